@@ -1,0 +1,52 @@
+"""Every error that Weir raises on purpose.
+
+    WeirError
+    +-- BadEvent     one record cannot be used; its reason goes to the dead-letter topic
+    +-- ConfigError  a policy or settings file cannot be used; the command stops with status 2
+"""
+
+from dataclasses import dataclass
+
+
+class WeirError(Exception):
+    """Base of all of them; the command line prints it as one line and exits with status 1."""
+
+
+class BadEvent(WeirError):
+    """A record that cannot be used (contract section 1).
+
+    Args:
+        reason: what is wrong with it and what was expected, for the reader of the dead letter.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong in a policy or settings file.
+
+    Attributes:
+        file: the file as the user named it.
+        line: 1-based line of the offending key, of its parent if a key is missing.
+        path: the key, dotted; list items read `quotas[0]`.
+        message: `what is wrong; what was expected`.
+    """
+
+    file: str
+    line: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.path}: {self.message}"
+
+
+class ConfigError(WeirError):
+    """A file of policies or settings is wrong; carries every problem found, in file order."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems

@@ -1,0 +1,45 @@
+"""Names of the Kafka topics (contract section 1)."""
+
+from dataclasses import dataclass
+
+DEFAULT_PREFIX = "weir."
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The five topics of one Weir installation.
+
+    Attributes:
+        prefix: what every name begins with, so that several installations share a cluster.
+    """
+
+    prefix: str = DEFAULT_PREFIX
+
+    @property
+    def requests(self) -> str:
+        """Request and refund events, key = quota entity."""
+        return f"{self.prefix}requests"
+
+    @property
+    def usage(self) -> str:
+        """Usage reports of brokers, proxies and collectors, and ticks."""
+        return f"{self.prefix}usage"
+
+    @property
+    def policies(self) -> str:
+        """Policy changes, key = policy path, compacted."""
+        return f"{self.prefix}policies"
+
+    @property
+    def decisions(self) -> str:
+        """What was decided, key = subject: the audit log."""
+        return f"{self.prefix}decisions"
+
+    @property
+    def deadletter(self) -> str:
+        """Records that could not be used, with the reason."""
+        return f"{self.prefix}deadletter"
+
+    def all(self) -> tuple[str, ...]:
+        """Every topic, in the order in which they are created."""
+        return (self.requests, self.usage, self.policies, self.decisions, self.deadletter)
