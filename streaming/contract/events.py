@@ -1,0 +1,263 @@
+"""Events: what a record on `weir.requests` or `weir.policies` may say (contract sections 1 to 3).
+
+One parser for every engine, so that the live job, a replay and a test refuse the same records for the
+same reasons. Spark's own JSON reader is not used: it lets single quotes, trailing garbage, NaN and numbers
+for text pass.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from streaming.contract.errors import BadEvent
+
+CONTRACT_VERSION: Final = 1
+ANONYMOUS: Final = "ANONYMOUS"
+"""Kafka's principal of an unauthenticated client (facts/kip599.md 1.6)."""
+INT64_MAX: Final = 2**63 - 1
+TS_MAX_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: a later `ts` is a unit mistake, not a time."""
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request for partition mutations (contract 3.1).
+
+    Attributes:
+        id: name of the event, repeated in its decision.
+        ts: event time, ms since the epoch.
+        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
+        proxy: who asks.
+        user: Kafka principal.
+        client_id: Kafka client id, may be empty.
+        subject: quota entity as the proxy stamped it, None if it did not.
+        strict: whether items can be rejected (KIP-599 strict mode).
+        validate_only: a dry run: checked and answered, never charged.
+        names: item names, in order.
+        mutations: partition mutations of each item, same order.
+        deadline_ms: how long after `ts` the proxy waited, None if it did not.
+        reject_late: what the proxy answered when that time passed: True reject, False allow.
+        late: the log says that this one was decided too late (only in dumps).
+        answered: the proxy refused it by itself: counted, not charged.
+    """
+
+    id: str
+    ts: int
+    at: int
+    proxy: str
+    user: str
+    client_id: str
+    subject: str | None
+    strict: bool
+    validate_only: bool
+    names: tuple[str, ...]
+    mutations: tuple[int, ...]
+    deadline_ms: int | None
+    reject_late: bool
+    late: bool
+    answered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refund:
+    """Mutations that the cluster refused after they had been admitted (contract 3.1).
+
+    Attributes:
+        of_ts: when the original request was charged, ms since the epoch.
+        mutations: how many to give back, summed over the items.
+    """
+
+    id: str
+    ts: int
+    at: int
+    of_ts: int
+    user: str
+    client_id: str
+    subject: str | None
+    mutations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    """One policy entry set or removed (contract section 2).
+
+    Attributes:
+        ts: from when on it is in force, ms since the epoch.
+        path: the entry, such as `quotas[user=alice]`.
+        value: the new value, None removes the entry.
+        version: the version that this change makes, None: one more than the newest.
+    """
+
+    id: str
+    ts: int
+    path: str
+    value: Any
+    version: int | None
+
+
+Event = Request | Refund | PolicyChange
+
+
+def load_object(value: bytes) -> dict[str, Any]:
+    """The JSON object in a record's bytes.
+
+    Raises:
+        BadEvent: not UTF-8, not JSON, or JSON but no object.
+    """
+    try:
+        loaded = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise BadEvent(f"not JSON: {error}; a JSON object was expected") from error
+    if type(loaded) is not dict:
+        raise BadEvent("not a JSON object; a JSON object was expected")
+    return loaded
+
+
+def parse(value: bytes, *, default_id: str, default_ts: int | None) -> Event:
+    """Read one record.
+
+    Args:
+        value: the record's bytes.
+        default_id: `<topic>-<partition>-<offset>`, or `<file>:<line>` in a replay.
+        default_ts: the record's timestamp in ms; None for a line of a file, which must have its own.
+
+    Raises:
+        BadEvent: with the reason for the dead letter.
+    """
+    fields = load_object(value)
+    kind = fields.get("type")
+    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    if reader is None:
+        raise BadEvent(_unknown_type(fields))
+    version = _integer(fields, "v", CONTRACT_VERSION, minimum=1)
+    if version > CONTRACT_VERSION:
+        raise BadEvent(f"v: contract version {version} is newer than this program; {CONTRACT_VERSION} was expected")
+    name = _text(fields, "id", default_id)
+    ts = _integer(fields, "ts", default_ts, maximum=TS_MAX_MS)
+    return reader(fields, name, ts)
+
+
+def _unknown_type(fields: Fields) -> str:
+    if "type" not in fields:
+        return f"type: missing; one of {', '.join(_READERS)} was expected"
+    return f"type: unknown {_shown(fields['type'])}; one of {', '.join(_READERS)} was expected"
+
+
+def _request(fields: Fields, name: str, ts: int) -> Request:
+    names, mutations = _items(fields)
+    deadline_ms = None if "deadline_ms" not in fields else _integer(fields, "deadline_ms", None)
+    return Request(
+        id=name,
+        ts=ts,
+        at=max(ts, _integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
+        proxy=_text(fields, "proxy", ""),
+        user=_text(fields, "user", ANONYMOUS),
+        client_id=_text(fields, "client_id", ""),
+        subject=_text(fields, "subject", "") if "subject" in fields else None,
+        strict=_flag(fields, "strict", True),
+        validate_only=_flag(fields, "validate_only", False),
+        names=names,
+        mutations=mutations,
+        deadline_ms=deadline_ms,
+        reject_late=_choice(fields, "on_late", "allow", ("allow", "reject")) == "reject",
+        late=_flag(fields, "late", False),
+        answered="answered" in fields and _choice(fields, "answered", "", ("not_before",)) == "not_before",
+    )
+
+
+def _refund(fields: Fields, name: str, ts: int) -> Refund:
+    _, mutations = _items(fields)
+    return Refund(
+        id=name,
+        ts=ts,
+        at=max(ts, _integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
+        of_ts=_integer(fields, "of_ts", ts, maximum=TS_MAX_MS),
+        user=_text(fields, "user", ANONYMOUS),
+        client_id=_text(fields, "client_id", ""),
+        subject=_text(fields, "subject", "") if "subject" in fields else None,
+        mutations=sum(mutations),
+    )
+
+
+def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
+    path = _text(fields, "path", None)
+    if "value" not in fields:
+        raise BadEvent("value: missing; the entry's object, or null to remove it, was expected")
+    version = None if "version" not in fields else _integer(fields, "version", None, minimum=1)
+    effective_ts = _integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
+    return PolicyChange(id=name, ts=effective_ts, path=path, value=fields["value"], version=version)
+
+
+_READERS: Final[dict[str, Callable[[Fields, str, int], Event]]] = {
+    "request": _request,
+    "refund": _refund,
+    "policy": _policy,
+}
+
+
+def _items(fields: Fields) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    if "items" not in fields:
+        raise BadEvent("items: missing; a list of {name, mutations} was expected")
+    items = fields["items"]
+    if type(items) is not list:
+        raise BadEvent(f"items: {_shown(items)}; a list of {{name, mutations}} was expected")
+    names: list[str] = []
+    mutations: list[int] = []
+    for number, item in enumerate(items):
+        if type(item) is not dict:
+            raise BadEvent(f"items[{number}]: {_shown(item)}; an object was expected")
+        try:
+            names.append(_text(item, "name", None))
+            mutations.append(_integer(item, "mutations", None))
+        except BadEvent as error:
+            raise BadEvent(f"items[{number}].{error.reason}") from error
+    return tuple(names), tuple(mutations)
+
+
+def _integer(fields: Fields, key: str, default: int | None, *, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+    if key not in fields:
+        if default is None:
+            raise BadEvent(f"{key}: missing; an integer was expected")
+        return default
+    value = fields[key]
+    # `type(...) is int` and not isinstance: true and false are ints to Python.
+    if type(value) is not int:
+        raise BadEvent(f"{key}: {_shown(value)}; an integer was expected")
+    if not minimum <= value <= maximum:
+        raise BadEvent(f"{key}: {value} is out of range; {minimum} to {maximum} was expected")
+    return value
+
+
+def _text(fields: Fields, key: str, default: str | None) -> str:
+    if key not in fields:
+        if default is None:
+            raise BadEvent(f"{key}: missing; text was expected")
+        return default
+    value = fields[key]
+    if type(value) is not str:
+        raise BadEvent(f"{key}: {_shown(value)}; text was expected")
+    return value
+
+
+def _flag(fields: Fields, key: str, default: bool) -> bool:
+    value = fields.get(key, default)
+    if type(value) is not bool:
+        raise BadEvent(f"{key}: {_shown(value)}; true or false was expected")
+    return value
+
+
+def _choice(fields: Fields, key: str, default: str, choices: tuple[str, ...]) -> str:
+    value = fields.get(key, default)
+    if value not in choices:
+        raise BadEvent(f"{key}: {_shown(value)}; one of {', '.join(choices)} was expected")
+    return str(value)
+
+
+def _shown(value: Any) -> str:
+    """A value as JSON, short enough for one line of a log."""
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."

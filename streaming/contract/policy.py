@@ -1,0 +1,301 @@
+"""Policies in memory: names of entries, and which quota applies to whom (contract section 2).
+
+A set of policies is a flat table, path -> JSON value. One path is one entry of the file, one record key of
+`weir.policies` and one `path` of a policy event:
+
+    quotas[user=alice,client-id=<default>]      resourcegroups.rg1      tenants.acme
+    namespaces.acme/orders      topics.persistent://acme/orders/t1      broker      backpressure.partitions.NAME
+
+The path of a quota is written like a subject, so finding a quota is at most eight look-ups in that table.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import unquote
+
+from streaming.contract.errors import BadEvent
+
+UNLIMITED = -1
+DEFAULT_NAME = "<default>"
+DEFAULT_USER = "ANONYMOUS"
+# Kafka keeps 11 samples of one second, so a default burst is what its own token bucket would hold (facts 1.2).
+DEFAULT_BURST_SECONDS = 11
+# Users and client-ids come from the network: forget all rather than grow with them.
+MAX_CACHED_QUOTAS = 65_536
+
+_ENCODED = {ord("%"): "%25", ord(","): "%2C", ord("="): "%3D", ord("<"): "%3C"}
+
+
+class Section(StrEnum):
+    """The parts of a policy file that hold entries."""
+
+    QUOTAS = "quotas"
+    RESOURCE_GROUPS = "resourcegroups"
+    TENANTS = "tenants"
+    NAMESPACES = "namespaces"
+    TOPICS = "topics"
+    BROKER = "broker"
+    PARTITIONS = "backpressure.partitions"
+
+
+class Algorithm(StrEnum):
+    """How partition mutations are counted (contract 3.1)."""
+
+    TOKEN_BUCKET = "token_bucket"
+    SAMPLED_RATE = "sampled_rate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """Whom a quota is for.
+
+    Attributes:
+        user: a name, DEFAULT_NAME unencoded for the default, None if the user is not part of it.
+        client_id: the same for the client-id.
+        default_user: the user part is the default.
+        default_client_id: the client-id part is the default.
+    """
+
+    user: str | None = None
+    client_id: str | None = None
+    default_user: bool = False
+    default_client_id: bool = False
+
+    @property
+    def path(self) -> str:
+        """The entry's path, `quotas[user=...,client-id=...]`, in its one canonical form."""
+        user = DEFAULT_NAME if self.default_user else None if self.user is None else encode_name(self.user)
+        client_id = None if self.client_id is None else encode_name(self.client_id)
+        return quota_path(user, DEFAULT_NAME if self.default_client_id else client_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPath:
+    """A path taken apart.
+
+    Attributes:
+        section: where in the file it stands.
+        name: the entry's name; empty for `broker` and quotas.
+        entity: whom a quota is for, None for all else.
+    """
+
+    section: Section
+    name: str = ""
+    entity: Entity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationQuota:
+    """The quota on partition mutations in force for one subject.
+
+    Attributes:
+        subject: the entity with concrete names, whose balance is charged.
+        path: the entry it comes from.
+        level: 1 to 8, the order of facts/kip599.md 1.6.
+        rate: mutations per second.
+        burst: mutations that may be done at once.
+        algorithm: an Algorithm's value.
+        shadow: decided and charged, but nobody acts on it.
+    """
+
+    subject: str
+    path: str
+    level: int
+    rate: float
+    burst: float
+    algorithm: str
+    shadow: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One of the eight places where a quota is looked for: its level, entry path and subject."""
+
+    level: int
+    path: str
+    subject: str
+
+
+def encode_name(name: str) -> str:
+    """Percent-encode what has a meaning in subjects: `%`, `,`, `=` and `<`."""
+    return name.translate(_ENCODED)
+
+
+def subject_of(user: str | None, client_id: str | None) -> str:
+    """Write a subject with concrete names; a part that is None does not belong to it."""
+    parts = []
+    if user is not None:
+        parts.append(f"user={encode_name(user)}")
+    if client_id is not None:
+        parts.append(f"client-id={encode_name(client_id)}")
+    return ",".join(parts)
+
+
+def parse_subject(subject: str) -> tuple[str | None, str | None]:
+    """Read a subject back: (user, client_id), decoded.
+
+    Raises:
+        BadEvent: it is not what `subject_of` writes. The empty subject is (None, None).
+    """
+    user, client_id = _split_names(subject, f"subject {subject!r}")
+    names = (None if user is None else unquote(user), None if client_id is None else unquote(client_id))
+    if subject_of(*names) != subject:
+        raise BadEvent(f"subject {subject!r} is not in its canonical form; expected {subject_of(*names)!r}")
+    return names
+
+
+def quota_path(user: str | None, client_id: str | None) -> str:
+    """The path of a quota from parts that are encoded already."""
+    if user is None:
+        return f"quotas[client-id={client_id}]" if client_id is not None else "quotas[]"
+    return f"quotas[user={user}]" if client_id is None else f"quotas[user={user},client-id={client_id}]"
+
+
+def parse_path(path: str) -> EntryPath:
+    """Take an entry's path apart.
+
+    Raises:
+        BadEvent: no such section, an empty name, or a quota's path that is not in its canonical form.
+    """
+    if path == Section.BROKER:
+        return EntryPath(section=Section.BROKER)
+    if path.startswith("quotas[") and path.endswith("]"):
+        return EntryPath(section=Section.QUOTAS, entity=_parse_entity(path))
+    for section in (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS,
+                    Section.PARTITIONS):  # fmt: skip
+        name = path.removeprefix(f"{section}.")
+        if name and name != path:
+            return EntryPath(section=section, name=name)
+    raise BadEvent(
+        f"policy path {path!r} is not known; expected quotas[...], resourcegroups.NAME, tenants.NAME, "
+        "namespaces.TENANT/NAMESPACE, topics.TOPIC, broker or backpressure.partitions.NAME"
+    )
+
+
+def candidates(user: str, client_id: str) -> Iterator[Candidate]:
+    """The eight places in which a request's quota is looked for, first match wins (facts/kip599.md 1.6)."""
+    return _candidates(encode_name(user), encode_name(client_id))
+
+
+def _candidates(user: str | None, client_id: str | None) -> Iterator[Candidate]:
+    """As `candidates`, from encoded names; with a part missing only the levels of the other one."""
+    if user is not None:
+        if client_id is not None:
+            both = f"user={user},client-id={client_id}"
+            yield Candidate(level=1, path=quota_path(user, client_id), subject=both)
+            yield Candidate(level=2, path=quota_path(user, DEFAULT_NAME), subject=both)
+        yield Candidate(level=3, path=quota_path(user, None), subject=f"user={user}")
+        if client_id is not None:
+            yield Candidate(level=4, path=quota_path(DEFAULT_NAME, client_id), subject=both)
+            yield Candidate(level=5, path=quota_path(DEFAULT_NAME, DEFAULT_NAME), subject=both)
+        yield Candidate(level=6, path=quota_path(DEFAULT_NAME, None), subject=f"user={user}")
+    if client_id is not None:
+        yield Candidate(level=7, path=quota_path(None, client_id), subject=f"client-id={client_id}")
+        yield Candidate(level=8, path=quota_path(None, DEFAULT_NAME), subject=f"client-id={client_id}")
+
+
+class PolicySet:
+    """The policies in force at one moment; never changes once built.
+
+    Args:
+        entries: path -> value, as checked by policy_check. Not copied, so the caller leaves it alone.
+        version: what `policy_version` in decisions says; an empty set is version 1.
+    """
+
+    __slots__ = ("_of_request", "_of_subject", "entries", "version")
+
+    def __init__(self, entries: Mapping[str, Any] | None = None, version: int = 1) -> None:
+        self.entries: Mapping[str, Any] = {} if entries is None else entries
+        self.version = version
+        self._of_request: dict[tuple[str, str], MutationQuota | None] = {}
+        self._of_subject: dict[str, MutationQuota | None] = {}
+
+    def mutation_quota(self, user: str, client_id: str) -> MutationQuota | None:
+        """The first of the eight levels that sets a rate; None: not limited.
+
+        An empty client-id is a client-id like any other, and so is the user ANONYMOUS.
+        """
+        key = (user, client_id)
+        if key not in self._of_request:
+            _make_room(self._of_request)
+            self._of_request[key] = self._first(candidates(user, client_id))
+        return self._of_request[key]
+
+    def mutation_quota_of_subject(self, subject: str) -> MutationQuota | None:
+        """The quota for a subject that was stamped elsewhere, maybe under an older version of the policies.
+
+        Only levels that charge this very subject count: 1, 2, 4, 5 for a user with a client-id, 3 and 6 for
+        a user, 7 and 8 for a client-id. None: no such quota any more, or not a subject (`parse_subject` says
+        which).
+        """
+        if subject not in self._of_subject:
+            _make_room(self._of_subject)
+            self._of_subject[subject] = self._find_subject(subject)
+        return self._of_subject[subject]
+
+    def _find_subject(self, subject: str) -> MutationQuota | None:
+        try:
+            user, client_id = _split_names(subject, "subject")
+        except BadEvent:
+            return None
+        return self._first(place for place in _candidates(user, client_id) if place.subject == subject)
+
+    def _first(self, places: Iterator[Candidate]) -> MutationQuota | None:
+        for place in places:
+            quota = mutation_quota_at(place, self.entries.get(place.path))
+            if quota is not None:
+                return quota
+        return None
+
+
+def mutation_quota_at(place: Candidate, value: Mapping[str, Any] | None) -> MutationQuota | None:
+    """The quota that an entry sets at this place; None if there is no entry or it sets no mutation rate."""
+    rate = UNLIMITED if value is None else value.get("controller_mutation_rate", UNLIMITED)
+    if value is None or rate == UNLIMITED:
+        return None
+    return MutationQuota(
+        subject=place.subject,
+        path=place.path,
+        level=place.level,
+        rate=float(rate),
+        burst=float(value.get("controller_mutation_burst", DEFAULT_BURST_SECONDS * rate)),
+        algorithm=value.get("algorithm", Algorithm.TOKEN_BUCKET.value),
+        shadow=value.get("shadow", False),
+    )
+
+
+def _make_room(cache: dict[Any, Any]) -> None:
+    if len(cache) >= MAX_CACHED_QUOTAS:
+        cache.clear()
+
+
+def _split_names(text: str, what: str) -> tuple[str | None, str | None]:
+    """Split `user=U,client-id=C`, either part absent, into its still encoded names."""
+    user, client_id, rest = None, None, text
+    if rest.startswith("user="):
+        user, comma, rest = rest.removeprefix("user=").partition(",")
+        if comma and not rest:
+            raise BadEvent(f"{what} ends with a comma; expected a client-id after it")
+    if rest.startswith("client-id="):
+        client_id, rest = rest.removeprefix("client-id="), ""
+    if rest or "," in (client_id or "") or "=" in (user or "") + (client_id or ""):
+        raise BadEvent(f"{what} is not an entity; expected user=NAME, client-id=NAME or user=NAME,client-id=NAME")
+    return user, client_id
+
+
+def _parse_entity(path: str) -> Entity:
+    inner = path.removeprefix("quotas[").removesuffix("]")
+    user, client_id = _split_names(inner, f"policy path {path!r}")
+    entity = Entity(
+        user=None if user in (None, DEFAULT_NAME) else unquote(user),
+        client_id=None if client_id in (None, DEFAULT_NAME) else unquote(client_id),
+        default_user=user == DEFAULT_NAME,
+        default_client_id=client_id == DEFAULT_NAME,
+    )
+    if user is None and client_id is None:
+        raise BadEvent(f"policy path {path!r} names nobody; expected a user, a client-id or both")
+    if entity.path != path:
+        raise BadEvent(f"policy path {path!r} is not in its canonical form; expected {entity.path!r}")
+    return entity

@@ -1,0 +1,124 @@
+"""Policies over time: what a log of policy events means (contract sections 1 and 2).
+
+Every reader of `weir.policies` (the job, each proxy, replay) feeds its records to a timeline and asks it what
+was in force when. The same events give the same answers in whatever order they come in, except that events
+with one and the same time count in the order in which they came.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+
+from streaming.contract.policy import PolicySet
+
+# Sets kept for reuse. Each holds a table as large as the policies, so they are few.
+MAX_CACHED_SETS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One entry set (or removed, value None) from `ts` on; `version` as the event named it, if it did."""
+
+    ts: int
+    path: str
+    value: Any | None
+    version: int | None
+
+
+class PolicyTimeline:
+    """Policies as a function of time.
+
+    Args:
+        initial: entries in force before every change.
+        version: their version.
+    """
+
+    __slots__ = ("_changes", "_initial", "_sets", "_times", "_version", "_versions")
+
+    def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
+        self._initial: dict[str, Any] = dict(initial or {})
+        self._version = version
+        self._changes: list[Change] = []  # in order of time, then of arrival
+        self._times: list[int] = []  # of _changes, for bisect
+        self._versions: list[int] = []  # of _changes as far as computed; a late change cuts it
+        self._sets: dict[int, PolicySet] = {}  # number of changes made -> set, least recently used first
+
+    def apply(self, path: str, value: Any | None, ts: int, version: int | None = None) -> None:
+        """Take a change in force from `ts` on; None removes the entry.
+
+        Its version is the one given if that is greater than the version before it in time, else one more
+        than that. A change that comes late, with an older `ts` than others, is filed where it belongs, and
+        the versions after it move up if they must.
+        """
+        position = bisect_right(self._times, ts)
+        self._changes.insert(position, Change(ts=ts, path=path, value=value, version=version))
+        self._times.insert(position, ts)
+        del self._versions[position:]
+        for made in [made for made in self._sets if made > position]:
+            del self._sets[made]
+
+    def at(self, ts: int) -> PolicySet:
+        """The policies that apply to what happens at `ts`: changes at that very time are made already."""
+        made = bisect_right(self._times, ts)
+        found = self._sets.pop(made, None)
+        if found is None:
+            found = self._build(made)
+            if len(self._sets) >= MAX_CACHED_SETS:
+                del self._sets[next(iter(self._sets))]
+        self._sets[made] = found
+        return found
+
+    def changes(self, after: int, upto: int) -> list[int]:
+        """Distinct times of change in (after, upto], ascending."""
+        first, last = bisect_right(self._times, after), bisect_right(self._times, upto)
+        return sorted(set(self._times[first:last]))
+
+    def forget_before(self, ts: int) -> None:
+        """Fold the changes made at or before `ts` into the initial set; `at` is exact from `ts` on."""
+        made = bisect_right(self._times, ts)
+        if not made:
+            return
+        folded = self.at(ts)
+        self._initial, self._version = dict(folded.entries), folded.version
+        self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
+        del self._changes[:made], self._times[:made], self._versions[:made]
+
+    @property
+    def newest_version(self) -> int:
+        """The version after all changes, those of the future too."""
+        return self._version_after(len(self._changes))
+
+    def to_json(self) -> bytes:
+        """All of it, for a checkpoint; `from_json` gives an equal timeline back."""
+        changes = [[change.ts, change.path, change.value, change.version] for change in self._changes]
+        return orjson.dumps({"version": self._version, "initial": self._initial, "changes": changes})
+
+    @classmethod
+    def from_json(cls, raw: bytes) -> Self:
+        """Read what `to_json` wrote."""
+        fields = orjson.loads(raw)
+        timeline = cls(fields["initial"], fields["version"])
+        for ts, path, value, version in fields["changes"]:
+            timeline.apply(path, value, ts, version)
+        return timeline
+
+    def _version_after(self, made: int) -> int:
+        for change in self._changes[len(self._versions) : made]:
+            before = self._versions[-1] if self._versions else self._version
+            named = change.version
+            self._versions.append(named if named is not None and named > before else before + 1)
+        return self._versions[made - 1] if made else self._version
+
+    def _build(self, made: int) -> PolicySet:
+        """Start from the nearest older set that is still kept; most times that is the one just before."""
+        start = max((count for count in self._sets if count < made), default=0)
+        entries = dict(self._sets[start].entries if start else self._initial)
+        for change in self._changes[start:made]:
+            if change.value is None:
+                entries.pop(change.path, None)
+            else:
+                entries[change.path] = change.value
+        return PolicySet(entries, self._version_after(made))
