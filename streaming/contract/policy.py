@@ -4,7 +4,8 @@ A set of policies is a flat table, path -> JSON value. One path is one entry of 
 `weir.policies` and one `path` of a policy event:
 
     quotas[user=alice,client-id=<default>]      resourcegroups.rg1      tenants.acme
-    namespaces.acme/orders      topics.persistent://acme/orders/t1      broker      backpressure.partitions.NAME
+    namespaces.acme/orders      topics.persistent://acme/orders/t1      broker
+    backpressure.partitions.NAME
 
 The path of a quota is written like a subject, so finding a quota is at most eight look-ups in that table.
 """
@@ -20,7 +21,7 @@ from streaming.contract.errors import BadEvent
 UNLIMITED = -1
 DEFAULT_NAME = "<default>"
 DEFAULT_USER = "ANONYMOUS"
-# Kafka keeps 11 samples of one second, so a default burst is what its own token bucket would hold (facts 1.2).
+# Kafka's default is 11 samples of one second: what its own token bucket holds (facts/kip599.md 1.2).
 DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget all rather than grow with them.
 MAX_CACHED_QUOTAS = 65_536
@@ -38,6 +39,9 @@ class Section(StrEnum):
     TOPICS = "topics"
     BROKER = "broker"
     PARTITIONS = "backpressure.partitions"
+
+
+_NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS, Section.PARTITIONS)
 
 
 class Algorithm(StrEnum):
@@ -163,8 +167,7 @@ def parse_path(path: str) -> EntryPath:
         return EntryPath(section=Section.BROKER)
     if path.startswith("quotas[") and path.endswith("]"):
         return EntryPath(section=Section.QUOTAS, entity=_parse_entity(path))
-    for section in (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS,
-                    Section.PARTITIONS):  # fmt: skip
+    for section in _NAMED:
         name = path.removeprefix(f"{section}.")
         if name and name != path:
             return EntryPath(section=section, name=name)
@@ -237,10 +240,11 @@ class PolicySet:
 
     def _find_subject(self, subject: str) -> MutationQuota | None:
         try:
-            user, client_id = _split_names(subject, "subject")
+            user, client_id = parse_subject(subject)
         except BadEvent:
             return None
-        return self._first(place for place in _candidates(user, client_id) if place.subject == subject)
+        places = _candidates(*(None if name is None else encode_name(name) for name in (user, client_id)))
+        return self._first(place for place in places if place.subject == subject)
 
     def _first(self, places: Iterator[Candidate]) -> MutationQuota | None:
         for place in places:
@@ -281,7 +285,7 @@ def _split_names(text: str, what: str) -> tuple[str | None, str | None]:
     if rest.startswith("client-id="):
         client_id, rest = rest.removeprefix("client-id="), ""
     if rest or "," in (client_id or "") or "=" in (user or "") + (client_id or ""):
-        raise BadEvent(f"{what} is not an entity; expected user=NAME, client-id=NAME or user=NAME,client-id=NAME")
+        raise BadEvent(f"{what} is not an entity; expected user=NAME, client-id=NAME or both, in this order")
     return user, client_id
 
 
