@@ -1,0 +1,44 @@
+# make setup | run | test | check | bench      (each of the others runs setup first)
+PYTHON ?= python3
+VENV := .venv
+JARS := $(CURDIR)/.weir/jars
+STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched
+PYTEST := $(VENV)/bin/python -m pytest
+
+.PHONY: setup run test check bench
+.DELETE_ON_ERROR:
+
+setup: $(STAMPS)
+
+# Stamps: a second run compares a few file times and does nothing.
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@scripts/prerequisites.sh $(PYTHON) java mvn
+	@echo "setup: creating $(VENV) (a few minutes the first time)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.weir/jars/%/.fetched: conf/%/pom.xml
+	@scripts/prerequisites.sh $(PYTHON) java mvn
+	@mkdir -p $(JARS)
+	@scripts/fetch-jars.sh $< $(JARS)/$*
+
+run: setup
+	@$(VENV)/bin/weir demo
+
+check: setup
+	@echo "== lint" && $(VENV)/bin/ruff check .
+	@echo "== types" && $(VENV)/bin/mypy
+	@echo "== unit tests" && $(PYTEST) tests/unit
+
+# From the quick to the slow; each line is one kind, stops at the first that fails.
+test: check
+	@echo "== the job in Spark" && $(PYTEST) tests/spark --durations=3
+	@echo "== the proxy and the tools against a real Kafka" && $(PYTEST) tests/kafka --durations=3
+	@echo "== the whole stack" && $(PYTEST) tests/end_to_end --durations=3
+
+bench: setup
+	@if ls benchmarks/*.py >/dev/null 2>&1; then \
+		for file in benchmarks/*.py; do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done; \
+	else echo "bench: no benchmarks yet; those measured during design stand in docs/decisions.md"; fi

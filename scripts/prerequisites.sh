@@ -1,0 +1,34 @@
+#!/bin/sh
+# Says in one line each what set-up lacks and how to get it; exit status 1 if anything is missing.
+# Usage: prerequisites.sh PYTHON [java|mvn ...]
+set -u
+python=$1
+shift
+lacking=0
+
+lack() {
+    echo "setup: $1" >&2
+    lacking=1
+}
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    lack "Python 3.11 or later is needed ('$python' is not); install python3.11 (apt install python3, brew install python) or run: make PYTHON=/path/to/python3.11"
+"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+    lack "Python's venv module is needed; on Debian and Ubuntu: apt install python3-venv"
+
+for tool in "$@"; do
+    case $tool in
+    java)
+        java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+        # Prints 17 for "17.0.15", and 1 for Java 8, which calls itself 1.8.
+        version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+        [ "${version:-0}" -ge 17 ] ||
+            lack "Java 17 or later is needed (found: ${version:-none}); install it (apt install openjdk-17-jdk-headless, brew install openjdk@17) or set JAVA_HOME"
+        ;;
+    mvn)
+        command -v mvn >/dev/null ||
+            lack "Maven is needed to fetch the jars of Kafka and Spark's connector; apt install maven, brew install maven"
+        ;;
+    esac
+done
+exit $lacking

@@ -1,0 +1,68 @@
+"""The command `weir`: finds the subcommand's module, runs it, turns errors into an exit status."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+
+from streaming.contract.errors import ConfigError, WeirError
+
+DONE, FAILED, BAD_USAGE = 0, 1, 2
+# Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
+COMMANDS = {
+    "up": "weir.up",
+    "demo": "weir.demo",
+    "tail": "weir.tail",
+    "policy": "weir.policy",
+    "dump": "weir.dump",
+    "replay": "weir.replay",
+    "kafka": "weir.kafka",
+    "job": "weir.job",
+    "proxy": "weir.proxy",
+    "collect": "weir.collect",
+}
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser, with one subcommand only if `command` names one.
+
+    Every module stays unloaded but the one that is asked for: `weir --version` must not wait for
+    another command's imports.
+    """
+    parser = argparse.ArgumentParser(
+        prog="weir",
+        description="Quotas for Kafka clusters, decided in a stream and enforced on real clients.",
+        epilog="Exit status: 0 done, 1 the work failed, 2 bad usage, policy or configuration.",
+    )
+    parser.add_argument("--version", action="version", version=f"weir {version('weir')}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    for name in (command,) if command and command in COMMANDS else COMMANDS:
+        import_module(COMMANDS[name]).add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status (contract section 4)."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    # --version needs no command at all, and none is loaded for it.
+    first = "up" if "--version" in words[:1] else next(iter(words), None)
+    args = build_parser(first).parse_args(words)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return BAD_USAGE
+    except WeirError as error:
+        print(f"weir: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        # The reader of our output went away (`weir tail | head`); Python would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        print("weir: interrupted", file=sys.stderr)
+        return FAILED
+    return status

@@ -1,0 +1,64 @@
+"""What every command that stays in the foreground shares: stop signals and the ready file."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class StopSignal:
+    """Remembers the first SIGINT or SIGTERM; a second one calls `force`.
+
+    Install it from the main thread. Python runs signal handlers between two instructions of the
+    main thread, so the handler only sets an event and the main loop does the stopping.
+
+    Args:
+        force: what to do about a second signal, while the first one's orderly stop still runs.
+    """
+
+    def __init__(self, force: Callable[[], None] | None = None) -> None:
+        self._event = threading.Event()
+        self._force = force
+
+    def install(self) -> None:
+        """Take over SIGINT and SIGTERM of this process."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    @property
+    def requested(self) -> bool:
+        """True from the first signal on."""
+        return self._event.is_set()
+
+    def wait(self, limit_s: float) -> bool:
+        """Sleep until a stop is requested or `limit_s` has passed; returns `requested`."""
+        return self._event.wait(limit_s)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._event.is_set() and self._force:
+            self._force()
+        self._event.set()
+
+
+def write_ready_file(path: Path | str, content: Mapping[str, Any]) -> None:
+    """Write JSON so that a reader who polls for the file never sees half of it."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"{target.name}.{os.getpid()}")
+    draft.write_text(json.dumps(content) + "\n")
+    draft.replace(target)
+
+
+def host_port(text: str) -> tuple[str, int]:
+    """`HOST:PORT` as a pair; for argparse, so it raises ValueError on anything else.
+
+    A missing host is the loopback address; port 0 means any free one.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host or "127.0.0.1", int(port)

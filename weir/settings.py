@@ -1,0 +1,52 @@
+"""Sections `kafka:`, `local:` and `collect:` of weir.yaml, and how our own connections are made."""
+
+from dataclasses import dataclass
+
+from streaming.contract.settings import setting
+
+LOCAL_KAFKA_PORT = 19192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSettings:
+    """Where Weir's own topics live; every part reads this section."""
+
+    bootstrap: str = setting(
+        f"127.0.0.1:{LOCAL_KAFKA_PORT}", "HOST:PORT of the guarded cluster; --kafka wins over it"
+    )
+    topic_prefix: str = setting("weir.", "what the names of Weir's five topics begin with")
+    client: dict[str, str] = setting(
+        {}, "librdkafka properties of Weir's own connections, such as security.protocol and sasl.*"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSettings:
+    """The stack of `weir up`; its limits say how long each step may take."""
+
+    kafka_port: int = setting(
+        LOCAL_KAFKA_PORT, "port of the local Kafka; any free one if it is taken, or with 0", minimum=0
+    )
+    partitions: int = setting(
+        1, "partitions of a topic of Weir when it is created; one has the lowest latency", minimum=1
+    )
+    start_timeout_s: int = setting(120, "limit for one part to be ready, s", minimum=5)
+    stop_timeout_s: int = setting(18, "limit for stopping all parts, then they are killed, s", minimum=1)
+    restart_backoff_s: float = setting(
+        1.0, "pause before a part is restarted (--restart), doubled each time up to 30 s, s", minimum=0.1
+    )
+    restarts_max: int = setting(
+        10, "restarts of one part; it counts anew after it ran for five minutes", minimum=1
+    )
+    scrape_timeout_s: float = setting(1.0, "limit for one part's answer to a metrics request, s", minimum=0.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectSettings:
+    """The collector: what it takes over from the cluster."""
+
+    quotas_from_kafka: bool = setting(
+        False, "publish the cluster's own client quotas (kafka-configs) as policies; a file's entry wins"
+    )
+    interval_ms: int = setting(5_000, "how often the cluster's quotas are read, ms", minimum=100)
+    request_timeout_ms: int = setting(5_000, "limit of one request to the cluster, ms", minimum=100)

@@ -1,0 +1,133 @@
+"""Create the topics of an installation with the settings that the contract rests on (section 1)."""
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+
+KEPT_MS = 7 * 24 * 3600 * 1000
+LIMIT_S = 30.0
+_RETRY_S = 0.5
+# An existing topic without these gives wrong decisions, not just another retention.
+_ESSENTIAL = ("message.timestamp.type", "cleanup.policy")
+
+
+def topic_settings(topics: Topics, kept_ms: int = KEPT_MS) -> dict[str, dict[str, str]]:
+    """Kafka's topic properties by topic name.
+
+    Args:
+        topics: the names.
+        kept_ms: how long events and decisions are kept.
+    """
+    kept = {"cleanup.policy": "delete", "retention.ms": str(kept_ms)}
+    # One clock for all proxies: the broker's, at the moment of the append.
+    arrival = {"message.timestamp.type": "LogAppendTime"}
+    return {
+        topics.requests: kept | arrival,
+        topics.usage: kept | arrival,
+        # Compacted away sooner than the requests, a change of limits would be missing in a replay.
+        topics.policies: {"cleanup.policy": "compact", "min.compaction.lag.ms": str(kept_ms)} | arrival,
+        topics.decisions: kept,
+        topics.deadletter: kept,
+    }
+
+
+def ensure_topics(
+    bootstrap: str,
+    topics: Topics,
+    *,
+    partitions: int = 1,
+    client: Mapping[str, str] | None = None,
+    limit_s: float = LIMIT_S,
+) -> list[str]:
+    """Create those of the five topics that are missing; safe to call again and by several at once.
+
+    Policies always get one partition: their versions count up in one order.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: the names.
+        partitions: of each of the others.
+        client: librdkafka properties of our own connections.
+        limit_s: for all of it.
+
+    Returns:
+        Names of the topics that were created.
+
+    Raises:
+        WeirError: the cluster does not answer, refuses, or has a topic with other settings than ours.
+    """
+    admin = AdminClient({**(client or {}), "bootstrap.servers": bootstrap}, logger=_Silent())
+    deadline = time.monotonic() + limit_s
+    settings = topic_settings(topics)
+    wanted = [
+        NewTopic(name, num_partitions=1 if name == topics.policies else partitions, config=config)
+        for name, config in settings.items()
+    ]
+    created = [name for name, future in _create(admin, wanted, deadline).items() if _is_new(name, future)]
+    _check_existing(admin, {n: c for n, c in settings.items() if n not in created}, deadline)
+    _wait_for_leaders(admin, list(settings), deadline)
+    return created
+
+
+class _Silent:
+    """Takes librdkafka's log lines: what fails reaches the user as one error of ours."""
+
+    def log(self, *_: object) -> None:
+        """Drop the line."""
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
+
+
+def _create(admin: AdminClient, wanted: list[NewTopic], deadline: float) -> dict[str, Future[Any]]:
+    left = _left(deadline)
+    return dict(admin.create_topics(wanted, operation_timeout=left, request_timeout=left))
+
+
+def _is_new(name: str, future: Future[Any]) -> bool:
+    try:
+        future.result()
+    except KafkaException as refused:
+        if refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        raise WeirError(f"topic {name} could not be created: {refused.args[0].str()}") from refused
+    return True
+
+
+def _check_existing(admin: AdminClient, settings: Mapping[str, Mapping[str, str]], deadline: float) -> None:
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in settings]
+    if not resources:
+        return
+    for resource, future in admin.describe_configs(resources, request_timeout=_left(deadline)).items():
+        try:
+            actual = future.result()
+        except KafkaException as refused:
+            raise WeirError(f"topic {resource.name} cannot be read: {refused.args[0].str()}") from refused
+        for key in _ESSENTIAL:
+            expected = settings[resource.name].get(key)
+            if expected and actual[key].value != expected:
+                raise WeirError(
+                    f"topic {resource.name} exists with {key}={actual[key].value}; Weir needs {expected}"
+                )
+
+
+def _wait_for_leaders(admin: AdminClient, names: list[str], deadline: float) -> None:
+    # CreateTopics answers before every broker knows the leaders; a client that comes now would fail.
+    while True:
+        try:
+            known = admin.list_topics(timeout=_left(deadline)).topics
+        except KafkaException as refused:
+            raise WeirError(f"the cluster does not answer: {refused.args[0].str()}") from refused
+        if all(n in known and all(p.leader >= 0 for p in known[n].partitions.values()) for n in names):
+            return
+        if time.monotonic() > deadline:
+            raise WeirError(f"the topics {', '.join(names)} have no leaders yet; giving up")
+        time.sleep(_RETRY_S)
