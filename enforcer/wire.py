@@ -1,0 +1,270 @@
+"""Kafka frames and headers: bytes in, bytes out, no sockets (facts/kip599.md section 4.3).
+
+A *frame* here is the payload without its 4-byte length. Everything a peer can send either parses or raises
+`BadFrame`, whose reason is one of a closed set, so it can label a metric.
+"""
+
+import struct
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from streaming.contract.errors import WeirError
+
+
+class Reason(StrEnum):
+    """Why bytes are not a Kafka message; the label of the bad-frame counter."""
+
+    NEGATIVE_LENGTH = "negative_length"
+    TOO_LARGE = "too_large"
+    TRUNCATED_HEADER = "truncated_header"
+    TRUNCATED_BODY = "truncated_body"
+    BAD_VARINT = "bad_varint"
+    UNEXPECTED_NULL = "unexpected_null"
+    BAD_VALUE = "bad_value"
+    UNSUPPORTED_VERSION = "unsupported_version"
+
+
+class BadFrame(WeirError):
+    """The peer sent something that cannot be a Kafka message; its connection must end.
+
+    Args:
+        reason: the closed-set cause.
+    """
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(f"bad Kafka frame: {reason.value}")
+        self.reason = reason
+
+
+LENGTH_BYTES: Final = 4
+CORRELATION_BYTES: Final = 4
+_LENGTH = struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+# key, version, correlation id, length of the client id: the part that every request header shares
+_HEADER = struct.Struct(">hhih")
+_MAX_VARINT_BYTES: Final = 5
+
+
+class FrameSplitter:
+    """Cuts one direction of a connection into frames.
+
+    Args:
+        max_frame_bytes: longest payload accepted; a longer one is refused as soon as its length is read.
+    """
+
+    __slots__ = ("_max_frame_bytes", "_need_bytes", "_pending")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._pending = bytearray()
+        self._need_bytes = LENGTH_BYTES
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of a frame that is not complete yet, its length field included."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Takes what the socket gave; returns the payloads that are now complete, in order.
+
+        Raises:
+            BadFrame: a length is negative or above the limit. Frames before it in `data` are given up with
+                the connection, which cannot be brought back into step; so is the splitter.
+        """
+        if not self._pending:
+            return self._cut(data)
+        self._pending += data
+        # A big frame arrives in many pieces: until it is whole, appending is all that is done.
+        if len(self._pending) < self._need_bytes:
+            return []
+        whole = self._pending
+        self._pending = bytearray()
+        return self._cut(whole)
+
+    def _cut(self, data: bytes | bytearray) -> list[bytes]:
+        frames: list[bytes] = []
+        view = memoryview(data)
+        start, end = 0, len(data)
+        need = LENGTH_BYTES
+        while end - start >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length < 0:
+                raise BadFrame(Reason.NEGATIVE_LENGTH)
+            if length > self._max_frame_bytes:
+                raise BadFrame(Reason.TOO_LARGE)
+            need = LENGTH_BYTES + length
+            if end - start < need:
+                break
+            frames.append(bytes(view[start + LENGTH_BYTES : start + need]))
+            start += need
+            need = LENGTH_BYTES
+        self._need_bytes = need
+        if start < end:
+            self._pending = bytearray(view[start:])
+        return frames
+
+
+def encode_frame(payload: bytes) -> bytes:
+    """The payload with its length in front, ready for the socket."""
+    return _LENGTH.pack(len(payload)) + payload
+
+
+# First version whose request has header v2 and whose response has header v1 (Kafka 4.1, class ApiKeys).
+# Keys 4 to 7 left Kafka in 4.0 and stay for older brokers. NEVER marks APIs without a flexible version.
+NEVER: Final = 1 << 15
+FLEXIBLE_FROM: Final[dict[int, int]] = {
+    0: 9, 1: 12, 2: 6, 3: 9, 4: 4, 5: 2, 6: 6, 7: 3, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5,
+    16: 3, 17: NEVER, 18: 3, 19: 5, 20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2,
+    30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2, 36: 2, 37: 2, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2, 44: 1,
+    45: 0, 46: 0, 47: NEVER, 48: 1, 49: 1, 50: 0, 51: 0, 52: 0, 53: 1, 54: 1,
+    **dict.fromkeys(range(55, 93), 0),
+}  # fmt: skip
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+METADATA: Final = 3
+FIND_COORDINATOR: Final = 10
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+SASL_AUTHENTICATE: Final = 36
+CREATE_PARTITIONS: Final = 37
+DESCRIBE_CLUSTER: Final = 60
+SHARE_FETCH: Final = 78
+SHARE_ACKNOWLEDGE: Final = 79
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether this version uses compact fields and tagged sections; unknown keys count as not flexible."""
+    return version >= FLEXIBLE_FROM.get(api_key, NEVER)
+
+
+class RequestHeader(NamedTuple):
+    """What every request begins with. A tuple, not a dataclass: one is built per request passed on.
+
+    Attributes:
+        api_key: which request.
+        api_version: its version.
+        correlation_id: number that the response repeats.
+        client_id: None if absent. Bytes that are not UTF-8 become U+FFFD, as in the Java broker.
+        body_offset: where the body begins in the frame.
+    """
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def parse_header(frame: bytes) -> RequestHeader:
+    """Reads the request header, v1 or v2 by the API's version.
+
+    Raises:
+        BadFrame: the frame ends inside the header, or a length in it is impossible.
+    """
+    try:
+        key, version, correlation, length = _HEADER.unpack_from(frame)
+    except struct.error as error:
+        raise BadFrame(Reason.TRUNCATED_HEADER) from error
+    offset = _HEADER.size
+    client_id = None
+    if length >= 0:
+        raw = frame[offset : offset + length]
+        if len(raw) < length:
+            raise BadFrame(Reason.TRUNCATED_HEADER)
+        client_id = raw.decode("utf-8", "replace")
+        offset += length
+    elif length != -1:
+        raise BadFrame(Reason.NEGATIVE_LENGTH)
+    if version >= FLEXIBLE_FROM.get(key, NEVER):
+        if offset >= len(frame):
+            raise BadFrame(Reason.TRUNCATED_HEADER)
+        # Nearly always there are no tags: one zero byte.
+        offset = offset + 1 if frame[offset] == 0 else skip_tags(frame, offset)
+    return RequestHeader(key, version, correlation, client_id, offset)
+
+
+def response_body_offset(api_key: int, version: int, response: bytes | bytearray) -> int:
+    """Where the body of a response begins: after header v0, or v1 with its tags.
+
+    ApiVersions always answers with header v0, since the client cannot know yet what the broker understands.
+
+    Raises:
+        BadFrame: the response ends inside its header.
+    """
+    if len(response) < CORRELATION_BYTES:
+        raise BadFrame(Reason.TRUNCATED_HEADER)
+    if api_key == API_VERSIONS or not is_flexible(api_key, version):
+        return CORRELATION_BYTES
+    return skip_tags(response, CORRELATION_BYTES)
+
+
+def response_correlation_id(response: bytes | bytearray) -> int:
+    """The number of the request that this frame answers.
+
+    Raises:
+        BadFrame: fewer than four bytes.
+    """
+    if len(response) < CORRELATION_BYTES:
+        raise BadFrame(Reason.TRUNCATED_HEADER)
+    return int(_LENGTH.unpack_from(response)[0])
+
+
+def read_uvarint(data: bytes | bytearray, offset: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits and the offset after it.
+
+    Raises:
+        BadFrame: it runs off the end or is longer than five bytes.
+    """
+    value = shift = 0
+    for index in range(offset, offset + _MAX_VARINT_BYTES):
+        if index >= len(data):
+            raise BadFrame(Reason.TRUNCATED_BODY)
+        byte = data[index]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, index + 1
+        shift += 7
+    raise BadFrame(Reason.BAD_VARINT)
+
+
+def skip_tags(data: bytes | bytearray, offset: int) -> int:
+    """The offset after the tagged section that begins at `offset`.
+
+    Raises:
+        BadFrame: the section runs off the end.
+    """
+    count, offset = read_uvarint(data, offset)
+    for _ in range(count):
+        _, offset = read_uvarint(data, offset)
+        size, offset = read_uvarint(data, offset)
+        offset += size
+        if offset > len(data):
+            raise BadFrame(Reason.TRUNCATED_BODY)
+    return offset
+
+
+def produce_acks(frame: bytes, header: RequestHeader) -> int:
+    """The acks field of a Produce request. With 0 the broker sends no response at all.
+
+    Before it stands a transactional id: none in v0-2, a classic nullable string in v3-8, compact from v9.
+
+    Raises:
+        BadFrame: the frame ends before the field.
+    """
+    offset = header.body_offset
+    if header.api_version >= 9:
+        size, offset = read_uvarint(frame, offset)
+        offset += max(0, size - 1)
+    elif header.api_version >= 3:
+        if len(frame) < offset + _INT16.size:
+            raise BadFrame(Reason.TRUNCATED_BODY)
+        (length,) = _INT16.unpack_from(frame, offset)
+        if length < -1:
+            raise BadFrame(Reason.NEGATIVE_LENGTH)
+        offset += _INT16.size + max(0, length)
+    if len(frame) < offset + _INT16.size:
+        raise BadFrame(Reason.TRUNCATED_BODY)
+    return int(_INT16.unpack_from(frame, offset)[0])
