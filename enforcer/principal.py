@@ -1,0 +1,186 @@
+"""Who a connection belongs to, learned by watching its SASL exchange pass (facts/kip599.md section 4.5).
+
+Nothing is changed on the wire. Passwords and tokens pass through here and are never kept: what stays is the
+name, and it counts only after the broker's last answer of the exchange has error 0.
+"""
+
+import base64
+import binascii
+import json
+from enum import StrEnum
+from typing import Final
+
+from enforcer.fields import Cursor
+from enforcer.wire import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    RequestHeader,
+    is_flexible,
+    response_body_offset,
+)
+
+ANONYMOUS: Final = "ANONYMOUS"
+_SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+
+
+class Mechanism(StrEnum):
+    """The SASL mechanisms whose user name can be seen in passing."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+# Rounds of SaslAuthenticate until the broker has decided: SCRAM's first answer is only a challenge.
+_ROUNDS: Final = {
+    Mechanism.PLAIN: 1,
+    Mechanism.SCRAM_SHA_256: 2,
+    Mechanism.SCRAM_SHA_512: 2,
+    Mechanism.OAUTHBEARER: 1,
+}
+
+
+class SaslObserver:
+    """Follows one connection's SASL exchanges.
+
+    Call `on_request` and `on_response` for every SaslHandshake and SaslAuthenticate in the order in which
+    they pass (others are ignored). A client sends one at a time, since each needs the answer to the last.
+
+    A re-authentication repeats the exchange; until it succeeds the name stays, and the broker refuses it
+    under another name. With a SCRAM delegation token the name is the token's id: its owner is not visible.
+
+    Args:
+        oauth_claim: the claim of an OAUTHBEARER token that names the principal.
+    """
+
+    __slots__ = ("_candidate", "_mechanism", "_oauth_claim", "_offered", "_principal", "_rounds")
+
+    def __init__(self, oauth_claim: str = "sub") -> None:
+        self._oauth_claim = oauth_claim
+        self._principal: str | None = None
+        self._offered: Mechanism | None = None
+        self._mechanism: Mechanism | None = None
+        self._candidate: str | None = None
+        self._rounds = 0
+
+    @property
+    def principal(self) -> str:
+        """The user name of the last exchange that succeeded, ANONYMOUS before and where it cannot be seen."""
+        return ANONYMOUS if self._principal is None else self._principal
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether an exchange whose name we could see has succeeded."""
+        return self._principal is not None
+
+    def on_request(self, frame: bytes, header: RequestHeader) -> None:
+        """Takes a request on its way to the broker.
+
+        Raises:
+            BadFrame: a SASL request ends too early or a length in it is impossible.
+        """
+        if header.api_key not in _SASL_KEYS:
+            return
+        flexible = is_flexible(header.api_key, header.api_version)
+        cursor = Cursor(frame, header.body_offset, flexible)
+        if header.api_key == SASL_HANDSHAKE:
+            self._offered = _mechanism_of(cursor.string())
+            return
+        token = cursor.nullable_bytes() or b""
+        if self._rounds == 0 and self._mechanism is not None:
+            self._candidate = self._name_in(self._mechanism, token)
+
+    def on_response(self, response: bytes, header: RequestHeader) -> None:
+        """Takes the broker's response to the request with `header` on its way to the client.
+
+        Raises:
+            BadFrame: a SASL response ends too early or a length in it is impossible.
+        """
+        key, version = header.api_key, header.api_version
+        if key not in _SASL_KEYS:
+            return
+        cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
+        error = cursor.int16()
+        if key == SASL_HANDSHAKE:
+            self._begin(self._offered if error == 0 else None)
+            return
+        cursor.skip_string()
+        self._finish_round(error, cursor.nullable_bytes() or b"")
+
+    def _begin(self, mechanism: Mechanism | None) -> None:
+        self._mechanism = mechanism
+        self._candidate = None
+        self._rounds = 0
+
+    def _finish_round(self, error: int, challenge: bytes) -> None:
+        mechanism = self._mechanism
+        if mechanism is None:
+            return
+        # A refused OAUTHBEARER token is answered with error 0 and the refusal as a challenge.
+        if error != 0 or (mechanism is Mechanism.OAUTHBEARER and challenge):
+            self._begin(None)
+            return
+        self._rounds += 1
+        if self._rounds == _ROUNDS[mechanism]:
+            self._principal = self._candidate
+            self._begin(None)
+
+    def _name_in(self, mechanism: Mechanism, token: bytes) -> str | None:
+        if mechanism is Mechanism.PLAIN:
+            return _plain_name(token)
+        if mechanism is Mechanism.OAUTHBEARER:
+            return _oauth_name(token, self._oauth_claim)
+        return _scram_name(token)
+
+
+def _mechanism_of(name: str) -> Mechanism | None:
+    try:
+        return Mechanism(name)
+    except ValueError:
+        return None
+
+
+def _plain_name(token: bytes) -> str | None:
+    """The middle of `authzid NUL user NUL password`; the broker refuses an authzid that is not the user."""
+    parts = token.split(b"\0")
+    return _text(parts[1]) if len(parts) == 3 else None
+
+
+def _scram_name(token: bytes) -> str | None:
+    """The n= attribute of `n,,n=user,r=nonce` (RFC 5802), where =2C is a comma and =3D an equals sign."""
+    parts = token.split(b",")
+    if len(parts) < 4 or not parts[2].startswith(b"n="):
+        return None
+    name = _text(parts[2][2:])
+    return None if name is None else name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _oauth_name(token: bytes, claim: str) -> str | None:
+    """A claim of the JWT in `n,,^Aauth=Bearer TOKEN^A^A` (RFC 7628); the broker checks the signature."""
+    for part in token.split(b"\x01"):
+        scheme, _, value = part.removeprefix(b"auth=").partition(b" ")
+        if not part.startswith(b"auth=") or scheme.lower() != b"bearer":
+            continue
+        return _claim(value.strip(), claim)
+    return None
+
+
+def _claim(jwt: bytes, claim: str) -> str | None:
+    parts = jwt.split(b".")
+    if len(parts) != 3:
+        return None
+    padded = parts[1] + b"=" * (-len(parts[1]) % 4)
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(padded))
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    name = claims.get(claim) if isinstance(claims, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode("utf-8") or None
+    except UnicodeDecodeError:
+        return None
