@@ -158,8 +158,7 @@ def metadata_answer_as(response: bytes, version: int) -> bytes:
     brokers_start = cursor.offset
     if version == 2:
         return response[:CORRELATION_BYTES] + response[brokers_start:]
-    parts = [response[:CORRELATION_BYTES], fields.int32(cursor.array_length())]
-    cursor.offset = brokers_start
+    parts = [response[:CORRELATION_BYTES], response[brokers_start : brokers_start + 4]]
     for _ in cursor.elements():
         start = cursor.offset
         cursor.skip(4)
@@ -172,8 +171,7 @@ def metadata_answer_as(response: bytes, version: int) -> bytes:
     if version == 1:
         return b"".join((*parts, response[cursor.offset :]))
     cursor.skip(4)  # controller id, from version 1
-    parts.append(fields.int32(max(0, cursor.array_length())))
-    cursor.offset -= 4
+    parts.append(response[cursor.offset : cursor.offset + 4])
     for _ in cursor.elements():
         start = cursor.offset
         cursor.skip(2)

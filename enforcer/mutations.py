@@ -306,31 +306,28 @@ def _creation_cost(item: MutationItem, topics: TopicCounts, default_partitions: 
 
 
 def _deletion_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
-    return _existing(item, topics) or (0, Cost.UNKNOWN_TOPIC)
+    if item.topic_id is not None:
+        if item.name is not None:
+            return 0, Cost.INVALID_SHAPE
+        count = topics.by_id.get(item.topic_id, _UNKNOWN_COUNT_MUTATIONS)
+    elif item.name is not None:
+        count = topics.by_name.get(item.name, _UNKNOWN_COUNT_MUTATIONS)
+    else:
+        count = None
+    return (0, Cost.UNKNOWN_TOPIC) if count is None else (count, Cost.CHARGED)
 
 
 def _growth_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
-    current, cost = _existing(item, topics) or (0, Cost.UNKNOWN_TOPIC)
-    if cost is not Cost.CHARGED:
-        return 0, cost
-    known = item.name in topics.by_name
-    added = item.partitions - current if known else _UNKNOWN_COUNT_MUTATIONS
+    if item.name not in topics.by_name:
+        return _UNKNOWN_COUNT_MUTATIONS, Cost.CHARGED
+    current = topics.by_name[item.name]
+    if current is None:
+        return 0, Cost.UNKNOWN_TOPIC
+    added = item.partitions - current
     if added <= 0:
         return 0, Cost.NOT_AN_INCREASE
-    if item.assignments not in (-1, added) and known:
-        return 0, Cost.INVALID_SHAPE
-    return added, Cost.CHARGED
-
-
-def _existing(item: MutationItem, topics: TopicCounts) -> tuple[int, Cost] | None:
-    """The current partition count of a topic; None if there is no such topic."""
-    if item.name is not None:
-        count = topics.by_name.get(item.name, _UNKNOWN_COUNT_MUTATIONS)
-    elif item.topic_id is not None:
-        count = topics.by_id.get(item.topic_id, _UNKNOWN_COUNT_MUTATIONS)
-    else:
-        count = None
-    return None if count is None else (count, Cost.CHARGED)
+    # Manual assignments must list exactly the partitions that are added.
+    return (added, Cost.CHARGED) if item.assignments in (-1, added) else (0, Cost.INVALID_SHAPE)
 
 
 _COUNTERS: Final[Mapping[MutationApi, Callable[[MutationItem, TopicCounts, int], tuple[int, Cost]]]] = (

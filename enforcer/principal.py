@@ -7,13 +7,16 @@ name, and it counts only after the broker's last answer of the exchange has erro
 import base64
 import binascii
 import json
+from collections import deque
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from enforcer.fields import Cursor
 from enforcer.wire import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
+    BadFrame,
+    Reason,
     RequestHeader,
     is_flexible,
     response_body_offset,
@@ -41,11 +44,23 @@ _ROUNDS: Final = {
 }
 
 
+# SASL requests without an answer. A client sends one at a time, since each needs the answer to the last.
+MAX_PENDING: Final = 4
+
+
+class _Pending(NamedTuple):
+    """A SASL request that waits for its answer: the mechanism in use, and the name in it, if any."""
+
+    mechanism: Mechanism | None
+    name: str | None
+
+
 class SaslObserver:
     """Follows one connection's SASL exchanges.
 
     Call `on_request` and `on_response` for every SaslHandshake and SaslAuthenticate in the order in which
-    they pass (others are ignored). A client sends one at a time, since each needs the answer to the last.
+    they pass (others are ignored). Names are matched to answers one by one: a second token sent ahead of the
+    answer to the first must not lend it its name.
 
     A re-authentication repeats the exchange; until it succeeds the name stays, and the broker refuses it
     under another name. With a SCRAM delegation token the name is the token's id: its owner is not visible.
@@ -54,7 +69,7 @@ class SaslObserver:
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
     """
 
-    __slots__ = ("_candidate", "_mechanism", "_oauth_claim", "_offered", "_principal", "_rounds")
+    __slots__ = ("_candidate", "_mechanism", "_oauth_claim", "_offered", "_pending", "_principal", "_rounds")
 
     def __init__(self, oauth_claim: str = "sub") -> None:
         self._oauth_claim = oauth_claim
@@ -63,6 +78,7 @@ class SaslObserver:
         self._mechanism: Mechanism | None = None
         self._candidate: str | None = None
         self._rounds = 0
+        self._pending: deque[_Pending] = deque()
 
     @property
     def principal(self) -> str:
@@ -78,34 +94,43 @@ class SaslObserver:
         """Takes a request on its way to the broker.
 
         Raises:
-            BadFrame: a SASL request ends too early or a length in it is impossible.
+            BadFrame: a SASL request ends too early or a length in it is impossible, or more than
+                MAX_PENDING of them have no answer.
         """
         if header.api_key not in _SASL_KEYS:
             return
+        if len(self._pending) == MAX_PENDING:
+            raise BadFrame(Reason.BAD_VALUE)
         flexible = is_flexible(header.api_key, header.api_version)
         cursor = Cursor(frame, header.body_offset, flexible)
         if header.api_key == SASL_HANDSHAKE:
             self._offered = _mechanism_of(cursor.string())
+            self._pending.append(_Pending(self._offered, None))
             return
         token = cursor.nullable_bytes() or b""
-        if self._rounds == 0 and self._mechanism is not None:
-            self._candidate = self._name_in(self._mechanism, token)
+        name = None if self._offered is None else self._name_in(self._offered, token)
+        self._pending.append(_Pending(self._offered, name))
 
     def on_response(self, response: bytes, header: RequestHeader) -> None:
         """Takes the broker's response to the request with `header` on its way to the client.
 
         Raises:
-            BadFrame: a SASL response ends too early or a length in it is impossible.
+            BadFrame: a SASL response ends too early, a length in it is impossible, or nothing was asked.
         """
         key, version = header.api_key, header.api_version
         if key not in _SASL_KEYS:
             return
         cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
         error = cursor.int16()
+        if not self._pending:
+            raise BadFrame(Reason.BAD_VALUE)
+        request = self._pending.popleft()
         if key == SASL_HANDSHAKE:
-            self._begin(self._offered if error == 0 else None)
+            self._begin(request.mechanism if error == 0 else None)
             return
         cursor.skip_string()
+        if self._rounds == 0:
+            self._candidate = request.name if request.mechanism is self._mechanism else None
         self._finish_round(error, cursor.nullable_bytes() or b"")
 
     def _begin(self, mechanism: Mechanism | None) -> None:
@@ -157,13 +182,15 @@ def _scram_name(token: bytes) -> str | None:
 
 
 def _oauth_name(token: bytes, claim: str) -> str | None:
-    """A claim of the JWT in `n,,^Aauth=Bearer TOKEN^A^A` (RFC 7628); the broker checks the signature."""
-    for part in token.split(b"\x01"):
-        scheme, _, value = part.removeprefix(b"auth=").partition(b" ")
-        if not part.startswith(b"auth=") or scheme.lower() != b"bearer":
-            continue
-        return _claim(value.strip(), claim)
-    return None
+    """A claim of the JWT in `n,,^Aauth=Bearer TOKEN^A^A` (RFC 7628); the broker checks the signature.
+
+    Of several `auth` pairs the last counts, as it does for the broker: another one could lend a false name.
+    """
+    pairs = [part for part in token.split(b"\x01") if part.startswith(b"auth=")]
+    if not pairs:
+        return None
+    scheme, _, jwt = pairs[-1].removeprefix(b"auth=").partition(b" ")
+    return _claim(jwt.strip(), claim) if scheme.lower() == b"bearer" else None
 
 
 def _claim(jwt: bytes, claim: str) -> str | None:
