@@ -318,9 +318,10 @@ def _deletion_cost(item: MutationItem, topics: TopicCounts, default_partitions: 
 
 
 def _growth_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
-    if item.name not in topics.by_name:
+    name = item.name or ""
+    if name not in topics.by_name:
         return _UNKNOWN_COUNT_MUTATIONS, Cost.CHARGED
-    current = topics.by_name[item.name]
+    current = topics.by_name[name]
     if current is None:
         return 0, Cost.UNKNOWN_TOPIC
     added = item.partitions - current
