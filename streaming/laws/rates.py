@@ -8,17 +8,20 @@ last update's time says which slot is the newest.
 from math import floor, inf
 from typing import Final
 
-from numba import njit
-from numpy import ndarray
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming.laws.compiled import compiled
 
 THROTTLE_MAX_MS: Final = 2**63 - 1
 """Times beyond 64 bits are cut here: a debt of ages divided by a rate near zero."""
 WINDOW_MS: Final = 1000
 FULL: Final = inf
 """Stored balance of a full bucket: it stays full when a policy raises the burst (design.md section 3)."""
+Doubles = NDArray[np.float64]
 
 
-@njit(cache=True)
+@compiled
 def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
     """Balance of a token bucket after `elapsed_ms` (facts/kip599.md 1.2, Kafka's TokenBucket).
 
@@ -35,7 +38,7 @@ def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
     return min(burst, tokens + rate * (elapsed_ms / 1000.0))
 
 
-@njit(cache=True)
+@compiled
 def round_ms(time_ms: float) -> int:
     """A throttle time in whole ms: half up, at least 1, since a rejection that says 0 invites a busy loop.
 
@@ -47,7 +50,7 @@ def round_ms(time_ms: float) -> int:
     return max(1, int(floor(time_ms + 0.5)))
 
 
-@njit(cache=True)
+@compiled
 def bucket_wait_ms(tokens: float, rate: float) -> int:
     """Time until a bucket in debt is back at 0 (facts/kip599.md 1.2).
 
@@ -57,14 +60,14 @@ def bucket_wait_ms(tokens: float, rate: float) -> int:
     return round_ms(-tokens / rate * 1000.0)
 
 
-@njit(cache=True)
+@compiled
 def window_of(ts: int) -> int:
     """Number of the one-second window that holds `ts` ms."""
     return ts // WINDOW_MS
 
 
-@njit(cache=True)
-def roll(ring: ndarray, last_ts: int, ts: int) -> None:
+@compiled
+def roll(ring: Doubles, last_ts: int, ts: int) -> None:
     """Empty the windows of `ring` that began after `last_ts` up to `ts` (both ms, `ts` not earlier)."""
     length = len(ring)
     first = max(window_of(last_ts) + 1, window_of(ts) - length + 1)
@@ -72,33 +75,33 @@ def roll(ring: ndarray, last_ts: int, ts: int) -> None:
         ring[window % length] = 0.0
 
 
-@njit(cache=True)
-def average(ring: ndarray) -> float:
+@compiled
+def average(ring: Doubles) -> float:
     """Mean per second over all windows of `ring`, summed from slot 0 so that the order never varies."""
     total = 0.0
     for slot in range(len(ring)):
         total += ring[slot]
-    return total / len(ring)
+    return float(total / len(ring))
 
 
-@njit(cache=True)
-def spread(ring: ndarray, mutations: float) -> None:
+@compiled
+def spread(ring: Doubles, mutations: float) -> None:
     """Spread a burst evenly over all windows that end now (seed 004, "Throttling Algorithm")."""
     part = mutations / len(ring)
     for slot in range(len(ring)):
         ring[slot] += part
 
 
-@njit(cache=True)
-def unspread(ring: ndarray, mutations: float, of_ts: int, ts: int) -> None:
+@compiled
+def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
     """Take the spread of `mutations` recorded at `of_ts` out of the windows still kept at `ts`, never below 0."""
     length = len(ring)
     part = mutations / length
-    for window in range(window_of(ts) - length + 1, window_of(of_ts) + 1):
+    for window in range(window_of(ts) - length + 1, window_of(min(of_ts, ts)) + 1):
         ring[window % length] = max(0.0, ring[window % length] - part)
 
 
-@njit(cache=True)
+@compiled
 def sampled_wait_ms(rate: float, limit: float, samples: int) -> int:
     """The draft's advice (seed 004): (rate - limit) / limit x samples of one second.
 

@@ -1,0 +1,178 @@
+"""Replay: event files through the laws, without Spark or Kafka (contract section 4).
+
+The reader, the policies' timeline, the order of the output and the summary serve the Spark engine too
+(streaming/job/replay.py), so that both write the same bytes.
+"""
+
+import gzip
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+import orjson
+
+from streaming.contract.decisions import DECISIONS, Outputs, output_order
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import PolicyChange, parse
+from streaming.contract.policy_check import check_entry, load_policies
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws import LAWS
+from streaming.laws.shard import Records, StepContext, step
+
+_COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line of an event file.
+
+    Attributes:
+        file: number of the file, in the order given.
+        base: its base name as given.
+        number: line number from 1, empty lines counted.
+        value: its bytes without the newline.
+    """
+
+    file: int
+    base: str
+    number: int
+    value: bytes
+
+    @property
+    def name(self) -> str:
+        """Id of an event that names none itself."""
+        return f"{self.base}:{self.number}"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay wrote, in its final order.
+
+    Attributes:
+        decisions: one JSON object each, by (ts, type, id).
+        dead_letters: one JSON object each, in the order of the input.
+    """
+
+    decisions: list[bytes] = field(default_factory=list)
+    dead_letters: list[bytes] = field(default_factory=list)
+
+
+def read_lines(files: Sequence[str]) -> Iterator[Line]:
+    """Every line that is not empty, file by file; `.gz` files are unpacked.
+
+    Raises:
+        WeirError: a file cannot be read.
+    """
+    for number, file in enumerate(files):
+        base = os.path.basename(file)
+        try:
+            with _open(file, "r") as stream:
+                for position, line in enumerate(stream, start=1):
+                    value = line.removesuffix(b"\n")
+                    if value.strip():
+                        yield Line(file=number, base=base, number=position, value=value)
+        except (OSError, EOFError) as error:
+            raise WeirError(f"{file}: cannot be read: {error}") from error
+
+
+def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTimeline:
+    """The policies over time that a log means: `initial` as version 1, one more with each policy event.
+
+    Events that cannot be used are passed over here; the step that meets them again buries them.
+    """
+    timeline = PolicyTimeline(initial)
+    for line in lines:
+        if b"policy" not in line.value:
+            continue
+        try:
+            event = parse(line.value, default_id=line.name, default_ts=None)
+            if isinstance(event, PolicyChange):
+                check_entry(event.path, event.value)
+                timeline.apply(event.path, event.value, event.ts, event.version)
+        except BadEvent:
+            continue
+    return timeline
+
+
+def replay_local(policies: str, files: Sequence[str]) -> Replayed:
+    """Replay files in this process; one shard holds all subjects, which changes no decision.
+
+    Raises:
+        ConfigError: the policies are wrong.
+        WeirError: a file cannot be read.
+    """
+    initial = load_policies(policies)
+    records = Records(name=[], order=[])
+    assert records.name is not None and records.order is not None
+    for line in read_lines(files):
+        records.topic.append(line.base)
+        records.partition.append(0)
+        records.offset.append(line.number)
+        records.ts.append(None)
+        records.value.append(line.value)
+        records.subject.append(None)
+        records.name.append(line.name)
+        records.order.append((line.file, line.number))
+    context = StepContext(initial=initial, replay=True, fail_fast=True)
+    (law,) = LAWS
+    _, written = step(law, 0, None, records, context)
+    return ordered(written, [records.order[source] for source in written.source])
+
+
+def ordered(outputs: Outputs, arrival: Sequence[tuple[int, int]]) -> Replayed:
+    """Sort what was written as contract section 4 says.
+
+    Args:
+        outputs: decisions and dead letters in any order.
+        arrival: (file, line) of the event that each answers.
+    """
+    by_arrival = sorted(range(len(arrival)), key=lambda i: arrival[i])
+    decided = [i for i in by_arrival if outputs.sink[i] == DECISIONS]
+    columns = ([outputs.ts[i] for i in decided], [outputs.type[i] for i in decided], [outputs.id[i] for i in decided])
+    return Replayed(
+        decisions=[outputs.value[decided[place]] for place in output_order(*columns)],
+        dead_letters=[outputs.value[i] for i in by_arrival if outputs.sink[i] != DECISIONS],
+    )
+
+
+def write_lines(file: str, lines: Iterable[bytes]) -> None:
+    """Write JSON lines, whole or not at all; packed if the name ends with `.gz`.
+
+    Raises:
+        WeirError: the file cannot be written.
+    """
+    partial = f"{file}.partial{'.gz' if file.endswith('.gz') else ''}"
+    try:
+        with _open(partial, "w") as stream:
+            stream.writelines(line + b"\n" for line in lines)
+        os.replace(partial, file)
+    except OSError as error:
+        raise WeirError(f"{file}: cannot be written: {error}") from error
+
+
+def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:
+    """Totals per subject (contract section 4, `--summary`).
+
+    `mutations` are those admitted and charged; a dry run counts as an event with 0 of them.
+    """
+    subjects: dict[str, dict[str, int]] = {}
+    for line in decisions:
+        decision = orjson.loads(line)
+        totals = subjects.setdefault(
+            decision["subject"],
+            {"events": 0, "allowed": 0, "throttled": 0, "rejected": 0, "mutations": 0, "longest_throttle_ms": 0},
+        )
+        totals["events"] += 1
+        totals[_COUNTED[decision["outcome"]]] += 1
+        totals["mutations"] += decision["mutations"]
+        totals["longest_throttle_ms"] = max(totals["longest_throttle_ms"], decision["throttle_time_ms"])
+    return {"subjects": {subject: subjects[subject] for subject in sorted(subjects)}}
+
+
+def _open(file: str, mode: str) -> IO[bytes]:
+    if file.endswith(".gz"):
+        # mtime 0: the same lines give the same file.
+        return gzip.GzipFile(file, f"{mode}b", mtime=0)  # type: ignore[return-value]
+    return Path(file).open(f"{mode}b")

@@ -1,0 +1,80 @@
+"""What the tests of the mutation law share: records made and a shard stepped by hand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from streaming.contract.decisions import DECISIONS
+from streaming.laws.shard import Records, StepContext, step
+
+T0 = 1_795_166_700_000
+
+Event = dict[str, Any]
+
+
+def request(name: str, at_ms: int, *mutations: int, user: str = "alice", **fields: Any) -> Event:
+    """A request `at_ms` after T0 with one item a number of mutations."""
+    items = [{"name": f"{name}-{number}", "mutations": count} for number, count in enumerate(mutations)]
+    return {"type": "request", "id": name, "ts": T0 + at_ms, "proxy": "p1", "user": user, "items": items} | fields
+
+
+def refund(at_ms: int, of_ms: int, mutations: int, user: str = "alice") -> Event:
+    """A refund `at_ms` after T0 of something charged `of_ms` after T0."""
+    items = [{"name": "x", "mutations": mutations}]
+    return {"type": "refund", "id": "r", "ts": T0 + at_ms, "of": "x", "of_ts": T0 + of_ms, "user": user, "items": items}
+
+
+def policy(at_ms: int, path: str, value: Any) -> Event:
+    """A change of policy in force from `at_ms` after T0."""
+    return {"type": "policy", "id": f"policy-{at_ms}", "ts": T0 + at_ms, "path": path, "value": value}
+
+
+def quota(rate: float, burst: float | None = None, **fields: Any) -> dict[str, Any]:
+    """The value of a quota entry."""
+    value = {"controller_mutation_rate": rate} | fields
+    return value if burst is None else value | {"controller_mutation_burst": burst}
+
+
+def records_of(events: Sequence[Event], first: int = 0) -> Records:
+    """Events as records of one partition, from offset `first`."""
+    records = Records()
+    for offset, event in enumerate(events, start=first):
+        records.topic.append("weir.requests")
+        records.partition.append(0)
+        records.offset.append(offset)
+        records.ts.append(None)
+        records.value.append(orjson.dumps(event))
+        records.subject.append(None)
+    return records
+
+
+class Shard:
+    """One shard stepped batch by batch.
+
+    Args:
+        initial: policies in force from the start.
+        replay: whether subjects are resolved by policy (True) or trusted (False).
+    """
+
+    def __init__(self, initial: dict[str, Any], *, replay: bool = True, fail_fast: bool = True) -> None:
+        self.initial, self.replay, self.fail_fast = initial, replay, fail_fast
+        self.body: bytes | None = None
+        self.offset = 0
+        self.dead_letters: list[dict[str, Any]] = []
+
+    def step(self, events: Sequence[Event], processed_ts: int | None = None) -> list[dict[str, Any]]:
+        """Step one batch; the decisions in the order written."""
+        context = StepContext(
+            initial=self.initial, processed_ts=processed_ts, replay=self.replay, fail_fast=self.fail_fast
+        )
+        self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
+        self.offset += len(events)
+        decoded = [(sink, orjson.loads(value)) for sink, value in zip(outputs.sink, outputs.value, strict=True)]
+        self.dead_letters += [value for sink, value in decoded if sink != DECISIONS]
+        return [value for sink, value in decoded if sink == DECISIONS]
+
+
+def decide(initial: dict[str, Any], *events: Event) -> dict[str, dict[str, Any]]:
+    """Decisions by id of events in one batch, as a replay makes them."""
+    return {decision["id"]: decision for decision in Shard(initial).step(events)}
