@@ -1,7 +1,7 @@
 """Building blocks for checking values that people wrote: policies and settings.
 
-A check is a function of (report, path, value) that adds every problem it finds to the report; it never stops at
-the first. Messages read `what is wrong; what was expected` (contract section 2).
+A check is a function of (report, path, value) that adds every problem it finds to the report; it never stops
+at the first. Messages read `what is wrong; what was expected` (contract section 2).
 """
 
 import difflib
@@ -32,6 +32,12 @@ class Report:
 
     findings: list[Finding] = field(default_factory=list)
 
+    def spared(self, since: int, path: Path, names: Iterable[str]) -> bool:
+        """True if no finding from number `since` on is about one of these keys of `path`, or `path` itself."""
+        keys = {(), *((name,) for name in names)}
+        own = (item.path for item in self.findings[since:] if item.path[: len(path)] == path)
+        return not any(found[len(path) :] in keys for found in own)
+
     def add(self, path: Path, message: str) -> None:
         """Add `what is wrong; what was expected` about the key at `path`."""
         self.findings.append(Finding(path=path, message=message))
@@ -40,8 +46,11 @@ class Report:
 Check = Callable[[Report, Path, Any], None]
 
 
-def rate(*, whole: bool) -> Check:
-    """A limit per second: -1 for none, else positive; `whole` where Pulsar and Kafka keep an integer."""
+def rate(*, whole: bool, minimum: float = 0.0, maximum: float = math.inf) -> Check:
+    """A limit per second: -1 for none, else positive; `whole` where Pulsar and Kafka keep an integer.
+
+    `minimum` and `maximum` keep the arithmetic of a law finite.
+    """
     kind = "a positive whole number" if whole else "a positive number"
     expected = f"{kind}, or -1 for no limit"
 
@@ -51,11 +60,15 @@ def rate(*, whole: bool) -> Check:
         if value == 0:
             report.add(
                 path,
-                "is 0, which could mean nothing allowed or no limit; "
+                "is 0, which is ambiguous (nothing allowed, or no limit?); "
                 f"expected {kind} to limit, and for no limit -1 or no such key at all",
             )
         elif value < 0 and value != -1:
             report.add(path, f"is {value}; expected {expected}")
+        elif value > 0 and not minimum <= value <= maximum:
+            report.add(
+                path, f"is {value}; expected at least {minimum} and at most {maximum}, or -1 for no limit"
+            )
 
     return check
 
@@ -155,7 +168,7 @@ def _is_number(report: Report, path: Path, value: Any, expected: str, *, whole: 
         report.add(path, f"{what}; expected {expected}")
     elif whole and not isinstance(value, int):
         report.add(path, f"is {value}; expected {expected}, without a decimal point")
-    elif whole and not INT64_MIN <= value <= INT64_MAX:
+    elif isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
         report.add(path, f"is {value}, which does not fit into 64 bits; expected {expected}")
     else:
         return True

@@ -18,11 +18,10 @@ from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from typing import Any, TypeVar
 
-import orjson
-
 from streaming.contract.checks import INT64_MAX, INT64_MIN, is_finite, shown, sorted_problems, suggestion
 from streaming.contract.errors import ConfigError, Problem
-from streaming.contract.yaml_lines import Path, YamlFile, parse_yaml, read_yaml
+from streaming.contract.yaml_lines import Path, YamlFile, read_yaml
+from streaming.contract.yaml_text import rendered
 
 # What weir.yaml may hold: each part of the program reads its own section and lets the others be.
 SECTIONS = ("kafka", "job", "proxy", "collect", "local")
@@ -107,7 +106,7 @@ def render_section(cls: type[Any], section: str) -> str:
     for item in fields(cls):
         for line in textwrap.wrap(_explained(_rule(item)), _COMMENT_WIDTH):
             lines.append(f"  # {line}")
-        lines.append(f"  {item.name}: {_rendered(getattr(defaults, item.name))}")
+        lines.append(f"  {item.name}: {rendered(getattr(defaults, item.name))}")
     return "\n".join(lines) + "\n"
 
 
@@ -213,16 +212,3 @@ def _explained(rule: Rule) -> str:
     )
     extra = [_bounds(rule), f"one of {choices}" if choices else ""]
     return "; ".join(part for part in (rule.doc, *extra) if part)
-
-
-def _rendered(value: Any) -> str:
-    """A value as YAML that reads back equal, without quotes where they are not needed."""
-    if isinstance(value, Enum):
-        value = value.value
-    quoted = orjson.dumps(value).decode()
-    if not isinstance(value, str) or not value:
-        return quoted
-    try:
-        return value if parse_yaml(f"- {value}".encode(), "").value == [value] else quoted
-    except ConfigError:  # it begins like another YAML construct
-        return quoted
