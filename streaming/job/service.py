@@ -1,0 +1,180 @@
+"""The life of the job's process: take the checkpoint, start Spark and the query, watch, stop within limits."""
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from prometheus_client import start_http_server
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.job.lease import Lease
+from streaming.job.progress import JobMetrics, ProgressReader
+from streaming.job.query import checkpoint_path, start_query
+from streaming.job.session import Session, build_session, is_local_path
+from streaming.job.settings import JobSettings
+
+_LOG = logging.getLogger("weir.job")
+_POLL_S = 1.0
+_READY_POLL_S = 0.1
+_JVM_EXIT_S = 3.0
+_REASON_CHARS = 600
+# What Spark says while a query has looked at its sources and found nothing new.
+_IDLE = "Waiting for data to arrive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """Where one job runs.
+
+    Attributes:
+        bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
+        topics: their names; they exist.
+        jars: folder with the jars of conf/spark/pom.xml.
+        work_dir: for logs; created.
+        metrics: host and port of /metrics, port 0 = any free one; None: not served.
+        ready_file: gets `{"pid","jvm_pid","metrics"}` when the query works.
+    """
+
+    bootstrap: str
+    topics: Topics
+    jars: Path
+    work_dir: Path
+    metrics: tuple[str, int] | None = None
+    ready_file: Path | None = None
+
+
+def serve(settings: JobSettings, options: JobOptions) -> None:
+    """Run the job until SIGTERM or SIGINT.
+
+    Raises:
+        WeirError: it could not start, or the query failed; names Spark's log.
+    """
+    stop = threading.Event()
+    checkpoint = checkpoint_path(settings)
+    options.work_dir.mkdir(parents=True, exist_ok=True)
+    # On a shared file system the cluster manager, not this machine's process table, keeps jobs apart.
+    lease = Lease(Path(checkpoint), settings.restart_timeout_s) if is_local_path(checkpoint) else nullcontext()
+    with _signals(stop), lease as held:
+        session = build_session(
+            settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint
+        )
+        # pyspark puts its own handler of SIGINT in place when it starts.
+        with _signals(stop), _stopping(session, settings):
+            if held is not None:
+                held.record(session.jvm_pid)
+            metrics = JobMetrics(held.restarts if held is not None else 0)
+            query = _start(session, settings, options)
+            _watch(query, metrics, session, options, stop)
+            _LOG.info("stopping")
+            with suppress(PySparkException, Py4JError):
+                query.stop()
+
+
+def _start(session: Session, settings: JobSettings, options: JobOptions) -> StreamingQuery:
+    try:
+        return start_query(session.spark, settings, bootstrap=options.bootstrap, topics=options.topics)
+    except (PySparkException, Py4JError) as error:
+        raise WeirError(f"the query did not start: {_first_line(error)}; see {session.log}") from error
+
+
+def _watch(
+    query: StreamingQuery, metrics: JobMetrics, session: Session, options: JobOptions, stop: threading.Event
+) -> None:
+    reader = ProgressReader(query, metrics)
+    address = _serve_metrics(metrics, options.metrics)
+    ready = False
+    try:
+        while not stop.wait(_POLL_S if ready else _READY_POLL_S):
+            if not query.isActive:
+                raise WeirError(f"the query failed: {_first_line(query.exception())}; see {session.log}")
+            counted = reader.poll()
+            if not ready and (counted or query.status["message"] == _IDLE):
+                ready = True
+                _announce(session, options, address)
+    except Py4JError as error:
+        raise WeirError(f"the JVM is gone: {_first_line(error)}; see {session.log}") from error
+
+
+def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:
+    if address is None:
+        return None
+    host, port = address
+    try:
+        server, _ = start_http_server(port, addr=host, registry=metrics.registry)
+    except OSError as error:
+        raise WeirError(f"metrics cannot be served on {host}:{port}: {error.strerror}") from error
+    return f"http://{host}:{server.server_port}/metrics"
+
+
+def _announce(session: Session, options: JobOptions, metrics: str | None) -> None:
+    _LOG.info("ready: kafka %s, jvm pid %d, log %s", options.bootstrap, session.jvm_pid, session.log)
+    if options.ready_file is None:
+        return
+    note = {"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics}
+    # Renamed into place: whoever waits for the file must never read half of it.
+    part = options.ready_file.with_name(options.ready_file.name + ".part")
+    part.write_text(json.dumps(note))
+    part.replace(options.ready_file)
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _stopping(session: Session, settings: JobSettings) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        stop_session(session, settings.stop_timeout_s)
+
+
+def stop_session(session: Session, limit_s: float) -> None:
+    """Stop Spark and its JVM; after `limit_s` the JVM is killed, since a checkpoint survives that anyway."""
+    killer = threading.Timer(limit_s, _kill, args=(session.jvm_pid,))
+    killer.daemon = True
+    killer.start()
+    gateway = SparkContext._gateway
+    with suppress(PySparkException, Py4JError, OSError):
+        session.spark.stop()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        # The JVM ends when its standard input does; waiting for it lets a successor start at once.
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        process.stdin.close()
+        with suppress(Exception):
+            process.wait(timeout=_JVM_EXIT_S)
+    killer.cancel()
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _first_line(error: object) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_REASON_CHARS]

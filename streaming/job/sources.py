@@ -1,0 +1,44 @@
+"""Where records come from: Kafka for the live job, staged files for a replay."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from streaming.contract.topics import Topics
+from streaming.job.settings import JobSettings
+
+
+def kafka_requests(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
+    """Stream of `weir.requests`, at most `max_events_per_batch` records a batch.
+
+    `weir.usage` is not read yet. The law that reads it needs the policies published before it existed, so
+    the release that brings it must start a new checkpoint anyway (`query.LAYOUT`).
+    """
+    return (
+        _kafka(spark, settings, bootstrap, topics.requests)
+        .option("startingOffsets", settings.starting_offsets)
+        .option("maxOffsetsPerTrigger", settings.max_events_per_batch)
+        .load()
+    )
+
+
+def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
+    """Stream of `weir.policies`, from its beginning and without a cap.
+
+    A source of its own: sharing one cap with the requests, a job that catches up would decide old requests
+    before it has read the policies that were in force. This way a batch holds every policy published
+    before it was planned.
+    """
+    return _kafka(spark, settings, bootstrap, topics.policies).option("startingOffsets", "earliest").load()
+
+
+def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: str) -> DataStreamReader:
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": topic,
+        # Records that retention removed before they were read are lost either way; the quotas of what
+        # comes after them must still be kept.
+        "failOnDataLoss": "false",
+        # An executor's consumer prefetches: without new data its next poll would sit out the default 500 ms.
+        "kafka.fetch.max.wait.ms": str(settings.fetch_max_wait_ms),
+    }
+    return spark.readStream.format("kafka").options(**(options | settings.kafka_options))

@@ -1,0 +1,72 @@
+"""DataFrame to DataFrame: from Kafka records to the operator's rows, and from its rows to Kafka records."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that PySpark's own documentation uses
+
+from streaming.contract.topics import Topics
+from streaming.job import schemas
+from streaming.laws import LAWS
+
+
+def routed_requests(kafka: DataFrame, shards: int) -> DataFrame:
+    """Records of `weir.requests`, each with its law and shard.
+
+    Only built-in functions: the value is parsed once, in Python, by the contract's own parser.
+
+    Args:
+        kafka: columns of Spark's Kafka source.
+        shards: shards per law.
+    """
+    return kafka.select(
+        F.lit("mutation").alias("law"), _shard(_home(), shards).alias("shard"), *_record_columns(broadcast=False)
+    )
+
+
+def routed_policies(kafka: DataFrame, shards: int) -> DataFrame:
+    """Records of `weir.policies`, one copy for every shard of every law."""
+    pairs = F.array(
+        *(
+            F.struct(F.lit(law).alias("law"), F.lit(shard).alias("shard"))
+            for law in LAWS
+            for shard in range(shards)
+        )
+    )
+    copies = kafka.select(F.explode(pairs).alias("pair"), *_record_columns(broadcast=True))
+    return copies.select("pair.law", "pair.shard", *schemas.RECORD_COLUMNS[2:])
+
+
+def kafka_records(output: DataFrame, topics: Topics) -> DataFrame:
+    """The operator's rows as Spark's Kafka sink takes them: topic per row, key, value."""
+    topic = F.when(F.col("sink") == "decisions", F.lit(topics.decisions)).otherwise(F.lit(topics.deadletter))
+    return output.select(topic.alias("topic"), F.col("key").cast("binary").alias("key"), "value")
+
+
+def _home() -> Column:
+    """Quota entity that a request belongs to; null if the record names none."""
+    text = F.col("value").cast("string")
+    key = F.when(F.length("key") > 0, F.col("key"))
+    subject = F.get_json_object(text, "$.subject")
+    user = F.concat(F.lit("user="), F.get_json_object(text, "$.user"))
+    return F.coalesce(
+        key, F.when(F.length(subject) > 0, subject).cast("binary"), user.cast("binary")
+    )
+
+
+def _shard(home: Column, shards: int) -> Column:
+    # The same sum as streaming.laws.routing.shard_of. A record without a home cannot change any state;
+    # taking its offset spreads the dead letters.
+    number = F.coalesce(F.crc32(home), F.col("offset"))
+    return F.pmod(number, F.lit(shards)).cast("int")
+
+
+def _record_columns(*, broadcast: bool) -> tuple[Column, ...]:
+    return (
+        F.lit(broadcast).alias("broadcast"),
+        F.col("topic"),
+        F.col("partition"),
+        F.col("offset"),
+        F.unix_millis("timestamp").alias("ts"),
+        # A tombstone is no event: as empty bytes it becomes a dead letter like any other text.
+        F.coalesce(F.col("value"), F.lit(b"")).alias("value"),
+        F.lit(None).cast("string").alias("subject"),
+    )
