@@ -18,7 +18,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="run a local Kafka broker in the foreground",
         description="Run one KRaft broker on the loopback address until Ctrl-C. Its data stay.",
     )
-    parser.add_argument("--data", type=Path, default=Path(".weir/data/kafka"), help="folder (default: %(default)s)")
+    parser.add_argument(
+        "--data", type=Path, default=Path(".weir/data/kafka"), help="folder (default: %(default)s)"
+    )
     parser.add_argument(
         "--port", type=int, default=LOCAL_KAFKA_PORT, help="0 = any free one (default: %(default)s)"
     )
@@ -33,9 +35,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 def run(args: argparse.Namespace) -> int:
     """Start, wait for a signal, stop; raises WeirError when the broker fails."""
     properties = dict(entry.partition("=")[::2] for entry in args.property)
-    kafka = LocalKafka(
-        args.data, port=args.port, auto_create_topics=args.auto_create, properties=properties
-    )
+    kafka = LocalKafka(args.data, port=args.port, auto_create_topics=args.auto_create, properties=properties)
     stop = StopSignal(force=lambda: kafka.kill())
     stop.install()
     print(f"starting Kafka in {args.data} ...", flush=True)

@@ -1,0 +1,159 @@
+"""Quotas that a Kafka cluster already has, read with DescribeClientQuotas and turned into policies.
+
+So `kafka-configs --alter --add-config controller_mutation_rate=5` against the cluster is enough to set a
+limit. An entry that somebody wrote into Weir's own policies for the same entity wins (contract section 2).
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError, for_code
+from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.policy import Entity
+from streaming.contract.policy_check import check_entry
+
+ORIGIN = "kafka"
+# The quotas of a policy that Kafka knows too; request_percentage has no law here.
+TAKEN_OVER = ("controller_mutation_rate", "producer_byte_rate", "consumer_byte_rate")
+
+_USER, _CLIENT_ID = "user", "client-id"
+# librdkafka's names for the settings of a connection -> kafka-python's.
+_SAME_SETTING = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """An entry as it stands on the policies topic.
+
+    Attributes:
+        value: its newest value, None if it was removed.
+        origin: who wrote it: file, apply or kafka.
+    """
+
+    value: Any | None
+    origin: str
+
+
+class QuotaReader:
+    """Asks one cluster for its client quotas; connects when first used and again after a failure.
+
+    Args:
+        bootstrap: `HOST:PORT[,...]` of the cluster.
+        client: librdkafka properties of our own connections.
+        timeout_ms: limit of connecting and of one request.
+    """
+
+    def __init__(self, bootstrap: str, *, client: Mapping[str, str], timeout_ms: int) -> None:
+        self._options: dict[str, Any] = {
+            "bootstrap_servers": bootstrap.split(","),
+            "client_id": "weir-collect",
+            "request_timeout_ms": timeout_ms,
+            "bootstrap_timeout_ms": timeout_ms,
+            **{_SAME_SETTING[name]: value for name, value in client.items() if name in _SAME_SETTING},
+        }
+        self._admin: _QuotaAdmin | None = None
+
+    def read(self) -> dict[str, dict[str, float]]:
+        """The cluster's quotas as policy entries, path -> value.
+
+        Raises:
+            WeirError: the cluster does not answer within the limit, or refuses.
+        """
+        try:
+            if self._admin is None:
+                self._admin = _QuotaAdmin(**self._options)
+            answer = self._admin.describe_client_quotas()
+        except (KafkaError, OSError) as failure:
+            # Whatever state the connection is in, the next read starts from a fresh one.
+            self.close()
+            raise WeirError(f"the cluster's quotas could not be read: {failure}") from failure
+        if answer.error_code:
+            raise WeirError(
+                f"the cluster refuses to tell its quotas: {for_code(answer.error_code).__name__}"
+                f" {answer.error_message or ''}".rstrip()
+            )
+        return quota_entries(
+            ({part.entity_type: part.entity_name for part in entry.entity}, entry.values)
+            for entry in answer.entries or ()
+        )
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+
+class _QuotaAdmin(KafkaAdminClient):
+    """kafka-python has the messages of this API but no method for it yet."""
+
+    def describe_client_quotas(self) -> Any:
+        """Every client quota; `strict` false and no component is what asks for all entities."""
+        request = DescribeClientQuotasRequest(components=[], strict=False)
+        return self._manager.run(self._manager.send, request)
+
+
+def quota_entries(
+    quotas: Iterable[tuple[Mapping[str, str | None], Sequence[Any]]],
+) -> dict[str, dict[str, float]]:
+    """Turn (entity type -> name or None for the default, its (key, value) pairs) into policy entries.
+
+    Entities other than users and client-ids (ip) are left out, and so are quotas that a policy file
+    could not hold: those are logged.
+    """
+    entries: dict[str, dict[str, float]] = {}
+    for entity, values in quotas:
+        rates = {pair.key: pair.value for pair in values if pair.key in TAKEN_OVER}
+        if not rates or not set(entity) <= {_USER, _CLIENT_ID}:
+            continue
+        path = Entity(
+            user=entity.get(_USER),
+            client_id=entity.get(_CLIENT_ID),
+            default_user=_USER in entity and entity[_USER] is None,
+            default_client_id=_CLIENT_ID in entity and entity[_CLIENT_ID] is None,
+        ).path
+        try:
+            check_entry(path, rates)
+        except BadEvent as refused:
+            logger.warning("a quota of the cluster is left out: %s", refused)
+            continue
+        entries[path] = rates
+    return entries
+
+
+def changes(held: Mapping[str, Held], found: Mapping[str, Any]) -> dict[str, Any | None]:
+    """What has to be published so that the policies say what the cluster says.
+
+    Args:
+        held: entries on the policies topic by path.
+        found: entries of the cluster by path.
+
+    Returns:
+        path -> new value, None to remove it; nothing for entries that somebody else set.
+    """
+    publish: dict[str, Any | None] = {}
+    for path, value in found.items():
+        now = held.get(path)
+        if now is None or now.value is None or (now.origin == ORIGIN and now.value != value):
+            publish[path] = value
+    for path, now in held.items():
+        if now.origin == ORIGIN and now.value is not None and path not in found:
+            publish[path] = None
+    return publish

@@ -1,0 +1,41 @@
+"""Options that several commands share."""
+
+import argparse
+from dataclasses import dataclass
+
+from streaming.contract.settings import read_settings
+from streaming.contract.topics import Topics
+from weir.settings import KafkaSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster that holds Weir's topics, as options and settings say.
+
+    Attributes:
+        bootstrap: `HOST:PORT[,...]`.
+        topics: names of our topics on it.
+        client: librdkafka properties of our own connections.
+    """
+
+    bootstrap: str
+    topics: Topics
+    client: dict[str, str]
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add --kafka and --settings."""
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="the cluster (default: kafka.bootstrap of the settings)"
+    )
+    parser.add_argument("--settings", metavar="FILE", help="settings file, such as conf/weir.yaml")
+
+
+def cluster_of(args: argparse.Namespace) -> Cluster:
+    """What --kafka and --settings say together; raises ConfigError if the file is wrong."""
+    settings = read_settings(KafkaSettings, "kafka", args.settings)
+    return Cluster(
+        bootstrap=args.kafka or settings.bootstrap,
+        topics=Topics(settings.topic_prefix),
+        client=settings.client,
+    )

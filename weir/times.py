@@ -1,0 +1,41 @@
+"""Points in time on the command line."""
+
+import re
+from datetime import UTC, datetime
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+EXPECTED = "milliseconds since the epoch, an ISO 8601 time, -10m (also s, h, d), beginning or now"
+BEGINNING_MS = 0
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """A TIME argument as milliseconds since the epoch.
+
+    Args:
+        text: see EXPECTED; an ISO time without a zone is UTC, like every time of Weir.
+        now_ms: what relative times count back from.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if text == "now":
+        return now_ms
+    if text == "beginning":
+        return BEGINNING_MS
+    if re.fullmatch(r"\d+", text):
+        return int(text)
+    relative = re.fullmatch(r"-(\d+(?:\.\d+)?)([smhd])", text)
+    if relative:
+        return max(BEGINNING_MS, now_ms - round(float(relative[1]) * _UNIT_MS[relative[2]]))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time; expected {EXPECTED}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(BEGINNING_MS, round(moment.timestamp() * 1000))
+
+
+def clock(ts_ms: int) -> str:
+    """Time of day in UTC with milliseconds, `12:41:07.123`."""
+    return datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
