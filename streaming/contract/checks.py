@@ -16,6 +16,8 @@ from streaming.contract.yaml_lines import Path
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 # A name is a record key and a metric label: longer ones are a mistake.
 MAX_NAME_LENGTH = 1024
+# Of a wrong value a message shows this much.
+MAX_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
     def spared(self, since: int, path: Path, names: Iterable[str]) -> bool:
-        """True if no finding from number `since` on is about one of these keys of `path`, or `path` itself."""
+        """True if no finding from number `since` on is about `path` itself or one of these keys of it."""
         keys = {(), *((name,) for name in names)}
         own = (item.path for item in self.findings[since:] if item.path[: len(path)] == path)
         return not any(found[len(path) :] in keys for found in own)
@@ -204,7 +206,7 @@ def is_finite(value: float) -> bool:
 def shown(value: Any) -> str:
     """A value as a message names it."""
     if isinstance(value, str):
-        return f"the text {value!r}"
+        return f"the text {value if len(value) <= MAX_SHOWN else value[:MAX_SHOWN] + '...'!r}"
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:

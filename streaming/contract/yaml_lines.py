@@ -72,9 +72,13 @@ class YamlFile:
 
 
 def dotted(path: Path) -> str:
-    """Write a path as users read it: `quotas[0].entity.user`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    """Write a path as users read it, on one line: `quotas[0].entity.user`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_on_one_line(part)}" for part in path)
     return text.removeprefix(".") or WHOLE_FILE
+
+
+def _on_one_line(name: str) -> str:
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
 def read_yaml(file: str) -> YamlFile:
