@@ -130,7 +130,11 @@ def ordered(outputs: Outputs, arrival: Sequence[tuple[int, int]]) -> Replayed:
     """
     by_arrival = sorted(range(len(arrival)), key=lambda i: arrival[i])
     decided = [i for i in by_arrival if outputs.sink[i] == DECISIONS]
-    columns = ([outputs.ts[i] for i in decided], [outputs.type[i] for i in decided], [outputs.id[i] for i in decided])
+    columns = (
+        [outputs.ts[i] for i in decided],
+        [outputs.type[i] for i in decided],
+        [outputs.id[i] for i in decided],
+    )
     return Replayed(
         decisions=[outputs.value[decided[place]] for place in output_order(*columns)],
         dead_letters=[outputs.value[i] for i in by_arrival if outputs.sink[i] != DECISIONS],
@@ -162,7 +166,14 @@ def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:
         decision = orjson.loads(line)
         totals = subjects.setdefault(
             decision["subject"],
-            {"events": 0, "allowed": 0, "throttled": 0, "rejected": 0, "mutations": 0, "longest_throttle_ms": 0},
+            {
+                "events": 0,
+                "allowed": 0,
+                "throttled": 0,
+                "rejected": 0,
+                "mutations": 0,
+                "longest_throttle_ms": 0,
+            },
         )
         totals["events"] += 1
         totals[_COUNTED[decision["outcome"]]] += 1

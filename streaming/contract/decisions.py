@@ -58,7 +58,9 @@ class Outputs:
         self.source.append(source)
 
 
-def dead_letter(*, reason: str, topic: str, partition: int, offset: int, ts: int | None, value: bytes) -> bytes:
+def dead_letter(
+    *, reason: str, topic: str, partition: int, offset: int, ts: int | None, value: bytes
+) -> bytes:
     """The JSON of a record that could not be used (contract section 1).
 
     Args:

@@ -135,7 +135,9 @@ def parse(value: bytes, *, default_id: str, default_ts: int | None) -> Event:
         raise BadEvent(_unknown_type(fields))
     version = _integer(fields, "v", CONTRACT_VERSION, minimum=1)
     if version > CONTRACT_VERSION:
-        raise BadEvent(f"v: contract version {version} is newer than this program; {CONTRACT_VERSION} was expected")
+        raise BadEvent(
+            f"v: contract version {version} is newer than this program; {CONTRACT_VERSION} was expected"
+        )
     name = _text(fields, "id", default_id)
     ts = _integer(fields, "ts", default_ts, maximum=TS_MAX_MS)
     return reader(fields, name, ts)
@@ -218,7 +220,9 @@ def _items(fields: Fields) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return tuple(names), tuple(mutations)
 
 
-def _integer(fields: Fields, key: str, default: int | None, *, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+def _integer(
+    fields: Fields, key: str, default: int | None, *, minimum: int = 0, maximum: int = INT64_MAX
+) -> int:
     if key not in fields:
         if default is None:
             raise BadEvent(f"{key}: missing; an integer was expected")

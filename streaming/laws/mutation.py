@@ -27,8 +27,8 @@ memory is (S + 1) / 2 windows and the long-run rate of a client that retries as 
 tests/unit/test_mutation_leak.py):
 
     items of        1       5       80
-    S = 100      9.91    9.95    10.66
-    S = 11       9.25    9.54    15.98
+    S = 100      9.91   10.00    10.68
+    S = 11       9.25   10.00    16.00
     bucket       5.00    5.00     5.00
 
 Differences from Kafka 4.1 (facts/kip599.md 1.1, 1.4): dry runs are answered but never charged; a wait is at
@@ -93,7 +93,9 @@ def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int,
 
 
 @compiled
-def charge_samples(ring: Doubles, limit: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool) -> float:
+def charge_samples(
+    ring: Doubles, limit: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool
+) -> float:
     """Sampled rate after a request's items, taken in order; `ring` is changed in place (contract 3.1)."""
     rate = average(ring)
     for item in range(len(mutations)):

@@ -16,8 +16,18 @@ from numpy.typing import NDArray
 from streaming.contract.events import Refund, Request
 from streaming.contract.policy import Algorithm, MutationQuota
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.mutation import ALLOW, PERMISSIVE, PLAIN_WINDOWS, REFUND, REFUSED, REJECT, STRICT, THROTTLE, walk
-from streaming.laws.rates import FULL, Doubles, refill, roll, sample_count, window_of
+from streaming.laws.mutation import (
+    ALLOW,
+    PERMISSIVE,
+    PLAIN_WINDOWS,
+    REFUND,
+    REFUSED,
+    REJECT,
+    STRICT,
+    THROTTLE,
+    walk,
+)
+from streaming.laws.rates import FULL, Doubles, refill, sample_count, window_of
 
 OUTCOMES: Final = {ALLOW: "allow", REJECT: "reject", THROTTLE: "throttle"}
 NO_RING: Final[Doubles] = np.empty(0)
@@ -120,7 +130,9 @@ class MutationTable:
         # Copies: Arrow's memory is read-only and belongs to the checkpoint's bytes.
         table.tokens = columns["tokens"].to_numpy(zero_copy_only=False).copy()
         table.last = columns["last"].to_numpy(zero_copy_only=False).copy()
-        table.plain = columns["plain"].flatten().to_numpy(zero_copy_only=False).copy().reshape(-1, PLAIN_WINDOWS)
+        table.plain = (
+            columns["plain"].flatten().to_numpy(zero_copy_only=False).copy().reshape(-1, PLAIN_WINDOWS)
+        )
         offsets = columns["ring"].offsets.to_numpy()
         windows = columns["ring"].values.to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(np.diff(offsets)):
@@ -176,7 +188,9 @@ class MutationTable:
             versions[order] = timeline.at(at).version
             self._walk_stretch(batch, order, names, of_event, quotas, timeline, at)
         return [
-            None if isinstance(event, Refund) else _decision(event, i, batch, quotas[i], int(versions[i]), processed_ts)
+            None
+            if isinstance(event, Refund)
+            else _decision(event, i, batch, quotas[i], int(versions[i]), processed_ts)
             for i, event in enumerate(events)
         ]
 
@@ -252,7 +266,9 @@ class MutationTable:
         batch.row[order] = np.array(rows, dtype=np.int64)[spot]
         batch.rate[order] = np.array([quota.rate if quota else 0.0 for quota in chosen])[spot]
         batch.burst[order] = np.array([quota.burst if quota else 0.0 for quota in chosen])[spot]
-        batch.samples[order] = np.array([len(self.rings[row]) if row in ring_first else 0 for row in rows])[spot]
+        batch.samples[order] = np.array([len(self.rings[row]) if row in ring_first else 0 for row in rows])[
+            spot
+        ]
         batch.ring_first[order] = np.array([ring_first.get(row, 0) for row in rows])[spot]
         for i, place in zip(order.tolist(), spot.tolist(), strict=True):
             quotas[i] = chosen[place]
@@ -307,7 +323,9 @@ class MutationTable:
         for row, quota in zip(rows, quotas, strict=True):
             if quota is None or quota.algorithm != Algorithm.SAMPLED_RATE:
                 continue
-            ring = _resized(self.rings.get(row, NO_RING), sample_count(quota.rate, quota.burst), int(self.last[row]))
+            ring = _resized(
+                self.rings.get(row, NO_RING), sample_count(quota.rate, quota.burst), int(self.last[row])
+            )
             self.rings[row] = ring
             first[row] = position
             pieces.append(ring)
@@ -333,7 +351,9 @@ def _decision(
     gone = batch.rejected[batch.first[i] : batch.first[i + 1]]
     if quota is None:
         gone = np.full(len(event.names), batch.mode[i] == REFUSED)
-    charged = 0 if event.validate_only else sum(n for n, out in zip(event.mutations, gone, strict=True) if not out)
+    charged = (
+        0 if event.validate_only else sum(n for n, out in zip(event.mutations, gone, strict=True) if not out)
+    )
     decision: Decision = {
         "type": "admission",
         "id": event.id,
@@ -341,7 +361,11 @@ def _decision(
         "proxy": event.proxy,
         "subject": "" if quota is None else quota.subject,
         "algorithm": None if quota is None else quota.algorithm,
-        "outcome": OUTCOMES[int(batch.outcome[i])] if quota is not None else "reject" if gone.any() else "allow",
+        "outcome": OUTCOMES[int(batch.outcome[i])]
+        if quota is not None
+        else "reject"
+        if gone.any()
+        else "allow",
         "throttle_time_ms": int(batch.wait_ms[i]),
         "rejected": [name for name, out in zip(event.names, gone, strict=True) if out],
     }

@@ -47,7 +47,7 @@ def round_ms(time_ms: float) -> int:
     """
     if time_ms >= 9.2e18:
         return THROTTLE_MAX_MS
-    return max(1, int(floor(time_ms + 0.5)))
+    return max(1, floor(time_ms + 0.5))
 
 
 @compiled
@@ -94,7 +94,7 @@ def spread(ring: Doubles, mutations: float) -> None:
 
 @compiled
 def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
-    """Take the spread of `mutations` recorded at `of_ts` out of the windows still kept at `ts`, never below 0."""
+    """Take what `spread` added at `of_ts` out of the windows still kept at `ts`, never below 0."""
     length = len(ring)
     part = mutations / length
     for window in range(window_of(ts) - length + 1, window_of(min(of_ts, ts)) + 1):

@@ -63,13 +63,15 @@ class Records:
         return f"{self.topic[i]}-{self.partition[i]}-{self.offset[i]}"
 
     def check_channel(self, i: int, is_policy: bool) -> None:
-        """A policy that one shard alone saw, or an event that all of them saw, would be decided wrongly.
+        """A policy that one shard alone saw, or an event that all saw, would be decided wrongly.
 
         Raises:
             BadEvent: it came by the wrong topic.
         """
         if self.broadcast is not None and self.broadcast[i] != is_policy:
-            raise BadEvent(f"type: {'a policy' if is_policy else 'not a policy'}; it does not belong on this topic")
+            raise BadEvent(
+                f"type: {'a policy' if is_policy else 'not a policy'}; it does not belong on this topic"
+            )
 
     def order_of(self, i: int) -> tuple[int, int]:
         """Arrival of a record."""
@@ -123,7 +125,9 @@ def step(
     before = None if body is None else decode(body)
     notes = {} if before is None else before.notes
     timeline = (
-        PolicyTimeline.from_json(notes["policies"]) if "policies" in notes else PolicyTimeline(context.initial)
+        PolicyTimeline.from_json(notes["policies"])
+        if "policies" in notes
+        else PolicyTimeline(context.initial)
     )
     # Only one shard reports what is wrong with a policy that all of them see.
     reporter = shard == 0 and law == next(iter(LAWS))

@@ -16,13 +16,28 @@ Event = dict[str, Any]
 def request(name: str, at_ms: int, *mutations: int, user: str = "alice", **fields: Any) -> Event:
     """A request `at_ms` after T0 with one item a number of mutations."""
     items = [{"name": f"{name}-{number}", "mutations": count} for number, count in enumerate(mutations)]
-    return {"type": "request", "id": name, "ts": T0 + at_ms, "proxy": "p1", "user": user, "items": items} | fields
+    return {
+        "type": "request",
+        "id": name,
+        "ts": T0 + at_ms,
+        "proxy": "p1",
+        "user": user,
+        "items": items,
+    } | fields
 
 
 def refund(at_ms: int, of_ms: int, mutations: int, user: str = "alice") -> Event:
     """A refund `at_ms` after T0 of something charged `of_ms` after T0."""
     items = [{"name": "x", "mutations": mutations}]
-    return {"type": "refund", "id": "r", "ts": T0 + at_ms, "of": "x", "of_ts": T0 + of_ms, "user": user, "items": items}
+    return {
+        "type": "refund",
+        "id": "r",
+        "ts": T0 + at_ms,
+        "of": "x",
+        "of_ts": T0 + of_ms,
+        "user": user,
+        "items": items,
+    }
 
 
 def policy(at_ms: int, path: str, value: Any) -> Event:
@@ -70,7 +85,9 @@ class Shard:
         )
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)
-        decoded = [(sink, orjson.loads(value)) for sink, value in zip(outputs.sink, outputs.value, strict=True)]
+        decoded = [
+            (sink, orjson.loads(value)) for sink, value in zip(outputs.sink, outputs.value, strict=True)
+        ]
         self.dead_letters += [value for sink, value in decoded if sink != DECISIONS]
         return [value for sink, value in decoded if sink == DECISIONS]
 

@@ -6,7 +6,12 @@ import pytest
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import PolicyChange, Refund, Request, parse
 
-REQUEST = {"type": "request", "ts": 1_795_166_668_375, "proxy": "p1", "items": [{"name": "orders", "mutations": 80}]}
+REQUEST = {
+    "type": "request",
+    "ts": 1_795_166_668_375,
+    "proxy": "p1",
+    "items": [{"name": "orders", "mutations": 80}],
+}
 
 
 def changed(**fields: object) -> bytes:
@@ -21,8 +26,18 @@ def test_a_request_takes_the_defaults_of_the_contract() -> None:
     """User ANONYMOUS, empty client-id, strict, no dry run, id from the position, no deadline."""
     event = parse(changed(), default_id="weir.requests-0-7", default_ts=None)
     assert isinstance(event, Request)
-    assert (event.id, event.user, event.client_id, event.subject) == ("weir.requests-0-7", "ANONYMOUS", "", None)
-    assert (event.strict, event.validate_only, event.deadline_ms, event.reject_late) == (True, False, None, False)
+    assert (event.id, event.user, event.client_id, event.subject) == (
+        "weir.requests-0-7",
+        "ANONYMOUS",
+        "",
+        None,
+    )
+    assert (event.strict, event.validate_only, event.deadline_ms, event.reject_late) == (
+        True,
+        False,
+        None,
+        False,
+    )
     assert (event.names, event.mutations, event.at) == (("orders",), (80,), event.ts)
 
 

@@ -88,7 +88,9 @@ def test_a_dry_run_costs_nothing_and_all_its_items_get_one_answer() -> None:
 
 def test_a_refund_gives_back_up_to_the_burst() -> None:
     """What the cluster refused is not paid for, and a bucket never holds more than its burst."""
-    seen = decide({ALICE: quota(1)}, request("a", 0, 20), refund(0, 0, 20), refund(0, 0, 50), request("b", 0, 1))
+    seen = decide(
+        {ALICE: quota(1)}, request("a", 0, 20), refund(0, 0, 20), refund(0, 0, 50), request("b", 0, 1)
+    )
     assert seen["b"]["tokens"] == 10.0
 
 
@@ -106,7 +108,9 @@ def test_refused_by_the_proxy_itself_is_counted_not_charged() -> None:
     assert seen["b"]["answered"] == "not_before"
 
 
-@pytest.mark.parametrize(("on_late", "outcome", "tokens"), [("allow", "throttle", -40.0), ("reject", "reject", -1.0)])
+@pytest.mark.parametrize(
+    ("on_late", "outcome", "tokens"), [("allow", "throttle", -40.0), ("reject", "reject", -1.0)]
+)
 def test_a_request_decided_after_its_deadline(on_late: str, outcome: str, tokens: float) -> None:
     """Answered without us: with allow it is charged and never rejected, with reject it is not charged."""
     shard = Shard({ALICE: quota(1)}, replay=False)

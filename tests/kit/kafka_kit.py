@@ -1,0 +1,45 @@
+"""Kafka messages encoded by kafka-python: the second opinion on every byte that the wire layer reads."""
+
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+
+from enforcer.wire import RequestHeader, parse_header
+
+CORRELATION_ID = 7
+CLIENT_ID = "tests"
+
+
+def build(cls: type[Any], version: int, **values: Any) -> Any:
+    """A message or a part of one; parts need the version too."""
+    return cls(version=version, **values)
+
+
+def request(message: ApiMessage, client_id: str | None = CLIENT_ID) -> tuple[bytes, RequestHeader]:
+    """A request's frame with its header as the proxy reads it."""
+    message.with_header(CORRELATION_ID, client_id)
+    frame = message.encode(header=True)
+    return frame, parse_header(frame)
+
+
+def response(message: ApiMessage) -> bytes:
+    """A response's frame."""
+    message.with_header(CORRELATION_ID)
+    return bytes(message.encode(header=True))
+
+
+def decode(cls: type[ApiMessage], version: int, frame: bytes) -> Any:
+    """What kafka-python reads in a frame; checks that no bytes are left over, which it does not."""
+    message = cls.decode(frame, version=version, header=True)
+    header, message._header = message.header, None
+    body = message.encode(version=version)
+    assert frame.endswith(body)
+    assert 4 <= len(frame) - len(body) <= 12 + len(CLIENT_ID)
+    message._header = header
+    return message
+
+
+def with_tag(data: bytes, offset: int, tag: int = 9, content: bytes = b"kept") -> bytes:
+    """The data with one unknown tagged field in the empty tagged section at `offset`."""
+    assert data[offset] == 0
+    return data[:offset] + bytes((1, tag, len(content))) + content + data[offset + 1 :]

@@ -1,0 +1,195 @@
+"""Properties of the mutation law, for any events: bounds, and what must never change a decision."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_kit import Event, Shard, policy, quota, refund, request
+
+from streaming.laws.routing import home_of, shard_of
+from streaming.replay import replay_local
+
+USERS = ["alice", "bob", "carol"]
+QUOTAS = st.sampled_from(
+    [
+        quota(1),
+        quota(0.3, 2),
+        quota(50, 10),
+        quota(5, 40, algorithm="sampled_rate"),
+        quota(2, 2, algorithm="sampled_rate"),
+    ]
+)
+PATHS = [f"quotas[user={user}]" for user in USERS] + [
+    "quotas[user=<default>]",
+    "quotas[user=alice,client-id=x]",
+]
+GAPS = st.sampled_from([0, 1, 7, 400, 999, 1000, 12_000, 70_000, 400_000])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """Requests, refunds and changes of policy in order of time."""
+    events: list[Event] = []
+    now = 0
+    for number in range(draw(st.integers(1, 25))):
+        now += draw(GAPS)
+        user = draw(st.sampled_from(USERS))
+        kind = draw(st.sampled_from(["request"] * 6 + ["refund", "policy"]))
+        if kind == "policy":
+            events.append(policy(now, draw(st.sampled_from(PATHS)), draw(st.none() | QUOTAS)))
+        elif kind == "refund":
+            events.append(refund(now, max(0, now - draw(GAPS)), draw(st.integers(0, 30)), user))
+        else:
+            counts = draw(st.lists(st.integers(0, 30), max_size=3))
+            flags = {name: True for name in draw(st.sets(st.sampled_from(["validate_only"])))}
+            client_id = draw(st.sampled_from(["x", "y"]))
+            strict = draw(st.booleans())
+            events.append(
+                request(f"e{number}", now, *counts, user=user, client_id=client_id, strict=strict, **flags)
+            )
+    # A live change is published two seconds before it takes effect, so it is never read after its time.
+    return sorted(events, key=lambda event: (event["ts"], event["type"] != "policy"))
+
+
+INITIAL: dict[str, Any] = {PATHS[0]: quota(1, 20), PATHS[3]: quota(2, 10, algorithm="sampled_rate")}
+
+
+def whole(events: list[Event]) -> list[dict[str, Any]]:
+    return Shard(INITIAL).step(events)
+
+
+@given(histories(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_splitting_a_batch_anywhere_changes_nothing(events: list[Event], data: st.DataObject) -> None:
+    """Nor does encoding and decoding the state between the parts, or idle subjects leaving the table."""
+    expected = whole(events)
+    live = Shard(INITIAL)
+    # Live shards sweep and trust what proxies stamped; here nothing is stamped, so both resolve alike.
+    live.replay = False
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(events)), max_size=4)))
+    found = []
+    for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+        found += live.step(events[start:end])
+    assert expected == found
+
+
+@given(histories(), st.integers(2, 7))
+@settings(max_examples=60, deadline=None)
+def test_sharding_in_any_number_changes_nothing(events: list[Event], shards: int) -> None:
+    """A subject's decisions depend on its own events and on the policies, on nobody else."""
+    expected = whole(events)
+    home = {d["id"]: home_of(d["subject"], "") for d in expected}
+    found = []
+    for number in range(shards):
+        # A refund belongs where its user's requests are; every shard may see those of others without harm.
+        own = [e for e in events if e["type"] != "request" or shard_of(home[e["id"]], shards) == number]
+        found += Shard(INITIAL).step(own)
+    assert sorted(expected, key=lambda d: d["id"]) == sorted(found, key=lambda d: d["id"])
+
+
+@given(
+    st.lists(
+        st.tuples(GAPS, st.lists(st.integers(0, 40), min_size=1, max_size=3), st.booleans()), max_size=30
+    ),
+    st.sampled_from([(1.0, 11.0), (0.25, 10.0), (33.3, 5.0)]),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_bucket_never_admits_more_than_limit_times_time_plus_burst(
+    series: list[tuple[int, list[int], bool]], limits: tuple[float, float]
+) -> None:
+    """Before the last strictly admitted item: an item may overdraw, but nothing is admitted in debt."""
+    rate, burst = limits
+    now, events = 0, []
+    for number, (gap, counts, _) in enumerate(series):
+        now += gap
+        events.append(request(f"e{number}", now, *counts))
+    decisions = Shard({PATHS[0]: quota(rate, burst)}).step(events)
+    charged = 0
+    for event, decision in zip(events, decisions, strict=True):
+        for item in event["items"]:
+            if item["name"] not in decision["rejected"]:
+                allowed = burst + rate * (event["ts"] - events[0]["ts"]) / 1000
+                assert charged <= allowed + 1e-6
+                charged += item["mutations"]
+
+
+@given(histories())
+@settings(max_examples=50, deadline=None)
+def test_a_wait_is_enough_and_not_too_long(events: list[Event]) -> None:
+    """After the told time a bucket admits; one millisecond of rounding before it does not."""
+    shard = Shard(INITIAL)
+    for decision in shard.step(events):
+        if decision["outcome"] == "reject" and decision["algorithm"] == "token_bucket":
+            wait_s = decision["throttle_time_ms"] / 1000
+            assert decision["tokens"] + decision["limit"] * (wait_s + 0.0005) >= -1e-9
+            before = decision["tokens"] + decision["limit"] * (wait_s - 0.0011)
+            assert decision["throttle_time_ms"] == 1 or before < 0
+
+
+def test_compiled_and_interpreted_give_the_same_bytes(tmp_path: Path) -> None:
+    """`NUMBA_DISABLE_JIT=1` is the same law."""
+    folder = Path(__file__).parents[1] / "traces" / "mutation"
+    code = (
+        "import sys; from streaming.replay import replay_local, write_lines; _, policies, events, out = sys.argv; "
+        "write_lines(out, replay_local(policies, [events]).decisions)"
+    )
+    for name in ("sampled", "worked"):
+        policies, events = str(folder / f"{name}.policies.yaml"), str(folder / f"{name}.events.jsonl.gz")
+        out = tmp_path / name
+        subprocess.run(
+            [sys.executable, "-c", code, policies, events, str(out)],
+            env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True, timeout=60,
+        )  # fmt: skip
+        assert out.read_bytes().splitlines() == replay_local(policies, [events]).decisions
+
+
+def test_a_bug_in_the_law_buries_its_batch_and_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every record of that batch becomes a dead letter with the traceback; the next batch goes on."""
+    shard = Shard(INITIAL, fail_fast=False)
+    shard.step([request("a", 0, 5)])
+    with monkeypatch.context() as broken:
+        broken.setattr("streaming.laws.mutation_table.walk", lambda *args: 1 / 0)
+        assert shard.step([request("b", 0, 5), request("c", 0, 5)]) == []
+    assert ["ZeroDivisionError" in letter["reason"] for letter in shard.dead_letters] == [True, True]
+    (decision,) = shard.step([request("d", 0, 1)])
+    assert decision["tokens"] == 14.0
+
+
+def test_idle_subjects_leave_the_table() -> None:
+    """A full bucket with empty windows says nothing: the state does not grow with subjects long gone."""
+    shard = Shard({"quotas[user=<default>]": quota(10)}, replay=False)
+    shard.step([request(f"e{n}", n, 1, user=f"user-{n}") for n in range(2000)])
+    crowded = len(shard.body or b"")
+    shard.step([request("late", 400_000, 1)])
+    assert crowded > 20_000
+    assert len(shard.body or b"") < 3_000
+
+
+def test_policies_are_kept_for_stragglers_and_then_forgotten() -> None:
+    """An event from another partition, older than a change already taken, is judged by its own time."""
+    shard = Shard({}, replay=False)
+    shard.step([policy(1000, PATHS[0], quota(1)), request("a", 5000, 1)])
+    (decision,) = shard.step(
+        [
+            request("b", 999, 1, user="bob"),
+        ]
+    )
+    assert decision["subject"] == ""
+    (decision,) = shard.step([policy(2000, PATHS[1], quota(1)), request("c", 1500, 1, user="bob")])
+    assert decision["subject"] == ""
+    (decision,) = shard.step([request("d", 2000, 1, user="bob")])
+    assert decision["subject"] == "user=bob"
+
+
+def test_bad_policies_and_foreign_subjects_are_dead_letters() -> None:
+    """A policy event is checked like a file; a subject must be in its canonical form."""
+    shard = Shard(INITIAL, replay=False)
+    wrong = policy(0, "quotas[user=alice]", {"controller_mutation_rate": 0})
+    odd = request("a", 0, 1, subject="client-id=x,user=alice")
+    assert shard.step([wrong, odd, policy(0, "nonsense", None)]) == []
+    assert len(shard.dead_letters) == 3
