@@ -13,9 +13,13 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.contract.decisions import Outputs
 from streaming.job import schemas
-from streaming.laws import LAWS
 from streaming.laws.shard import STATE_VERSION, Records, StepContext, step
 
+_WARM_UP_POLICY = {"quotas[user=u]": {"controller_mutation_rate": 1}}
+_WARM_UP_EVENTS = {
+    "mutation": b'{"type":"request","user":"u","subject":"user=u","items":[{"name":"t","mutations":1}]}'
+}
+"""One event that every compiled part of a law sees."""
 GroupFunction = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
@@ -100,7 +104,12 @@ def frame(outputs: Outputs, records: Records) -> pd.DataFrame:
 
 
 def warm_up() -> None:
-    """Compile or load everything that a batch needs; called once by the daemon that workers are forked from."""
-    context = StepContext(initial={}, processed_ts=0, fail_fast=False, replay=False)
-    for law in LAWS:
-        step(law, 0, None, Records(), context)
+    """Load or compile everything that a batch needs; called by the daemon that workers are forked from.
+
+    Raises:
+        Exception: whatever a law raised: better at the start than as a dead letter for every event.
+    """
+    context = StepContext(initial=_WARM_UP_POLICY, processed_ts=0, fail_fast=True)
+    for law, event in _WARM_UP_EVENTS.items():
+        records = Records(topic=[""], partition=[0], offset=[0], ts=[0], value=[event], subject=[None])
+        step(law, 0, None, records, context)

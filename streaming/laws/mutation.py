@@ -160,7 +160,7 @@ def walk(
     """Take events in order through the state of their subjects; exact sequential arithmetic.
 
     Event columns (one entry an event): `at` and `of_ts` in ms, `mode`, `dry`, `first` (its items are
-    `mutations[first[i]:first[i + 1]]`, and `rejected` likewise), `row` of its subject, and the quota in force:
+    `mutations[first[i]:first[i + 1]]`, and `rejected` likewise), `row` of its subject, and the quota:
     `rate` and `burst`, `samples` (0: token bucket) with `ring_first` (where its windows begin in `rings`).
     `order` holds the events to walk, in order. State columns (one entry a row): `tokens`, `last` (time of the
     last update), `plain` (11 windows). Results (one entry an event): `outcome`, `wait_ms`, `level` (balance,

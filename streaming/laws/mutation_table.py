@@ -298,8 +298,8 @@ class MutationTable:
         """What the changes since the row's last update mean for it; doing it twice does no harm.
 
         Kafka swaps the rate and keeps the balance (facts/kip599.md 1.2). Only what leaving the table would
-        have made of the row must be done by hand: a bucket that was full at a change stays full, and a subject
-        that had no quota, or another algorithm, starts afresh.
+        have made of the row must be done by hand: a bucket that was full at a change stays full, and a
+        subject that had no quota, or another algorithm, starts afresh.
         """
         last = int(self.last[row])
         for change in changes:
@@ -347,7 +347,7 @@ def _resized(ring: Doubles, length: int, last: int) -> Doubles:
 def _decision(
     event: Request, i: int, batch: _Batch, quota: MutationQuota | None, version: int, processed_ts: int | None
 ) -> Decision:
-    """The admission of contract 3.1; `mutations` (charged) and the bucket's `rate` (plain) are our additions."""
+    """The admission of contract 3.1; `mutations` (charged) and the bucket's plain `rate` are additions."""
     gone = batch.rejected[batch.first[i] : batch.first[i + 1]]
     if quota is None:
         gone = np.full(len(event.names), batch.mode[i] == REFUSED)

@@ -135,7 +135,8 @@ def test_compiled_and_interpreted_give_the_same_bytes(tmp_path: Path) -> None:
     """`NUMBA_DISABLE_JIT=1` is the same law."""
     folder = Path(__file__).parents[1] / "traces" / "mutation"
     code = (
-        "import sys; from streaming.replay import replay_local, write_lines; _, policies, events, out = sys.argv; "
+        "import sys; from streaming.replay import replay_local, write_lines; "
+        "_, policies, events, out = sys.argv; "
         "write_lines(out, replay_local(policies, [events]).decisions)"
     )
     for name in ("sampled", "worked"):
