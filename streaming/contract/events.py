@@ -5,22 +5,20 @@ same reasons. Spark's own JSON reader is not used: it lets single quotes, traili
 for text pass.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.fields import Fields, choice, flag, integer, shown, text
 
 CONTRACT_VERSION: Final = 1
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of an unauthenticated client (facts/kip599.md 1.6)."""
-INT64_MAX: Final = 2**63 - 1
 TS_MAX_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: a later `ts` is a unit mistake, not a time."""
-
-Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,41 +131,41 @@ def parse(value: bytes, *, default_id: str, default_ts: int | None) -> Event:
     reader = _READERS.get(kind) if isinstance(kind, str) else None
     if reader is None:
         raise BadEvent(_unknown_type(fields))
-    version = _integer(fields, "v", CONTRACT_VERSION, minimum=1)
+    version = integer(fields, "v", CONTRACT_VERSION, minimum=1)
     if version > CONTRACT_VERSION:
         raise BadEvent(
             f"v: contract version {version} is newer than this program; {CONTRACT_VERSION} was expected"
         )
-    name = _text(fields, "id", default_id)
-    ts = _integer(fields, "ts", default_ts, maximum=TS_MAX_MS)
+    name = text(fields, "id", default_id)
+    ts = integer(fields, "ts", default_ts, maximum=TS_MAX_MS)
     return reader(fields, name, ts)
 
 
 def _unknown_type(fields: Fields) -> str:
     if "type" not in fields:
         return f"type: missing; one of {', '.join(_READERS)} was expected"
-    return f"type: unknown {_shown(fields['type'])}; one of {', '.join(_READERS)} was expected"
+    return f"type: unknown {shown(fields['type'])}; one of {', '.join(_READERS)} was expected"
 
 
 def _request(fields: Fields, name: str, ts: int) -> Request:
     names, mutations = _items(fields)
-    deadline_ms = None if "deadline_ms" not in fields else _integer(fields, "deadline_ms", None)
+    deadline_ms = None if "deadline_ms" not in fields else integer(fields, "deadline_ms", None)
     return Request(
         id=name,
         ts=ts,
-        at=max(ts, _integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
-        proxy=_text(fields, "proxy", ""),
-        user=_text(fields, "user", ANONYMOUS),
-        client_id=_text(fields, "client_id", ""),
-        subject=_text(fields, "subject", "") if "subject" in fields else None,
-        strict=_flag(fields, "strict", True),
-        validate_only=_flag(fields, "validate_only", False),
+        at=max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
+        proxy=text(fields, "proxy", ""),
+        user=text(fields, "user", ANONYMOUS),
+        client_id=text(fields, "client_id", ""),
+        subject=text(fields, "subject", "") if "subject" in fields else None,
+        strict=flag(fields, "strict", True),
+        validate_only=flag(fields, "validate_only", False),
         names=names,
         mutations=mutations,
         deadline_ms=deadline_ms,
-        reject_late=_choice(fields, "on_late", "allow", ("allow", "reject")) == "reject",
-        late=_flag(fields, "late", False),
-        answered="answered" in fields and _choice(fields, "answered", "", ("not_before",)) == "not_before",
+        reject_late=choice(fields, "on_late", "allow", ("allow", "reject")) == "reject",
+        late=flag(fields, "late", False),
+        answered="answered" in fields and choice(fields, "answered", "", ("not_before",)) == "not_before",
     )
 
 
@@ -176,21 +174,21 @@ def _refund(fields: Fields, name: str, ts: int) -> Refund:
     return Refund(
         id=name,
         ts=ts,
-        at=max(ts, _integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
-        of_ts=_integer(fields, "of_ts", ts, maximum=TS_MAX_MS),
-        user=_text(fields, "user", ANONYMOUS),
-        client_id=_text(fields, "client_id", ""),
-        subject=_text(fields, "subject", "") if "subject" in fields else None,
+        at=max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
+        of_ts=integer(fields, "of_ts", ts, maximum=TS_MAX_MS),
+        user=text(fields, "user", ANONYMOUS),
+        client_id=text(fields, "client_id", ""),
+        subject=text(fields, "subject", "") if "subject" in fields else None,
         mutations=sum(mutations),
     )
 
 
 def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
-    path = _text(fields, "path", None)
+    path = text(fields, "path", None)
     if "value" not in fields:
         raise BadEvent("value: missing; the entry's object, or null to remove it, was expected")
-    version = None if "version" not in fields else _integer(fields, "version", None, minimum=1)
-    effective_ts = _integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
+    version = None if "version" not in fields else integer(fields, "version", None, minimum=1)
+    effective_ts = integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
     return PolicyChange(id=name, ts=effective_ts, path=path, value=fields["value"], version=version)
 
 
@@ -206,62 +204,15 @@ def _items(fields: Fields) -> tuple[tuple[str, ...], tuple[int, ...]]:
         raise BadEvent("items: missing; a list of {name, mutations} was expected")
     items = fields["items"]
     if type(items) is not list:
-        raise BadEvent(f"items: {_shown(items)}; a list of {{name, mutations}} was expected")
+        raise BadEvent(f"items: {shown(items)}; a list of {{name, mutations}} was expected")
     names: list[str] = []
     mutations: list[int] = []
     for number, item in enumerate(items):
         if type(item) is not dict:
-            raise BadEvent(f"items[{number}]: {_shown(item)}; an object was expected")
+            raise BadEvent(f"items[{number}]: {shown(item)}; an object was expected")
         try:
-            names.append(_text(item, "name", None))
-            mutations.append(_integer(item, "mutations", None))
+            names.append(text(item, "name", None))
+            mutations.append(integer(item, "mutations", None))
         except BadEvent as error:
             raise BadEvent(f"items[{number}].{error.reason}") from error
     return tuple(names), tuple(mutations)
-
-
-def _integer(
-    fields: Fields, key: str, default: int | None, *, minimum: int = 0, maximum: int = INT64_MAX
-) -> int:
-    if key not in fields:
-        if default is None:
-            raise BadEvent(f"{key}: missing; an integer was expected")
-        return default
-    value = fields[key]
-    # `type(...) is int` and not isinstance: true and false are ints to Python.
-    if type(value) is not int:
-        raise BadEvent(f"{key}: {_shown(value)}; an integer was expected")
-    if not minimum <= value <= maximum:
-        raise BadEvent(f"{key}: {value} is out of range; {minimum} to {maximum} was expected")
-    return value
-
-
-def _text(fields: Fields, key: str, default: str | None) -> str:
-    if key not in fields:
-        if default is None:
-            raise BadEvent(f"{key}: missing; text was expected")
-        return default
-    value = fields[key]
-    if type(value) is not str:
-        raise BadEvent(f"{key}: {_shown(value)}; text was expected")
-    return value
-
-
-def _flag(fields: Fields, key: str, default: bool) -> bool:
-    value = fields.get(key, default)
-    if type(value) is not bool:
-        raise BadEvent(f"{key}: {_shown(value)}; true or false was expected")
-    return value
-
-
-def _choice(fields: Fields, key: str, default: str, choices: tuple[str, ...]) -> str:
-    value = fields.get(key, default)
-    if value not in choices:
-        raise BadEvent(f"{key}: {_shown(value)}; one of {', '.join(choices)} was expected")
-    return str(value)
-
-
-def _shown(value: Any) -> str:
-    """A value as JSON, short enough for one line of a log."""
-    text = orjson.dumps(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,73 @@
+"""Reading the fields of an event: one place that says what a number, a text and a choice are."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, Final
+
+import orjson
+
+from streaming.contract.errors import BadEvent
+
+INT64_MAX: Final = 2**63 - 1
+Fields = Mapping[str, Any]
+
+
+def integer(
+    fields: Fields, key: str, default: int | None, *, minimum: int = 0, maximum: int = INT64_MAX
+) -> int:
+    if key not in fields:
+        if default is None:
+            raise BadEvent(f"{key}: missing; an integer was expected")
+        return default
+    value = fields[key]
+    # `type(...) is int` and not isinstance: true and false are ints to Python.
+    if type(value) is not int:
+        raise BadEvent(f"{key}: {shown(value)}; an integer was expected")
+    if not minimum <= value <= maximum:
+        raise BadEvent(f"{key}: {value} is out of range; {minimum} to {maximum} was expected")
+    return value
+
+
+def text(fields: Fields, key: str, default: str | None) -> str:
+    if key not in fields:
+        if default is None:
+            raise BadEvent(f"{key}: missing; text was expected")
+        return default
+    value = fields[key]
+    if type(value) is not str:
+        raise BadEvent(f"{key}: {shown(value)}; text was expected")
+    return value
+
+
+def flag(fields: Fields, key: str, default: bool) -> bool:
+    value = fields.get(key, default)
+    if type(value) is not bool:
+        raise BadEvent(f"{key}: {shown(value)}; true or false was expected")
+    return value
+
+
+def choice(fields: Fields, key: str, default: str, choices: tuple[str, ...]) -> str:
+    value = fields.get(key, default)
+    if value not in choices:
+        raise BadEvent(f"{key}: {shown(value)}; one of {', '.join(choices)} was expected")
+    return str(value)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON, short enough for one line of a log."""
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def number(fields: Fields, key: str, default: float | None, *, minimum: float = 0.0) -> float:
+    """A finite double, `minimum` or more; integers count, true and false do not."""
+    if key not in fields:
+        if default is None:
+            raise BadEvent(f"{key}: missing; a number was expected")
+        return default
+    value = fields[key]
+    if type(value) not in (int, float) or not isfinite(value):
+        raise BadEvent(f"{key}: {shown(value)}; a number was expected")
+    if value < minimum:
+        raise BadEvent(f"{key}: {shown(value)} is out of range; {minimum} or more was expected")
+    return float(value)

@@ -1,0 +1,69 @@
+"""What a law is to the rest of the program: a table of subjects that folds events into decisions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import pyarrow as pa
+
+from streaming.contract.events import Event
+from streaming.contract.policy_timeline import PolicyTimeline
+
+Decision = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event on its way through a law.
+
+    Attributes:
+        event: what happened.
+        home: what it belongs to: quota entity, resource group, broker, partition or topic.
+        source: index of its record.
+    """
+
+    event: Event
+    home: str
+    source: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What a law folds at once.
+
+    Attributes:
+        entries: events in the order of contract section 1.
+        timeline: the policies over time.
+        processed_ts: wall time of the batch in ms; None in a replay.
+        end: no more input will come (a replay's last step): open rounds are closed.
+    """
+
+    entries: list[Entry]
+    timeline: PolicyTimeline
+    processed_ts: int | None
+    end: bool
+
+    @property
+    def replay(self) -> bool:
+        """Whether files are replayed; a replay writes every decision, the live job only what changed."""
+        return self.processed_ts is None
+
+
+class LawState(Protocol):
+    """State of one law in one shard."""
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
+        """The table that `columns` described; an empty mapping gives an empty table."""
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The table as Arrow columns of one length, for the checkpoint; exact."""
+
+    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
+        """Decide; returns (source of the record answered, decision) in the order decided.
+
+        A decision holds at least `type`, `id`, `ts`; its keys are in the order of the contract's example.
+        """
+
+    def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
+        """Let rows go that say nothing at `horizon` (ms) and later: their leaving must be neutral."""
