@@ -28,9 +28,10 @@ from streaming.contract.topics import Topics
 # A change is in force so long after it is published: by then every reader has it (contract section 2).
 EFFECTIVE_AFTER_MS = 2_000
 TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
 MAX_REASONS = 100
 _POLL_RECORDS = 1_000
-_POLL_S = 0.5
+_POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
 _NO_LOG = logging.getLogger("weir.kafka.quiet")
 _NO_LOG.addHandler(logging.NullHandler())
 _NO_LOG.propagate = False
@@ -253,7 +254,7 @@ def _record(update: Update, version: int, effective_ts: int, origin: str) -> byt
 def _assign(consumer: Any, topic: str, bootstrap: str, timeout_s: float) -> set[int]:
     """Start at the beginning of every partition; returns their numbers."""
     # All topics are asked for: asking for this one by name could create it.
-    found = consumer.list_topics(timeout=timeout_s).topics.get(topic)
+    found = consumer.list_topics(timeout=min(timeout_s, CONNECT_TIMEOUT_S)).topics.get(topic)
     if found is None or not found.partitions:
         raise WeirError(
             f"there is no topic {topic} on {bootstrap}; start `weir up` or `weir job` there first"
