@@ -21,6 +21,7 @@ from confluent_kafka import (
 )
 
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import PolicyChange, load_object, parse
 from streaming.contract.policy_check import check_entry
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.topics import Topics
@@ -78,37 +79,26 @@ class PolicyLog:
         """Add one record; one that can't be used is counted, with its reason."""
         self.records += 1
         try:
-            self._apply(value, timestamp_ms)
+            self._apply(value or b"", timestamp_ms)
         except BadEvent as error:
             self.bad_records += 1
             if len(self.bad) < MAX_REASONS:
                 self.bad.append(error.reason)
 
-    def _apply(self, value: bytes | None, timestamp_ms: int) -> None:
-        try:
-            event = orjson.loads(value or b"")
-        except orjson.JSONDecodeError as error:
-            raise BadEvent("not JSON; a policy event was expected") from error
-        if (
-            not isinstance(event, dict)
-            or event.get("type") != "policy"
-            or not isinstance(event.get("path"), str)
-        ):
-            raise BadEvent("no policy event with a path; one was expected")
-        path, entry = event["path"], event.get("value")
-        check_entry(path, entry)
-        ts = event.get("effective_ts", event.get("ts", timestamp_ms))
-        version, origin = event.get("version"), event.get("origin", "")
-        if type(ts) is not int or type(version) not in (int, type(None)) or not isinstance(origin, str):
-            raise BadEvent(
-                f"policy {path}: wrong effective_ts, version or origin; numbers and text were expected"
-            )
-        self.timeline.apply(path, entry, ts, version)
-        self.effective[path] = max(ts, self.effective.get(path, ts))
-        if entry is None:
-            self.origins.pop(path, None)
+    def _apply(self, value: bytes, timestamp_ms: int) -> None:
+        change = parse(value, default_id="", default_ts=timestamp_ms)
+        if not isinstance(change, PolicyChange):
+            raise BadEvent("type: no policy; a policy event was expected")
+        check_entry(change.path, change.value)
+        origin = load_object(value).get("origin", "")
+        if not isinstance(origin, str):
+            raise BadEvent("origin: not text; file, apply or kafka was expected")
+        self.timeline.apply(change.path, change.value, change.ts, change.version)
+        self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
+        if change.value is None:
+            self.origins.pop(change.path, None)
         else:
-            self.origins[path] = origin
+            self.origins[change.path] = origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
