@@ -6,17 +6,18 @@ calls; the connection that owns it does all the reading and writing.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Protocol
-from uuid import UUID
 
-from enforcer.answers import decode_answer, explain_throttle, merge, refuse_all
+from enforcer.answers import explain_throttle, merge, refuse_all
+from enforcer.counting import Charged, asked_of, changes_made, charged_items, explain
 from enforcer.decisions import Decision
 from enforcer.guard import Asked, Guard
 from enforcer.ledger import Answered, Ask
 from enforcer.messages import NOTHING_KNOWN, TopicCounts
-from enforcer.mutations import MutationItem, MutationRequest, count_mutations, subset
+from enforcer.mutations import MutationRequest, subset
 from enforcer.settings import OnLate
 from enforcer.throttle import patch_throttle
 from streaming.contract.policy import MutationQuota
@@ -42,51 +43,6 @@ class Link(Protocol):
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
         ...
-
-
-def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:
-    """The error message of a rejected topic: which quota, how fast, where the balance is, when to retry."""
-    if quota is None:
-        return f"The quota on partition mutations is exceeded; retry after {ceil(wait_ms)} ms."
-    parts = [
-        f"The quota on partition mutations of {quota.subject} ({quota.path}) is exceeded:",
-        f"{quota.rate:g} per second, burst {quota.burst:g};",
-    ]
-    if decision is not None and decision.tokens is not None:
-        parts.append(f"balance {decision.tokens:.1f};")
-    elif decision is not None and decision.rate is not None:
-        parts.append(f"present rate {decision.rate:.2f} per second;")
-    return " ".join((*parts, f"retry after {ceil(wait_ms)} ms."))
-
-
-def named_items(
-    request: MutationRequest, topics: TopicCounts, default_partitions: int
-) -> dict[str, tuple[MutationItem, int]]:
-    """The items that cost something, by name (by id where the name is unknown), with their mutations."""
-    named = {}
-    for cost in count_mutations(request, topics, default_partitions):
-        if cost.charged and cost.mutations > 0:
-            topic_id = cost.item.topic_id
-            name = cost.item.name
-            if name is None and topic_id is not None:
-                name = topics.names.get(topic_id, str(UUID(bytes=topic_id)))
-            named[name or ""] = (cost.item, cost.mutations)
-    return named
-
-
-def asked_of(
-    request: MutationRequest, user: str, client_id: str, items: Mapping[str, tuple[MutationItem, int]]
-) -> Asked:
-    """What the event says about a request."""
-    return Asked(
-        user=user,
-        client_id=client_id,
-        api=request.api.event_name,
-        api_version=request.version,
-        strict=request.strict,
-        validate_only=request.validate_only,
-        items={name: mutations for name, (_, mutations) in items.items()},
-    )
 
 
 class Admission:
@@ -118,7 +74,7 @@ class Admission:
         self.client_id = client_id
         self.quota = quota
         self.ask: Ask | None = None
-        self.items: dict[str, tuple[MutationItem, int]] = {}
+        self.items: Charged = {}
 
     def start(self) -> None:
         """Begin: ask the broker for the partition counts that the mutations are counted with."""
@@ -132,7 +88,7 @@ class Admission:
         raise NotImplementedError
 
     def _looked_up(self, topics: TopicCounts) -> None:
-        self.items = named_items(self.request, topics, self.guard.default_partitions)
+        self.items = charged_items(self.request, self.guard.corrected(topics), self.guard.default_partitions)
         self._counted()
 
     def _counted(self) -> None:
@@ -141,24 +97,19 @@ class Admission:
     def _asked(self) -> Asked:
         return asked_of(self.request, self.user, self.client_id, self.items)
 
-    def _executed(self, response: bytes) -> dict[str, int]:
-        """Name -> mutations carried out, from the broker's answer; what is not in it was not done."""
-        answered = decode_answer(self.request.api, self.request.version, response).items
-        done = [item for item in answered if item.error_code == 0]
-        names = {item.name: item for item in done}
-        ids = {item.topic_id: item for item in done if item.topic_id is not None}
-        executed = {}
-        for name, (item, mutations) in self.items.items():
-            found = names.get(item.name) if item.topic_id is None else ids.get(item.topic_id)
-            if found is not None:
-                # A creation with -1 took the cluster's default, which may not be what we guessed.
-                executed[name] = mutations if found.num_partitions is None else found.num_partitions
-        return executed
-
     def _note_executed(self, response: bytes) -> None:
+        """Take in what the broker did: close the books on the question, remember the topics it changed."""
+        changes = changes_made(self.request, self.items, response)
         if self.ask is not None:
-            self.ask.executed = self._executed(response)
+            self.ask.executed = {name: change.mutations for name, change in changes.items()}
             self.guard.settle(self.ask)
+        if self.request.validate_only:
+            return
+        for change in changes.values():
+            self.guard.topic_changed(change.name, change.topic_id, change.partitions)
+        unforeseen = {name: change.mutations for name, change in changes.items() if not change.foreseen}
+        if unforeseen:
+            self.guard.report(replace(self._asked(), strict=False, items=unforeseen), self.quota)
 
     def _count_outcome(self, outcome: str) -> None:
         self.guard.metrics.requests.labels(self.request.api.event_name, outcome).inc()
@@ -368,7 +319,7 @@ def refuse_at_once(
 ) -> bytes:
     """The answer to a strict request whose subject must still wait; its event is reported, not charged."""
     # Without a look at the cluster: the answer must not cost the broker anything.
-    items = named_items(request, NOTHING_KNOWN, guard.default_partitions)
+    items = charged_items(request, NOTHING_KNOWN, guard.default_partitions)
     guard.report_refused(asked_of(request, user, client_id, items), quota)
     guard.metrics.requests.labels(request.api.event_name, "not_before").inc()
     return refuse_all(request, wait_ms, explain(quota, None, wait_ms))

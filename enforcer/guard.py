@@ -11,8 +11,10 @@ from typing import Any, Protocol
 from enforcer.decisions import Decision
 from enforcer.gate import Summary, Verdict, judge
 from enforcer.ledger import Answered, Ask, Ledger, correct
+from enforcer.messages import TopicCounts
 from enforcer.metrics import Metrics
 from enforcer.policies import Policies
+from enforcer.recent import RecentTopics
 from enforcer.settings import OnLate, ProxySettings
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.policy import MutationQuota, encode_name
@@ -91,6 +93,7 @@ class Guard:
             late_max=settings.late_records_max,
             late_keep_ms=settings.late_record_ms,
         )
+        self._recent = RecentTopics(keep_ms=settings.recent_topic_ms, topics_max=settings.recent_topics_max)
         self.default_partitions = settings.default_partitions
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda _ts, _function: None
         """Calls a function at a wall-clock time; set by whoever owns the loop."""
@@ -99,6 +102,14 @@ class Guard:
         self._id_head = f"{proxy_id}-{clock.wall_ms()}"
         self._count = 0
         self._waiting: dict[str, set[Callable[[], None]]] = {}
+
+    def corrected(self, topics: TopicCounts) -> TopicCounts:
+        """What a lookup said, corrected by the changes of the last moments."""
+        return self._recent.over(topics, self.clock.steady_ms())
+
+    def topic_changed(self, name: str | None, topic_id: bytes | None, partitions: int | None) -> None:
+        """A topic was created, grown or (None) deleted through us."""
+        self._recent.note(name, topic_id, partitions, self.clock.steady_ms())
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""

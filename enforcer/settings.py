@@ -79,6 +79,12 @@ class ProxySettings:
         10_000, "answered requests kept until their decision comes, to correct the balance", minimum=1
     )
     late_record_ms: int = setting(600_000, "how long they are kept, ms", minimum=1_000)
+    recent_topic_ms: int = setting(
+        5_000,
+        "how long our own answers are believed about a topic's partitions, not the metadata, ms",
+        minimum=0,
+    )
+    recent_topics_max: int = setting(10_000, "topics known that way", minimum=1)
     events_max: int = setting(20_000, "events waiting to be sent; further ones are dropped", minimum=1)
     event_timeout_ms: int = setting(
         60_000, "an event that could not be sent so long is dropped, ms", minimum=100
