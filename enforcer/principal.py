@@ -85,11 +85,6 @@ class SaslObserver:
         """The user name of the last exchange that succeeded, ANONYMOUS before and where it cannot be seen."""
         return ANONYMOUS if self._principal is None else self._principal
 
-    @property
-    def authenticated(self) -> bool:
-        """Whether an exchange whose name we could see has succeeded."""
-        return self._principal is not None
-
     def on_request(self, frame: bytes, header: RequestHeader) -> None:
         """Takes a request on its way to the broker.
 

@@ -67,18 +67,6 @@ def patch_throttle(api_key: int, version: int, response: bytes | bytearray, thro
     return bytes(patched)
 
 
-def read_throttle(api_key: int, version: int, response: bytes | bytearray) -> int:
-    """throttle_time_ms of a response, 0 where it has none.
-
-    Raises:
-        BadFrame: the response ends before the field.
-    """
-    offset = throttle_offset(api_key, version, response)
-    if offset is None:
-        return 0
-    return int.from_bytes(response[offset : offset + _THROTTLE_BYTES], "big", signed=True)
-
-
 def produce_throttle_offset(version: int, response: bytes | bytearray) -> int:
     """The field's place in a Produce response v1+, after the answers per partition.
 

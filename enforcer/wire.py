@@ -21,7 +21,6 @@ class Reason(StrEnum):
     BAD_VARINT = "bad_varint"
     UNEXPECTED_NULL = "unexpected_null"
     BAD_VALUE = "bad_value"
-    UNSUPPORTED_VERSION = "unsupported_version"
 
 
 class BadFrame(WeirError):

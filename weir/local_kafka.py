@@ -7,7 +7,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -66,6 +66,19 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def port_is_free(port: int, host: str = HOST) -> bool:
+    """True if a server could listen there now (0 is always free)."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        # As servers do, or a connection that has just ended would count as taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 def brokers_seen(port: int, timeout_s: float = 2.0) -> int:
@@ -142,8 +155,12 @@ class LocalKafka:
         """The brokers' processes."""
         return list(self._children)
 
-    def start(self, limit_s: float = START_LIMIT_S) -> None:
+    def start(self, limit_s: float = START_LIMIT_S, stopping: Callable[[], bool] = lambda: False) -> None:
         """Format the data folder if it is new, start the brokers and wait until all are registered.
+
+        Args:
+            limit_s: for all of it.
+            stopping: asked while waiting; True gives up.
 
         Raises:
             WeirError: a broker ended or did not answer within `limit_s`; with its last log lines.
@@ -155,7 +172,7 @@ class LocalKafka:
             for node in range(len(self._ports)):
                 self._format(node, self._write_properties(node), cluster_id)
                 self._children.append(self._spawn(node))
-            self._wait_ready(deadline)
+            self._wait_ready(deadline, stopping)
         except BaseException:
             self.stop(0.0)
             raise
@@ -252,10 +269,12 @@ class LocalKafka:
         child.start()
         return child
 
-    def _wait_ready(self, deadline: float) -> None:
+    def _wait_ready(self, deadline: float, stopping: Callable[[], bool]) -> None:
         for child, ports in zip(self._children, self._ports, strict=True):
             while brokers_seen(ports.plain) < len(self._ports):
                 self._check_alive()
+                if stopping():
+                    raise WeirError("stopped while Kafka was starting")
                 if time.monotonic() > deadline:
                     raise WeirError(f"{child.name} does not answer on {HOST}:{ports.plain}; see {child.log}")
                 time.sleep(_POLL_S)

@@ -120,14 +120,24 @@ class Child:
             return []
 
 
+def running(pid: int) -> bool:
+    """True if a process has this id and is not merely waiting to be reaped."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # The name before the state stands in brackets and may hold any character.
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
 def wait_until_gone(pid: int, limit_s: float) -> bool:
     """Wait for a process that is not our child, such as a JVM whose Python parent was killed.
 
     Returns:
-        True once no process has this id, False after `limit_s`.
+        True once it has ended, False after `limit_s`.
     """
     deadline = time.monotonic() + limit_s
-    while Path(f"/proc/{pid}").exists():
+    while running(pid):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)

@@ -76,6 +76,15 @@ def ensure_topics(
     return created
 
 
+def cluster_id(bootstrap: str, client: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
+    """The cluster's own id; raises WeirError if it does not answer."""
+    admin = AdminClient({**client, "bootstrap.servers": bootstrap}, logger=_Silent())
+    try:
+        return str(admin.list_topics(timeout=limit_s).cluster_id)
+    except KafkaException as refused:
+        raise WeirError(f"{bootstrap} does not answer: {refused.args[0].str()}") from refused
+
+
 class _Silent:
     """Takes librdkafka's log lines: what fails reaches the user as one error of ours."""
 

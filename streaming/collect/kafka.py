@@ -6,7 +6,6 @@ limit. An entry that somebody wrote into Weir's own policies for the same entity
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -38,19 +37,6 @@ _SAME_SETTING = {
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """An entry as it stands on the policies topic.
-
-    Attributes:
-        value: its newest value, None if it was removed.
-        origin: who wrote it: file, apply or kafka.
-    """
-
-    value: Any | None
-    origin: str
-
-
 class QuotaReader:
     """Asks one cluster for its client quotas; connects when first used and again after a failure.
 
@@ -69,6 +55,7 @@ class QuotaReader:
             **{_SAME_SETTING[name]: value for name, value in client.items() if name in _SAME_SETTING},
         }
         self._admin: _QuotaAdmin | None = None
+        self._refused: set[str] = set()
 
     def read(self) -> dict[str, dict[str, float]]:
         """The cluster's quotas as policy entries, path -> value.
@@ -89,10 +76,15 @@ class QuotaReader:
                 f"the cluster refuses to tell its quotas: {for_code(answer.error_code).__name__}"
                 f" {answer.error_message or ''}".rstrip()
             )
-        return quota_entries(
+        entries, refused = quota_entries(
             ({part.entity_type: part.entity_name for part in entry.entity}, entry.values)
             for entry in answer.entries or ()
         )
+        # Said once, not every few seconds for as long as the quota stands.
+        for reason in sorted(set(refused) - self._refused):
+            logger.warning("a quota of the cluster is left out: %s", reason)
+        self._refused = set(refused)
+        return entries
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -101,7 +93,7 @@ class QuotaReader:
             self._admin = None
 
 
-class _QuotaAdmin(KafkaAdminClient):
+class _QuotaAdmin(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
     """kafka-python has the messages of this API but no method for it yet."""
 
     def describe_client_quotas(self) -> Any:
@@ -112,15 +104,18 @@ class _QuotaAdmin(KafkaAdminClient):
 
 def quota_entries(
     quotas: Iterable[tuple[Mapping[str, str | None], Sequence[Any]]],
-) -> dict[str, dict[str, float]]:
+) -> tuple[dict[str, dict[str, float]], list[str]]:
     """Turn (entity type -> name or None for the default, its (key, value) pairs) into policy entries.
 
-    Entities other than users and client-ids (ip) are left out, and so are quotas that a policy file
-    could not hold: those are logged.
+    Entities other than users and client-ids (ip) and quotas without a law here are left out.
+
+    Returns:
+        Entries, path -> value, and the reasons why others were refused: what a policy file could not hold.
     """
     entries: dict[str, dict[str, float]] = {}
+    refused: list[str] = []
     for entity, values in quotas:
-        rates = {pair.key: pair.value for pair in values if pair.key in TAKEN_OVER}
+        rates = {pair.key: _number(pair.value) for pair in values if pair.key in TAKEN_OVER}
         if not rates or not set(entity) <= {_USER, _CLIENT_ID}:
             continue
         path = Entity(
@@ -131,29 +126,13 @@ def quota_entries(
         ).path
         try:
             check_entry(path, rates)
-        except BadEvent as refused:
-            logger.warning("a quota of the cluster is left out: %s", refused)
+        except BadEvent as reason:
+            refused.append(str(reason))
             continue
         entries[path] = rates
-    return entries
+    return entries, refused
 
 
-def changes(held: Mapping[str, Held], found: Mapping[str, Any]) -> dict[str, Any | None]:
-    """What has to be published so that the policies say what the cluster says.
-
-    Args:
-        held: entries on the policies topic by path.
-        found: entries of the cluster by path.
-
-    Returns:
-        path -> new value, None to remove it; nothing for entries that somebody else set.
-    """
-    publish: dict[str, Any | None] = {}
-    for path, value in found.items():
-        now = held.get(path)
-        if now is None or now.value is None or (now.origin == ORIGIN and now.value != value):
-            publish[path] = value
-    for path, now in held.items():
-        if now.origin == ORIGIN and now.value is not None and path not in found:
-            publish[path] = None
-    return publish
+def _number(value: float) -> float:
+    """Kafka tells every quota as a double; byte rates are whole numbers in policies."""
+    return int(value) if value.is_integer() else value

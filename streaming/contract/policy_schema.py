@@ -35,7 +35,7 @@ def sampled_windows(limit: float, burst: float) -> int:
 def _shaped(pattern: re.Pattern[str], expected: str) -> Check:
     def check(report: Report, path: Path, value: Any) -> None:
         if not pattern.fullmatch(value):
-            report.add(path, f"is not such a name; expected {expected}")
+            report.add(path, f"is not a valid name; expected {expected}")
 
     return check
 

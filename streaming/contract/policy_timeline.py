@@ -36,7 +36,7 @@ class PolicyTimeline:
         version: their version.
     """
 
-    __slots__ = ("_changes", "_initial", "_sets", "_times", "_version", "_versions")
+    __slots__ = ("_changes", "_initial", "_json", "_sets", "_times", "_version", "_versions")
 
     def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
         self._initial: dict[str, Any] = dict(initial or {})
@@ -45,6 +45,7 @@ class PolicyTimeline:
         self._times: list[int] = []  # of _changes, for bisect
         self._versions: list[int] = []  # of _changes as far as computed; a late change cuts it
         self._sets: dict[int, PolicySet] = {}  # number of changes made -> set, least recently used first
+        self._json: bytes | None = None  # as read or written last; policies change far less often than state
 
     def apply(self, path: str, value: Any | None, ts: int, version: int | None = None) -> None:
         """Take a change in force from `ts` on; None removes the entry.
@@ -53,6 +54,7 @@ class PolicyTimeline:
         than that. A change that comes late, with an older `ts` than others, is filed where it belongs, and
         the versions after it move up if they must.
         """
+        self._json = None
         position = bisect_right(self._times, ts)
         self._changes.insert(position, Change(ts=ts, path=path, value=value, version=version))
         self._times.insert(position, ts)
@@ -82,6 +84,7 @@ class PolicyTimeline:
         if not made:
             return
         folded = self.at(ts)
+        self._json = None
         self._initial, self._version = dict(folded.entries), folded.version
         self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
         del self._changes[:made], self._times[:made], self._versions[:made]
@@ -93,8 +96,11 @@ class PolicyTimeline:
 
     def to_json(self) -> bytes:
         """All of it, for a checkpoint; `from_json` gives an equal timeline back."""
-        changes = [[change.ts, change.path, change.value, change.version] for change in self._changes]
-        return orjson.dumps({"version": self._version, "initial": self._initial, "changes": changes})
+        if self._json is None:
+            changes = [[change.ts, change.path, change.value, change.version] for change in self._changes]
+            fields = {"version": self._version, "initial": self._initial, "changes": changes}
+            self._json = orjson.dumps(fields)
+        return self._json
 
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
@@ -103,6 +109,7 @@ class PolicyTimeline:
         timeline = cls(fields["initial"], fields["version"])
         for ts, path, value, version in fields["changes"]:
             timeline.apply(path, value, ts, version)
+        timeline._json = raw
         return timeline
 
     def _version_after(self, made: int) -> int:

@@ -51,7 +51,8 @@ class YamlFile:
     Attributes:
         file: its name as the user gave it.
         value: dicts with text keys in file order, lists, text, int, float, bool, None.
-        lines: path -> 1-based line of that key or item; the empty path is the file itself.
+        lines: path -> 1-based line of that key or item; the empty path is the file itself. A list item that
+            is an alias has the line of its anchor, merged keys that of where they are written.
         problems: what is wrong but left the rest readable: duplicate keys, tags, aliases in a circle.
     """
 

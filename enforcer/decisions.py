@@ -1,0 +1,85 @@
+"""Decisions as the proxy reads them from `weir.decisions` (contract 3.1)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from confluent_kafka import Message
+
+from enforcer.tail import Tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One admission decision.
+
+    Attributes:
+        id: the event that it is for.
+        ts: when that was decided upon, ms since the epoch.
+        proxy: who asked.
+        subject: quota entity that was charged; empty if none.
+        throttle_time_ms: how long the subject must wait, 0 if not.
+        rejected: names of the items that were rejected.
+        limit: mutations per second, None if nothing limits.
+        tokens: balance afterwards (token_bucket), else None.
+        rate: average of mutations per second afterwards, None if not given.
+        shadow: decided, but not to be acted on.
+        late: decided after the proxy's time limit.
+    """
+
+    id: str
+    ts: int
+    proxy: str
+    subject: str
+    throttle_time_ms: int
+    rejected: frozenset[str]
+    limit: float | None
+    tokens: float | None
+    rate: float | None
+    shadow: bool
+    late: bool
+
+
+def parse_decision(value: bytes | None) -> Decision | None:
+    """Read one record; None for other types of decision and for what is no decision at all.
+
+    Never raises: the topic is written by the job, but anyone with access to the cluster could write to it.
+    """
+    try:
+        fields: Any = orjson.loads(value or b"")
+        if fields["type"] != "admission":
+            return None
+        return Decision(
+            id=str(fields["id"]),
+            ts=int(fields["ts"]),
+            proxy=str(fields.get("proxy", "")),
+            subject=str(fields["subject"]),
+            throttle_time_ms=int(fields["throttle_time_ms"]),
+            rejected=frozenset(map(str, fields["rejected"])),
+            limit=_number(fields.get("limit")),
+            tokens=_number(fields.get("tokens")),
+            rate=_number(fields.get("rate")),
+            shadow=bool(fields.get("shadow", False)),
+            late=bool(fields.get("late", False)),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def decisions_tail(
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Decision]], None]
+) -> Tail[Decision]:
+    """Follow the decisions of all proxies from now on.
+
+    Others' decisions are wanted too: a subject that must wait must wait at every proxy.
+    """
+
+    def parse(message: Message) -> Decision | None:
+        return parse_decision(message.value())
+
+    return Tail(properties, topic, from_beginning=False, parse=parse, deliver=deliver)

@@ -1,0 +1,64 @@
+"""What to do with a request for partition mutations: one pure function, no clock (design.md section 4)."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import ceil
+
+from streaming.contract.policy import MutationQuota
+
+
+class Action(Enum):
+    """The four things that can happen to a request."""
+
+    FORWARD = auto()
+    """Pass at once; the event is reported, nobody waits for its decision."""
+    ASK = auto()
+    """Send the event and wait for the decision: strict before forwarding, permissive before answering."""
+    REFUSE = auto()
+    """Answer error 89 at once; reported as answered by the not-before time."""
+    HOLD = auto()
+    """Keep it at the head of its connection until the not-before time has passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What the gate needs to know of a request.
+
+    Attributes:
+        strict: its version can carry error 89 (facts/kip599.md 1.3); older ones are permissive.
+        probing: it is the one request let through in a long mute, so that the client does not give up.
+    """
+
+    strict: bool
+    probing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to do, and for REFUSE and HOLD how long the subject must still wait, at least 1 ms."""
+
+    action: Action
+    wait_ms: int = 0
+
+
+def judge(
+    request: Summary, quota: MutationQuota | None, not_before_ms: float | None, now_ms: float
+) -> Verdict:
+    """Decide what happens to a request.
+
+    Args:
+        request: the request.
+        quota: the quota in force for its subject, None if there is none.
+        not_before_ms: when the subject may ask again, as the ledger knows it, on the clock of `now_ms`.
+        now_ms: now, on any steady clock.
+    """
+    # A shadow quota is decided and charged, but nobody acts on it (contract section 1).
+    if quota is None or quota.shadow:
+        return Verdict(action=Action.FORWARD)
+    if not_before_ms is None or not_before_ms <= now_ms:
+        return Verdict(action=Action.ASK)
+    wait_ms = max(1, ceil(not_before_ms - now_ms))
+    if request.strict:
+        return Verdict(action=Action.REFUSE, wait_ms=wait_ms)
+    # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
+    return Verdict(action=Action.ASK) if request.probing else Verdict(action=Action.HOLD, wait_ms=wait_ms)

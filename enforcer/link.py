@@ -1,0 +1,101 @@
+"""What ties a request to its place among the answers of its connection."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from enforcer.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
+from enforcer.wire import RequestHeader
+
+
+class Slot:
+    """A request whose response is due.
+
+    Attributes:
+        header: of the request.
+        done: gets the broker's response instead of the client; it fills `response` in its own time.
+        response: what the client gets, None until it is known.
+    """
+
+    __slots__ = ("done", "header", "response")
+
+    def __init__(self, header: RequestHeader, done: Callable[[bytes], None] | None = None) -> None:
+        self.header = header
+        self.done = done
+        self.response: bytes | None = None
+
+
+class Line(Protocol):
+    """What a gated request needs of its connection."""
+
+    def reserve(self, slot: Slot) -> None:
+        """Take the next place among the answers to the client."""
+        ...
+
+    def send(self, slot: Slot, frame: bytes) -> bool:
+        """Send a request to the broker; False if that is no longer possible."""
+        ...
+
+    def finish(self, slot: Slot, mute_ms: float) -> None:
+        """The slot's response is known; mute the connection after it."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+
+class GatedLink:
+    """The connection as an admission sees it (admission.Link).
+
+    Args:
+        line: the connection.
+        header: of the gated request.
+    """
+
+    def __init__(self, line: Line, header: RequestHeader) -> None:
+        self._line = line
+        self._header = header
+        self.slot = Slot(header)
+        line.reserve(self.slot)
+
+    def look_up(
+        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
+    ) -> None:
+        """Ask for partition counts on the client's own connection, so no other login is needed.
+
+        The answer never reaches the client. Names and ids take a request each.
+        """
+        correlation_id, client_id = self._header.correlation_id, self._header.client_id
+        questions = []
+        if names:
+            questions.append(topics_request(correlation_id, client_id, names, ()))
+        if topic_ids:
+            questions.append(topics_request(correlation_id, client_id, (), topic_ids))
+        found = NOTHING_KNOWN
+        missing = len(questions)
+        if not questions:
+            done(found)
+
+        def take(response: bytes) -> None:
+            nonlocal found, missing
+            found = found.merged(decode_topics(response))
+            missing -= 1
+            if not missing:
+                done(found)
+
+        for question in questions:
+            self._line.send(Slot(self._header, take), question)
+
+    def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
+        """Send the request, or a part of it, to the broker."""
+        return self._line.send(Slot(self._header, done), frame)
+
+    def complete(self, response: bytes, mute_ms: float) -> None:
+        """Answer the client in its turn, then mute the connection."""
+        self.slot.response = response
+        self._line.finish(self.slot, mute_ms)
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        return self._line.call_later(delay_ms, function)

@@ -1,0 +1,115 @@
+"""What the proxy tells Prometheus; names and meanings are listed in docs/metrics.md."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Plain numbers counted per frame, where a library counter with its lock would be too dear.
+
+    Attributes:
+        bytes_in: from clients.
+        bytes_out: to clients.
+        frames_in: requests from clients.
+        connections: open now.
+        muted: connections not read because of a throttle, now.
+        held: requests kept behind one that waits, now.
+        subjects: subjects with a not-before time, now.
+        pending: requests waiting for their decision, now.
+        policy_version: version of the policies in force.
+        brokers: brokers with a port of their own.
+    """
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    frames_in: int = 0
+    connections: int = 0
+    muted: int = 0
+    held: int = 0
+    subjects: int = 0
+    pending: int = 0
+    policy_version: int = 0
+    brokers: int = 0
+
+
+class _TrafficCollector(Collector):
+    def __init__(self, traffic: Traffic) -> None:
+        self._traffic = traffic
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        seen = self._traffic
+        size = CounterMetricFamily("weir_proxy_bytes", "Bytes of client frames", labels=["direction"])
+        size.add_metric(["in"], seen.bytes_in)
+        size.add_metric(["out"], seen.bytes_out)
+        yield size
+        yield CounterMetricFamily("weir_proxy_frames", "Requests read from clients", value=seen.frames_in)
+        for name, text, value in (
+            ("connections", "Open client connections", seen.connections),
+            ("muted_connections", "Connections not read because of a throttle", seen.muted),
+            ("held_frames", "Requests kept behind one that waits", seen.held),
+            ("not_before_subjects", "Subjects that must wait", seen.subjects),
+            ("pending_requests", "Requests that wait for their decision", seen.pending),
+            ("policy_version", "Version of the policies in force", seen.policy_version),
+            ("brokers", "Brokers that have a port of their own", seen.brokers),
+        ):
+            yield GaugeMetricFamily(f"weir_proxy_{name}", text, value=value)
+
+
+class Metrics:
+    """All metrics of one proxy, in a registry of their own.
+
+    Args:
+        subjects_max: subjects with series of their own; the least recently decided one goes first.
+    """
+
+    def __init__(self, subjects_max: int) -> None:
+        self.registry = CollectorRegistry()
+        self.traffic = Traffic()
+        self.registry.register(_TrafficCollector(self.traffic))
+        self._subjects_max = subjects_max
+        self._subjects: dict[str, None] = {}
+        self.requests = self._counter("requests", "Requests for partition mutations", "api", "outcome")
+        self.events = self._counter("events", "Events sent, dropped (buffer full) or failed", "result")
+        self.closed = self._counter("closed_connections", "Connections that the proxy ended", "reason")
+        self.bad_frames = self._counter("bad_frames", "Frames that are not Kafka's", "reason")
+        self.upstream_failures = self._counter("upstream_failures", "Failed broker connections", "reason")
+        self.late_decisions = self._counter("late_decisions", "Decisions that came after the time limit")
+        self.corrections = self._counter(
+            "corrected_mutations", "Partition mutations refunded or charged afterwards", "kind"
+        )
+        self.shadow_decisions = self._counter("shadow_decisions", "Decisions of shadow quotas, not acted on")
+        self.accepted = self._counter("accepted_connections", "Client connections accepted")
+        self.decision_wait = Histogram(
+            "weir_proxy_decision_wait_seconds",
+            "From sending a request event to its decision",
+            registry=self.registry,
+            buckets=WAIT_BUCKETS_S,
+        )
+        self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
+        self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
+        self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
+
+    def decided(self, subject: str, tokens: float | None, rate: float | None, throttle_time_ms: int) -> None:
+        """Show a subject's balance after a decision."""
+        self._subjects.pop(subject, None)
+        if len(self._subjects) >= self._subjects_max:
+            oldest = next(iter(self._subjects))
+            del self._subjects[oldest]
+            for gauge in (self._tokens, self._rate, self._throttle):
+                gauge.remove(oldest)
+        self._subjects[subject] = None
+        for gauge, value in ((self._tokens, tokens), (self._rate, rate), (self._throttle, throttle_time_ms)):
+            gauge.labels(subject).set(float("nan") if value is None else value)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"weir_proxy_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"weir_proxy_{name}", text, ["subject"], registry=self.registry)

@@ -1,0 +1,155 @@
+"""Reads one Kafka topic to its end and on, in a thread, for an asyncio loop.
+
+All partitions are assigned, without a group: every proxy needs every record, and a group's rebalance would
+leave it blind for seconds. Kafka being down, the topic not being there yet and partitions being added are
+all survived; the next attempt comes by itself.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+BATCH_MAX = 1_000
+"""Records handed to the loop at once; more would hold up the traffic."""
+_POLL_S = 0.1
+_ASK_LIMIT_S = 2.0
+_RETRY_S = 1.0
+_PARTITIONS_S = 10.0
+
+
+class Tail(Generic[T]):
+    """One followed topic.
+
+    Args:
+        properties: librdkafka properties of the connection, `bootstrap.servers` among them.
+        topic: its name.
+        from_beginning: read what is there already; else only what comes from now on.
+        parse: record -> what the loop wants, or None to skip it; runs in the thread, must not raise.
+        deliver: gets what was parsed, in order, in the loop.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        topic: str,
+        *,
+        from_beginning: bool,
+        parse: Callable[[Message], T | None],
+        deliver: Callable[[list[T]], None],
+    ) -> None:
+        self._properties = {
+            **properties,
+            # A group id is required by the library; none is ever joined.
+            "group.id": f"weir-tail-{topic}",
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "earliest" if from_beginning else "latest",
+            "allow.auto.create.topics": "false",
+            # Says when the end is reached, whatever gaps compaction and markers left before it.
+            "enable.partition.eof": "true",
+            # A tail waits on one quiet topic: be told at once, come back soon after an outage.
+            "fetch.wait.max.ms": "500",
+            "fetch.error.backoff.ms": "50",
+            "reconnect.backoff.max.ms": "1000",
+            "log_level": "0",
+        }
+        self._topic = topic
+        self._from_beginning = from_beginning
+        self._parse = parse
+        self._deliver = deliver
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._assigned: set[int] = set()
+        self._behind: set[int] = set()
+        self.caught_up = asyncio.Event()
+        """Set once what was there at the start has been delivered."""
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to read; `loop` is where `deliver` runs."""
+        self._loop = loop
+        self._thread = threading.Thread(target=self._run, name=f"tail {self._topic}", daemon=True)
+        self._thread.start()
+
+    async def stop(self, limit_s: float) -> None:
+        """End the thread; after `limit_s` it is left to die with the process."""
+        self._stopping.set()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, limit_s)
+
+    def _run(self) -> None:
+        consumer = Consumer(self._properties)
+        try:
+            next_look = 0.0
+            while not self._stopping.is_set():
+                if time.monotonic() >= next_look:
+                    found = self._look_for_partitions(consumer)
+                    next_look = time.monotonic() + (_PARTITIONS_S if found else _RETRY_S)
+                self._read_batch(consumer)
+        finally:
+            consumer.close()
+
+    def _look_for_partitions(self, consumer: Consumer) -> bool:
+        """Assign partitions that are new; False if Kafka or the topic is not there."""
+        try:
+            known = consumer.list_topics(self._topic, timeout=_ASK_LIMIT_S).topics[self._topic].partitions
+            ends = {
+                number: consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, number), timeout=_ASK_LIMIT_S
+                )
+                for number in sorted(set(known) - self._assigned)
+            }
+        except KafkaException as error:
+            logger.debug("tail of %s: %s", self._topic, error)
+            return False
+        if not known or any(span is None for span in ends.values()):
+            return False
+        # A partition added later has only records that came after our start: read it whole.
+        whole = self._from_beginning or bool(self._assigned)
+        # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
+        starts = [
+            TopicPartition(self._topic, number, OFFSET_BEGINNING if whole else end)
+            for number, (_, end) in ends.items()
+        ]
+        if starts:
+            self._assigned.update(ends)
+            self._behind.update(ends)
+            consumer.incremental_assign(starts)
+        return True
+
+    def _read_batch(self, consumer: Consumer) -> None:
+        # consume() would wait for its whole time even if a record is there; poll() does not.
+        message = consumer.poll(_POLL_S)
+        parsed: list[T] = []
+        at_end = False
+        for _ in range(BATCH_MAX):
+            if message is None:
+                break
+            error = message.error()
+            if error is None:
+                value = self._parse(message)
+                if value is not None:
+                    parsed.append(value)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._behind.discard(message.partition())
+                at_end = not self._behind
+            message = consumer.poll(0)
+        if parsed:
+            self._call(self._deliver, parsed)
+        if at_end:
+            self._call(self.caught_up.set)
+
+    def _call(self, function: Callable[..., None], *args: object) -> None:
+        assert self._loop is not None
+        # The loop may close at any moment between a look at it and the call.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *args)

@@ -1,0 +1,274 @@
+"""The topic `weir.policies`: read to its end, and changes written to it (contract sections 1 and 2).
+
+Used by `weir policy`, `weir up` and the collector of a cluster's own quotas. Every wait has a limit.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import PolicyChange, load_object, parse
+from streaming.contract.policy_check import check_entry
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.contract.topics import Topics
+
+# A change is in force so long after it is published: by then every reader has it (contract section 2).
+EFFECTIVE_AFTER_MS = 2_000
+TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+MAX_REASONS = 100
+_POLL_RECORDS = 1_000
+_POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
+_NO_LOG = logging.getLogger("weir.kafka.quiet")
+_NO_LOG.addHandler(logging.NullHandler())
+_NO_LOG.propagate = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One entry to publish; the value None removes it."""
+
+    path: str
+    value: Any | None
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyLog:
+    """What the topic says.
+
+    Attributes:
+        timeline: all changes, those that take effect soon included.
+        origins: entry -> who set it last: file, apply, kafka, or empty if the record does not say.
+        effective: entry -> time from which its last change is in force, ms since the epoch.
+        records: how many were read; 0 means that nobody has set anything yet.
+        bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
+    """
+
+    timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
+    origins: dict[str, str] = field(default_factory=dict)
+    effective: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    bad_records: int = 0
+    bad: list[str] = field(default_factory=list)
+
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """The entries after all changes."""
+        return self.timeline.at(max(self.effective.values(), default=0)).entries
+
+    @property
+    def newest_version(self) -> int:
+        """The version of the last change; 1 if there is none."""
+        return self.timeline.newest_version
+
+    def take(self, value: bytes | None, timestamp_ms: int) -> None:
+        """Add one record; one that can't be used is counted, with its reason."""
+        self.records += 1
+        try:
+            self._apply(value or b"", timestamp_ms)
+        except BadEvent as error:
+            self.bad_records += 1
+            if len(self.bad) < MAX_REASONS:
+                self.bad.append(error.reason)
+
+    def _apply(self, value: bytes, timestamp_ms: int) -> None:
+        change = parse(value, default_id="", default_ts=timestamp_ms)
+        if not isinstance(change, PolicyChange):
+            raise BadEvent("type: no policy; a policy event was expected")
+        check_entry(change.path, change.value)
+        origin = load_object(value).get("origin", "")
+        if not isinstance(origin, str):
+            raise BadEvent("origin: not text; file, apply or kafka was expected")
+        self.timeline.apply(change.path, change.value, change.ts, change.version)
+        self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
+        if change.value is None:
+            self.origins.pop(change.path, None)
+        else:
+            self.origins[change.path] = origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What `publish_policies` did: the last version and the time from which all of it is in force."""
+
+    version: int
+    effective_ts: int
+
+
+def differences(
+    log: PolicyLog, wanted: Mapping[str, Any], owned: Sequence[str], *, override: bool
+) -> list[Update]:
+    """The updates that turn what the topic says into `wanted`.
+
+    Entries of the origins `owned` that are not wanted are removed; those of other origins are left alone.
+
+    Args:
+        log: the topic as it was just read.
+        wanted: path -> value, checked.
+        owned: origins that the caller speaks for: file and apply for a file, kafka for the collector.
+        override: True takes wanted entries over from other origins (a file), False leaves them to those.
+    """
+    held = log.entries
+    foreign = {path for path in held if log.origins.get(path) not in owned}
+    updates = [
+        Update(path=path, value=value)
+        for path, value in wanted.items()
+        if (override if path in foreign else held.get(path) != value)
+    ]
+    gone = [path for path in held if path not in wanted and log.origins.get(path) in owned]
+    return updates + [Update(path=path, value=None) for path in gone]
+
+
+def read_policies(
+    bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
+) -> PolicyLog:
+    """Read the topic from its beginning to where it ends now.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+        timeout_s: limit of all of it.
+
+    Raises:
+        WeirError: no such topic, or the cluster did not answer in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    consumer = Consumer(
+        {
+            **(client or {}),
+            "bootstrap.servers": bootstrap,
+            "group.id": "weir-policy-reader",  # required, but never used: partitions are assigned by hand
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        },
+        logger=_NO_LOG,
+    )
+    log = PolicyLog()
+    try:
+        open_partitions = _assign(consumer, topics.policies, bootstrap, timeout_s)
+        for message in _messages(consumer, deadline, topics.policies, open_partitions):
+            log.take(message.value(), message.timestamp()[1])
+    except KafkaException as error:
+        raise WeirError(f"cannot read {topics.policies} on {bootstrap}: {_said(error)}") from error
+    finally:
+        consumer.close()
+    return log
+
+
+def publish_policies(
+    bootstrap: str,
+    topics: Topics,
+    updates: Sequence[Update],
+    *,
+    log: PolicyLog,
+    origin: str,
+    client: Mapping[str, Any] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Published:
+    """Write updates with rising versions; all take effect at one time.
+
+    That time is two seconds from now, or now if nobody has set any policy yet.
+
+    Args:
+        bootstrap, topics, client, timeout_s: as of `read_policies`.
+        updates: what to write, in order.
+        log: the topic as it was just read, for its newest version.
+        origin: who writes: file, apply or kafka.
+
+    Raises:
+        WeirError: not all of it was written in time; what was written is in force all the same.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    effective_ts = now_ms + (EFFECTIVE_AFTER_MS if log.records else 0)
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    producer = Producer(
+        {
+            **(client or {}),
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(timeout_s * 1000),
+            "queue.buffering.max.messages": len(updates) + 1,
+            "linger.ms": 0,
+        },
+        logger=_NO_LOG,
+    )
+    version = log.newest_version
+    for update in updates:
+        version += 1
+        record = _record(update, version, effective_ts, origin)
+        producer.produce(topics.policies, key=update.path.encode(), value=record, on_delivery=delivered)
+    waiting = producer.flush(timeout_s)
+    if waiting or failed:
+        why = failed[0].str() if failed else f"no answer within {timeout_s:g} s"
+        lost = waiting + len(failed)
+        raise WeirError(f"{lost} of {len(updates)} policies were not written to {topics.policies}: {why}")
+    return Published(version=version, effective_ts=effective_ts)
+
+
+def _record(update: Update, version: int, effective_ts: int, origin: str) -> bytes:
+    return orjson.dumps(
+        {
+            "type": "policy",
+            "id": f"{origin}-{effective_ts}-{version}",
+            "ts": effective_ts,
+            "effective_ts": effective_ts,
+            "version": version,
+            "path": update.path,
+            "value": update.value,
+            "origin": origin,
+        }
+    )
+
+
+def _assign(consumer: Any, topic: str, bootstrap: str, timeout_s: float) -> set[int]:
+    """Start at the beginning of every partition; returns their numbers."""
+    # All topics are asked for: asking for this one by name could create it.
+    found = consumer.list_topics(timeout=min(timeout_s, CONNECT_TIMEOUT_S)).topics.get(topic)
+    if found is None or not found.partitions:
+        raise WeirError(
+            f"there is no topic {topic} on {bootstrap}; start `weir up` or `weir job` there first"
+        )
+    numbers = set(found.partitions)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(numbers)])
+    return numbers
+
+
+def _messages(consumer: Any, deadline: float, topic: str, unfinished: set[int]) -> Iterator[Message]:
+    """Records until every partition has reported its end."""
+    while unfinished:
+        if time.monotonic() > deadline:
+            raise WeirError(f"{topic} could not be read to its end in time")
+        for message in consumer.consume(_POLL_RECORDS, _POLL_S):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unfinished.discard(message.partition())
+            elif error.fatal() or not error.retriable():
+                raise KafkaException(error)
+
+
+def _said(error: KafkaException) -> str:
+    """The broker's or library's own words."""
+    return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)

@@ -1,0 +1,94 @@
+"""Old versions: carried out, then throttled and muted (facts/kip599.md sections 1.3, 4.1 and 7)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import NewTopic as AioNewTopic
+from cluster_kit import Cluster, fresh
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import topics
+from proxy_kit import ProxyThread
+from wire_client import WireClient, create_request, errors, metadata_request
+
+Connect = Callable[..., WireClient]
+
+
+def test_all_is_carried_out_then_the_connection_is_silent(
+    cluster: Cluster, proxy: ProxyThread, wire: Connect
+) -> None:
+    """v5 at rate 10: 110 + 15 partitions are created, the answer says 1.5 s, and so long nothing is read."""
+    name = fresh("old")
+    cluster.limit(proxy, name, controller_mutation_rate=10)
+    client = wire(name)
+    client.send(create_request({f"{name}-a": 110, f"{name}-b": 15}, 5))
+    client.send(metadata_request([f"{name}-b"]))
+    answer = client.receive(topics.CreateTopicsResponse, 5)
+    answered = time.monotonic()
+    assert errors(answer) == {f"{name}-a": 0, f"{name}-b": 0}
+    assert 800 < answer.throttle_time_ms <= 1_500
+    assert all("10 per second" in part.error_message for part in answer.topics)
+    assert proxy.metric("muted_connections") >= 1
+    client.receive_frame()
+    assert time.monotonic() - answered >= answer.throttle_time_ms / 1000 - 0.05
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_older_answers_keep_their_form(
+    cluster: Cluster, proxy: ProxyThread, wire: Connect, version: int
+) -> None:
+    """The throttle is filled in where the version has the field, and the answer decodes."""
+    name = fresh(f"v{version}")
+    cluster.limit(proxy, name, controller_mutation_rate=20)
+    answer = wire(name).create({f"{name}-a": 222}, version)
+    assert errors(answer) == {f"{name}-a": 0}
+    assert 0 < answer.throttle_time_ms <= 100
+
+
+def test_deletion_and_growth(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
+    """DeleteTopics v4 and CreatePartitions v2 are charged and throttled as well."""
+    name = fresh("both")
+    cluster.limit(proxy, name, controller_mutation_rate=50)
+    client = wire(name)
+    assert errors(client.create({f"{name}-a": 300}, 4)) == {f"{name}-a": 0}
+    grown = client.grow(f"{name}-a", 600, 2)
+    assert errors(grown) == {f"{name}-a": 0} and 0 < grown.throttle_time_ms <= 1_000
+    deleted = client.delete([f"{name}-a"], 4)
+    assert errors(deleted) == {f"{name}-a": 0} and 11_000 < deleted.throttle_time_ms <= 12_000
+
+
+def test_confluent_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread) -> None:
+    """confluent-kafka sees success every time; over the quota its next call takes as long as the throttle."""
+    name = fresh("confluent")
+    cluster.limit(proxy, name, controller_mutation_rate=10)
+    admin = AdminClient({"bootstrap.servers": proxy.bootstrap, "client.id": name})
+    for part, count in (("a", 110), ("b", 12)):
+        for future in admin.create_topics([NewTopic(f"{name}-{part}", count, 1)]).values():
+            future.result(10)
+    begun = time.monotonic()
+    for future in admin.create_topics([NewTopic(f"{name}-c", 1, 1)]).values():
+        future.result(10)
+    assert 0.7 < time.monotonic() - begun < 3
+    assert cluster.event_of(name)["api_version"] == 4
+
+
+def test_aiokafka_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread) -> None:
+    """aiokafka, with CreateTopics v3, is limited by the mute as well."""
+    name = fresh("aiokafka")
+    cluster.limit(proxy, name, controller_mutation_rate=10)
+
+    async def work() -> float:
+        admin = AIOKafkaAdminClient(bootstrap_servers=proxy.bootstrap, client_id=name)
+        await admin.start()
+        try:
+            await admin.create_topics([AioNewTopic(f"{name}-a", 122, 1)])
+            begun = time.monotonic()
+            await admin.create_topics([AioNewTopic(f"{name}-b", 1, 1)])
+            return time.monotonic() - begun
+        finally:
+            await admin.close()
+
+    assert 0.7 < asyncio.run(work()) < 3
+    assert cluster.event_of(name)["strict"] is False

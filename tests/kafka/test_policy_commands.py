@@ -1,0 +1,162 @@
+"""`weir policy apply` and `get` on a real broker."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from cluster_kit import Cluster
+from confluent_kafka import Producer
+
+from streaming.collect.policy_topic import (
+    EFFECTIVE_AFTER_MS,
+    PolicyLog,
+    Update,
+    differences,
+    publish_policies,
+    read_policies,
+)
+from streaming.contract.errors import WeirError
+from streaming.contract.policy_check import load_policies
+from streaming.contract.topics import Topics
+from weir.cli import main
+from weir.local_kafka import free_port
+from weir.topics import ensure_topics
+
+FIRST = """\
+version: 1
+quotas:
+  - entity: {user: alice, client-id: ""}
+    controller_mutation_rate: 5
+  - entity: {user: null}
+    controller_mutation_rate: 0.5
+tenants: {acme: {resourcegroup: rg1}}
+resourcegroups: {rg1: {publishRateInMsgs: 100}}
+"""
+SECOND = """\
+version: 1
+quotas:
+  - entity: {user: alice, client-id: ""}
+    controller_mutation_rate: 6
+  - entity: {user: bob}
+    controller_mutation_rate: 2
+resourcegroups: {rg1: {publishRateInMsgs: 100}}
+"""
+
+
+@pytest.fixture
+def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
+    """Topics of an installation of its own, so that tests do not see each other's policies."""
+    own = Topics(f"{request.node.name}.")
+    ensure_topics(cluster.kafka.bootstrap, own)
+    return own
+
+
+@pytest.fixture
+def weir(
+    cluster: Cluster, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., list[str]]:
+    """Run a command against that installation; gives its lines of output."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+
+    def run(*words: str) -> list[str]:
+        assert main([*words, "--kafka", cluster.kafka.bootstrap, "--settings", str(settings)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def written(tmp_path: Path, text: str) -> str:
+    """A policy file."""
+    file = tmp_path / "policies.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_apply_publishes_differences_and_get_prints_what_is_in_force(
+    cluster: Cluster, topics: Topics, weir: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """First fill at once, changes two seconds later, versions one up a record; get gives the file back."""
+    assert weir("policy", "get") == [
+        f"# version 1 of {topics.policies} on {cluster.kafka.bootstrap}",
+        "version: 1",
+    ]
+    file = written(tmp_path, FIRST)
+    assert weir("policy", "apply", file)[-1].startswith("version 5, in force from ")
+    assert weir("policy", "apply", file)[-1].startswith("no difference: version 5 ")
+    printed = written(tmp_path, "\n".join(weir("policy", "get")))
+    assert load_policies(printed) == load_policies(written(tmp_path, FIRST))
+
+    before_ms = time.time_ns() // 1_000_000
+    lines = weir("policy", "apply", written(tmp_path, SECOND))
+    assert lines[:-1] == [
+        "change quotas[user=alice,client-id=]",
+        "add    quotas[user=bob]",
+        "remove quotas[user=<default>]",
+        "remove tenants.acme",
+    ]
+    log = read_policies(cluster.kafka.bootstrap, topics)
+    changed_ms = log.effective["quotas[user=bob]"]
+    assert before_ms + EFFECTIVE_AFTER_MS <= changed_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS
+    assert dict(log.timeline.at(changed_ms - 1).entries) == load_policies(written(tmp_path, FIRST))
+    assert dict(log.timeline.at(changed_ms).entries) == load_policies(written(tmp_path, SECOND))
+    assert (log.timeline.at(changed_ms - 1).version, log.newest_version) == (5, 9)
+
+
+def test_quotas_of_the_cluster_are_left_unless_a_file_names_them(
+    cluster: Cluster, topics: Topics, weir: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """And a file's entries are left by the collector."""
+    bootstrap = cluster.kafka.bootstrap
+    found = {f"quotas[user={name}]": {"controller_mutation_rate": 9} for name in ("bob", "carol")}
+    log = read_policies(bootstrap, topics)
+    updates = differences(log, found, ("kafka",), override=False)
+    publish_policies(bootstrap, topics, updates, log=log, origin="kafka")
+    lines = weir("policy", "apply", written(tmp_path, SECOND))
+    assert "left   quotas[user=carol] (not set by a file)" in lines
+    assert "change quotas[user=bob]" in lines
+    log = read_policies(bootstrap, topics)
+    assert log.entries["quotas[user=bob]"] == {"controller_mutation_rate": 2}
+    assert differences(log, found, ("kafka",), override=False) == []
+    assert "# read from the cluster: quotas[user=carol]" in weir("policy", "get")
+
+
+def test_records_that_cannot_be_used_do_not_stop_a_reader(
+    cluster: Cluster, topics: Topics, weir: Callable[..., list[str]]
+) -> None:
+    """They are counted and shown; more records than one fetch holds are read to the end."""
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    for number in range(2_500):
+        value = {
+            "type": "policy",
+            "path": f"quotas[user=u{number}]",
+            "value": {"controller_mutation_rate": 1},
+        }
+        producer.produce(topics.policies, key=value["path"], value=orjson.dumps(value))
+    producer.produce(topics.policies, key=b"x", value=b"{")
+    producer.produce(topics.policies, key=b"x", value=None)
+    assert producer.flush(20) == 0
+    log = read_policies(cluster.kafka.bootstrap, topics)
+    assert (len(log.entries), log.records, log.bad_records, log.newest_version) == (2_500, 2_502, 2, 2_501)
+    assert any(line.startswith("# 2 records could not be used, such as: ") for line in weir("policy", "get"))
+
+
+def test_asking_does_not_create_the_topic(cluster: Cluster) -> None:
+    """Though the broker creates topics by itself."""
+    for _ in range(2):
+        with pytest.raises(WeirError, match=r"there is no topic none\.policies"):
+            read_policies(cluster.kafka.bootstrap, Topics("none."))
+
+
+def test_waits_have_a_limit() -> None:
+    """Nobody listens there."""
+    bootstrap, topics = f"127.0.0.1:{free_port()}", Topics()
+    start = time.monotonic()
+    with pytest.raises(WeirError, match=r"cannot read weir\.policies"):
+        read_policies(bootstrap, topics, timeout_s=1.0)
+    updates = [Update(path="broker", value={})]
+    with pytest.raises(WeirError, match=r"1 of 1 policies were not written"):
+        publish_policies(bootstrap, topics, updates, log=PolicyLog(), origin="apply", timeout_s=1.0)
+    assert time.monotonic() - start < 10

@@ -1,0 +1,69 @@
+"""CreateTopics, DeleteTopics and CreatePartitions messages by kafka-python's classes."""
+
+import uuid
+from typing import Any
+
+from kafka.protocol.admin.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from kafka_kit import build
+
+CREATIONS = range(2, 8)
+DELETIONS = range(1, 7)
+GROWTHS = range(4)
+
+
+def create(version: int, *rows: tuple[str, int, int, int], **values: Any) -> Any:
+    """Rows of (name, partitions, replication factor, number of manual assignments)."""
+    topic = CreateTopicsRequest.CreatableTopic
+    topics = [
+        build(
+            topic,
+            version,
+            name=name,
+            num_partitions=partitions,
+            replication_factor=factor,
+            assignments=[
+                build(topic.CreatableReplicaAssignment, version, partition_index=index, broker_ids=[1, 2])
+                for index in range(assignments)
+            ],
+            configs=[
+                build(topic.CreatableTopicConfig, version, name="retention.ms", value="1"),
+                build(topic.CreatableTopicConfig, version, name="cleanup.policy", value=None),
+            ],
+        )
+        for name, partitions, factor, assignments in rows
+    ]
+    return build(CreateTopicsRequest, version, topics=topics, **{"timeout_ms": 1, **values})
+
+
+def delete(version: int, *topics: str | bytes, **values: Any) -> Any:
+    """Topics by name, from version 6 on also by id."""
+    values = {"timeout_ms": 1, **values}
+    if version < 6:
+        return build(DeleteTopicsRequest, version, topic_names=list(topics), **values)
+    state = DeleteTopicsRequest.DeleteTopicState
+    rows = [
+        build(state, version, name=topic, topic_id=uuid.UUID(int=0))
+        if isinstance(topic, str)
+        else build(state, version, name=None, topic_id=uuid.UUID(bytes=topic))
+        for topic in topics
+    ]
+    return build(DeleteTopicsRequest, version, topics=rows, **values)
+
+
+def grow(version: int, *rows: tuple[str, int, int | None], **values: Any) -> Any:
+    """Rows of (name, total count, number of manual assignments or None)."""
+    topic = CreatePartitionsRequest.CreatePartitionsTopic
+    topics = [
+        build(
+            topic,
+            version,
+            name=name,
+            count=count,
+            assignments=None
+            if assignments is None
+            else [build(topic.CreatePartitionsAssignment, version, broker_ids=[1, 2])] * assignments,
+        )
+        for name, count, assignments in rows
+    ]
+    values = {"timeout_ms": 1, "validate_only": False, **values}
+    return build(CreatePartitionsRequest, version, topics=topics, **values)

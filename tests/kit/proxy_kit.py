@@ -1,0 +1,177 @@
+"""A proxy and a decider in threads of the test, and ways to ask them things."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import orjson
+import uvloop
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from enforcer.kafka_proxy import KafkaProxy, ProxyConfig
+from streaming.contract.topics import Topics
+from streaming.laws.shard import Records, StepContext, step
+
+WAIT_S = 20.0
+
+
+def until(found: Callable[[], Any], limit_s: float = WAIT_S, what: str = "") -> Any:
+    """Wait until `found` gives something true; returns that."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        value = found()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {limit_s} s: {what or found}"
+        time.sleep(0.02)
+
+
+class ProxyThread:
+    """A proxy with an event loop in a thread."""
+
+    def __init__(self, config: ProxyConfig) -> None:
+        self.config = config
+        self.proxy: KafkaProxy | None = None
+        self.error: BaseException | None = None
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="proxy under test")
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect to."""
+        assert self.proxy is not None
+        return "{}:{}".format(*self.proxy.listen)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric's value, 0 if it was never touched."""
+        assert self.proxy is not None
+        return self.proxy.metrics.registry.get_sample_value(f"weir_proxy_{name}", labels) or 0.0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._started.wait(WAIT_S)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            try:
+                runner.run(self._serve())
+            except BaseException as error:  # noqa: BLE001  # handed to the test
+                self.error = error
+        self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        self.proxy = KafkaProxy(self.config)
+        await self.proxy.start()
+        self._started.set()
+        await self._stop.wait()
+        await self.proxy.stop()
+
+
+class Decider:
+    """The job's place taken by one thread that runs the real law over the real topics."""
+
+    def __init__(self, bootstrap: str, topics: Topics) -> None:
+        self._bootstrap = bootstrap
+        self._topics = topics
+        self._stopping = threading.Event()
+        self._working = threading.Event()
+        self._working.set()
+        self._idle = threading.Event()
+        self.events: list[dict[str, Any]] = []
+        self.decisions: list[dict[str, Any]] = []
+        self._thread = threading.Thread(target=self._run, name="decider")
+
+    def pause(self) -> None:
+        """The job is down from now on."""
+        self._working.clear()
+
+    def resume(self) -> None:
+        """The job is back."""
+        self._working.set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(WAIT_S)
+
+    def _run(self) -> None:
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "decider", "log_level": "0"})
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": "0", "log_level": "0"})
+        consumer.assign(
+            [TopicPartition(name, 0, 0) for name in (self._topics.policies, self._topics.requests)]
+        )
+        body: bytes | None = None
+        while not self._stopping.is_set():
+            message = consumer.poll(0.05)
+            batch = []
+            while message is not None:
+                if message.error() is None:
+                    batch.append(message)
+                message = consumer.poll(0)
+            while not self._working.is_set() and not self._stopping.is_set():
+                time.sleep(0.01)
+            if batch:
+                body = self._decide(body, batch, producer)
+        producer.flush(2)
+        consumer.close()
+
+    def _decide(self, body: bytes | None, batch: list[Any], producer: Producer) -> bytes | None:
+        records = Records()
+        for message in batch:
+            records.topic.append(message.topic())
+            records.partition.append(message.partition())
+            records.offset.append(message.offset())
+            records.ts.append(message.timestamp()[1])
+            records.value.append(message.value())
+            records.subject.append(None)
+            if message.topic() == self._topics.requests:
+                self.events.append(orjson.loads(message.value()))
+        context = StepContext(processed_ts=time.time_ns() // 1_000_000, fail_fast=True)
+        body, outputs = step("mutation", 0, body, records, context)
+        for sink, key, value in zip(outputs.sink, outputs.key, outputs.value, strict=True):
+            topic = self._topics.decisions if sink == "decisions" else self._topics.deadletter
+            producer.produce(topic, key=key, value=value)
+            self.decisions.append(orjson.loads(value))
+        producer.poll(0)
+        return body
+
+
+class PolicyWriter:
+    """Publishes policies that are in force at once."""
+
+    def __init__(self, bootstrap: str, topics: Topics) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": "0", "log_level": "0"})
+        self._topic = topics.policies
+        self._version = 1
+
+    def put(self, path: str, value: dict[str, Any] | None, delay_ms: int = 0) -> int:
+        """Set or remove one entry; returns the time from which it is in force."""
+        self._version += 1
+        now = time.time_ns() // 1_000_000 + delay_ms
+        event = {
+            "type": "policy", "id": f"policy-{self._version}", "ts": now, "effective_ts": now,
+            "version": self._version, "path": path, "value": value, "origin": "apply",
+        }  # fmt: skip
+        self._producer.produce(self._topic, key=path, value=orjson.dumps(event))
+        assert self._producer.flush(WAIT_S) == 0
+        return now

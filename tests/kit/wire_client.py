@@ -1,0 +1,149 @@
+"""A Kafka client of one socket that sends exactly what a test wants, and when."""
+
+import socket
+import struct
+import time
+from typing import Any, Self
+
+from kafka.protocol.admin import topics
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import metadata
+from kafka_kit import CORRELATION_ID, build
+
+LIMIT_S = 20.0
+
+
+class Closed(Exception):
+    """The other side closed the connection."""
+
+
+class WireClient:
+    """One connection to a proxy or broker at `HOST:PORT`."""
+
+    def __init__(self, address: str, client_id: str = "wire") -> None:
+        host, _, port = address.rpartition(":")
+        self.client_id = client_id
+        self.socket = socket.create_connection((host, int(port)), timeout=LIMIT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, message: ApiMessage, correlation_id: int = CORRELATION_ID) -> None:
+        """Send a request; its version is the message's."""
+        message.with_header(correlation_id, self.client_id)
+        frame = bytes(message.encode(header=True))
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def receive_frame(self, limit_s: float = LIMIT_S) -> bytes:
+        """The next response's bytes; raises TimeoutError or Closed."""
+        self.socket.settimeout(limit_s)
+        (length,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(length)
+
+    def receive(self, cls: type[ApiMessage], version: int, limit_s: float = LIMIT_S) -> Any:
+        """The next response."""
+        return cls.decode(self.receive_frame(limit_s), version=version, header=True)
+
+    def silent_for(self, limit_s: float) -> bool:
+        """Whether nothing comes for so long."""
+        self.socket.settimeout(limit_s)
+        try:
+            return self.socket.recv(1, socket.MSG_PEEK) is None
+        except TimeoutError:
+            return True
+
+    def closed_within(self, limit_s: float) -> bool:
+        """Whether the other side ends the connection in that time."""
+        deadline = time.monotonic() + limit_s
+        while (left := deadline - time.monotonic()) > 0:
+            self.socket.settimeout(left)
+            try:
+                if not self.socket.recv(65_536):
+                    return True
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+        return False
+
+    def create(self, names: dict[str, int], version: int = 7, **more: Any) -> Any:
+        """CreateTopics with replication factor 1; the whole answer."""
+        self.send(create_request(names, version, **more))
+        return self.receive(topics.CreateTopicsResponse, version)
+
+    def create_misconfigured(self, name: str, count: int, version: int = 7) -> Any:
+        """CreateTopics with a configuration that no broker knows."""
+        message = create_request({name: count}, version)
+        config = topics.CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+        message.topics[0].configs = [build(config, version, name="no.such", value="1")]
+        self.send(message)
+        return self.receive(topics.CreateTopicsResponse, version)
+
+    def delete_by_id(self, ids: list[Any], version: int = 6) -> Any:
+        """DeleteTopics by topic id."""
+        parts = [
+            build(topics.DeleteTopicsRequest.DeleteTopicState, version, name=None, topic_id=topic_id)
+            for topic_id in ids
+        ]
+        self.send(build(topics.DeleteTopicsRequest, version, topics=parts, timeout_ms=10_000))
+        return self.receive(topics.DeleteTopicsResponse, version)
+
+    def delete(self, names: list[str], version: int = 5) -> Any:
+        """DeleteTopics by name."""
+        self.send(build(topics.DeleteTopicsRequest, version, topic_names=names, timeout_ms=10_000))
+        return self.receive(topics.DeleteTopicsResponse, version)
+
+    def grow(self, name: str, count: int, version: int = 3, validate_only: bool = False) -> Any:
+        """CreatePartitions: raise a topic to `count` partitions."""
+        part = build(topics.CreatePartitionsRequest.CreatePartitionsTopic, version, name=name, count=count)
+        self.send(
+            build(
+                topics.CreatePartitionsRequest, version,
+                topics=[part], timeout_ms=10_000, validate_only=validate_only,
+            )
+        )  # fmt: skip
+        return self.receive(topics.CreatePartitionsResponse, version)
+
+    def metadata(self, names: list[str], version: int = 9, create: bool = False) -> Any:
+        """Metadata of some topics."""
+        self.send(metadata_request(names, version, create))
+        return self.receive(metadata.MetadataResponse, version)
+
+    def _exactly(self, count: int) -> bytes:
+        data = bytearray()
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise Closed(f"after {len(data)} of {count} bytes")
+            data += part
+        return bytes(data)
+
+
+def create_request(names: dict[str, int], version: int = 7, validate_only: bool = False) -> ApiMessage:
+    """A CreateTopics request, name -> partitions."""
+    part = topics.CreateTopicsRequest.CreatableTopic
+    parts = [
+        build(part, version, name=name, num_partitions=count, replication_factor=1)
+        for name, count in names.items()
+    ]
+    return build(
+        topics.CreateTopicsRequest, version, topics=parts, timeout_ms=10_000, validate_only=validate_only
+    )  # type: ignore[no-any-return]  # kafka-python has no types
+
+
+def metadata_request(names: list[str], version: int = 9, create: bool = False) -> ApiMessage:
+    """A Metadata request for some topics."""
+    parts = [build(metadata.MetadataRequest.MetadataRequestTopic, version, name=name) for name in names]
+    return build(metadata.MetadataRequest, version, topics=parts, allow_auto_topic_creation=create)  # type: ignore[no-any-return]  # kafka-python has no types
+
+
+def errors(answer: Any) -> dict[str, int]:
+    """Topic -> error code of an answer to one of the three admin APIs."""
+    parts = next(
+        getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name)
+    )
+    return {part.name: part.error_code for part in parts}

@@ -1,0 +1,138 @@
+"""Policies over time: what a log of policy events means."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contract.policy_timeline import MAX_CACHED_SETS, PolicyTimeline
+
+TIMES = st.integers(0, 12)
+VALUES = st.none() | st.integers(1, 3).map(lambda rate: {"controller_mutation_rate": rate})
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["quotas[user=a]", "quotas[user=b]", "broker"]),
+        VALUES,
+        TIMES,
+        st.none() | st.integers(1, 9),
+    ),
+    max_size=12,
+)
+
+
+def timeline_of(changes: list[Any]) -> PolicyTimeline:
+    """A timeline that starts with one entry."""
+    timeline = PolicyTimeline({"quotas[user=a]": {"controller_mutation_rate": 9}})
+    for change in changes:
+        timeline.apply(*change)
+    return timeline
+
+
+def reference(changes: list[Any], ts: int) -> tuple[dict[str, Any], int]:
+    """Entries and version at a time, by going through everything from the start."""
+    entries: dict[str, Any] = {"quotas[user=a]": {"controller_mutation_rate": 9}}
+    newest = 1
+    for path, value, at, version in sorted(changes, key=lambda change: change[2]):
+        if at <= ts:
+            newest = version if version is not None and version > newest else newest + 1
+            entries.pop(path, None)
+            if value is not None:
+                entries[path] = value
+    return entries, newest
+
+
+@given(CHANGES, TIMES)
+def test_at_equals_the_slow_reference(changes: list[Any], ts: int) -> None:
+    """In whatever order changes come and times are asked for."""
+    timeline = timeline_of(changes)
+    for at in (ts, 12, 0, ts):
+        found = timeline.at(at)
+        assert (dict(found.entries), found.version) == reference(changes, at)
+    assert timeline.newest_version == reference(changes, 12)[1]
+
+
+@given(CHANGES, TIMES, TIMES)
+def test_asking_between_changes_does_not_matter(changes: list[Any], first: int, ts: int) -> None:
+    """A cached set never survives a change that concerns it."""
+    timeline = PolicyTimeline({"quotas[user=a]": {"controller_mutation_rate": 9}})
+    for change in changes:
+        timeline.at(first)
+        timeline.apply(*change)
+    found = timeline.at(ts)
+    assert (dict(found.entries), found.version) == reference(changes, ts)
+
+
+@given(CHANGES, TIMES)
+def test_forgetting_changes_nothing_from_then_on(changes: list[Any], ts: int) -> None:
+    """Changes up to a time become the initial set; later ones keep their versions."""
+    timeline, forgetful = timeline_of(changes), timeline_of(changes)
+    forgetful.forget_before(ts)
+    assert forgetful.changes(-1, ts) == []
+    for at in range(ts, 13):
+        assert dict(forgetful.at(at).entries) == dict(timeline.at(at).entries)
+        assert forgetful.at(at).version == timeline.at(at).version
+    assert forgetful.newest_version == timeline.newest_version
+
+
+@given(CHANGES, TIMES)
+def test_json_gives_an_equal_timeline_back(changes: list[Any], ts: int) -> None:
+    """Byte for byte, after forgetting too, and it goes on alike."""
+    timeline = timeline_of(changes)
+    timeline.forget_before(ts)
+    copy = PolicyTimeline.from_json(timeline.to_json())
+    assert copy.to_json() == timeline.to_json()
+    for each in (timeline, copy):
+        each.apply("broker", {"preciseBacklogSize": True}, 5)
+    assert copy.to_json() == timeline.to_json()
+    assert [dict(copy.at(at).entries) for at in range(13)] == [
+        dict(timeline.at(at).entries) for at in range(13)
+    ]
+    assert [copy.at(at).version for at in range(13)] == [timeline.at(at).version for at in range(13)]
+
+
+@given(CHANGES, TIMES, TIMES)
+def test_changes_lists_distinct_times_in_a_half_open_span(changes: list[Any], after: int, upto: int) -> None:
+    """Open at its start, closed at its end, ascending."""
+    expected = sorted({at for _, _, at, _ in changes if after < at <= upto})
+    assert timeline_of(changes).changes(after, upto) == expected
+
+
+def test_a_change_is_in_force_at_its_own_time() -> None:
+    """Policies come first among things of one time."""
+    timeline = timeline_of([("quotas[user=a]", {"controller_mutation_rate": 2}, 100, None)])
+    rates = [timeline.at(ts).entries["quotas[user=a]"]["controller_mutation_rate"] for ts in (99, 100, 101)]
+    assert rates == [9, 2, 2]
+
+
+def test_versions_follow_the_event_if_it_names_a_greater_one() -> None:
+    """Otherwise they count up by one."""
+    timeline = timeline_of(
+        [("broker", {}, 1, 7), ("broker", {}, 2, 5), ("broker", {}, 3, None), ("broker", {}, 4, 20)]
+    )
+    assert [timeline.at(ts).version for ts in range(5)] == [1, 7, 8, 9, 20]
+
+
+def test_a_late_change_is_filed_at_its_time() -> None:
+    """A newer change of the same entry still wins after it, and versions rise with time."""
+    timeline = timeline_of([("broker", {"n": 2}, 10, None)])
+    assert timeline.at(10).version == 2
+    timeline.apply("broker", {"n": 1}, 5)
+    assert [timeline.at(ts).entries.get("broker") for ts in (4, 5, 10)] == [None, {"n": 1}, {"n": 2}]
+    assert [timeline.at(ts).version for ts in (4, 5, 10)] == [1, 2, 3]
+
+
+def test_the_same_set_is_given_again() -> None:
+    """Its cache of quotas stays warm between changes."""
+    timeline = timeline_of([("broker", {}, 10, None)])
+    assert timeline.at(10) is timeline.at(500)
+    before = timeline.at(3)
+    timeline.apply("broker", {"n": 1}, 20)
+    assert timeline.at(9) is before
+
+
+def test_cached_sets_are_bounded() -> None:
+    """Asking for every time of a long log keeps only the newest few."""
+    timeline = timeline_of([("broker", {"n": ts}, ts, None) for ts in range(10 * MAX_CACHED_SETS)])
+    for ts in range(10 * MAX_CACHED_SETS):
+        assert timeline.at(ts).entries["broker"] == {"n": ts}
+        assert len(timeline._sets) <= MAX_CACHED_SETS

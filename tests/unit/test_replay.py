@@ -1,0 +1,170 @@
+"""The local replay engine and its command: reading files, order, dead letters, summary."""
+
+import base64
+import gzip
+from pathlib import Path
+
+import orjson
+import pytest
+from law_kit import T0, policy, quota, refund, request
+
+from streaming.contract.errors import WeirError
+from streaming.replay import read_lines, read_timeline, replay_local, summarise
+from weir.cli import main
+
+POLICIES = """\
+version: 1
+quotas:
+  - entity: {user: alice}
+    controller_mutation_rate: 1
+"""
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> str:
+    path = tmp_path / "policies.yaml"
+    path.write_text(POLICIES)
+    return str(path)
+
+
+def write(path: Path, *events: object) -> str:
+    path.write_bytes(b"".join(e if isinstance(e, bytes) else orjson.dumps(e) + b"\n" for e in events))
+    return str(path)
+
+
+def test_the_whole_input_is_ordered_by_time_then_file_then_line(tmp_path: Path, policies: str) -> None:
+    """Charged in that order; written by (ts, type, id)."""
+    first = write(tmp_path / "b.jsonl", request("late", 2000, 1), request("z", 1000, 11))
+    second = write(tmp_path / "a.jsonl", request("a", 1000, 1), request("y", 0, 0))
+    decisions = [orjson.loads(line) for line in replay_local(policies, [first, second]).decisions]
+    assert [(d["id"], d["tokens"]) for d in decisions] == [
+        ("y", 11.0),
+        ("a", -1.0),
+        ("z", 0.0),
+        ("late", -1.0),
+    ]
+
+
+def test_events_without_id_are_named_by_file_and_line(tmp_path: Path, policies: str) -> None:
+    """Base name as given, packed or not; empty lines are skipped and counted."""
+    event = {key: value for key, value in request("x", 0, 1).items() if key != "id"}
+    path = tmp_path / "log.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n  \n" + orjson.dumps(event) + b"\n\n"))
+    (decision,) = replay_local(policies, [str(path)]).decisions
+    assert orjson.loads(decision)["id"] == "log.jsonl.gz:3"
+
+
+def test_broken_lines_become_dead_letters_with_their_position_and_bytes(
+    tmp_path: Path, policies: str
+) -> None:
+    """Base name as topic, partition 0, line number from 1, the line's bytes without the newline."""
+    broken = b'{"type":"request","items":[]}'
+    events = write(tmp_path / "e.jsonl", request("a", 0, 1), b"\xff\xfe garbage\r\n", b"\n", broken + b"\n")
+    replayed = replay_local(policies, [events])
+    letters = [orjson.loads(line) for line in replayed.dead_letters]
+    assert [(d["topic"], d["partition"], d["offset"]) for d in letters] == [
+        ("e.jsonl", 0, 2),
+        ("e.jsonl", 0, 4),
+    ]
+    assert base64.b64decode(letters[0]["value_base64"]) == b"\xff\xfe garbage\r"
+    assert letters[1]["reason"].startswith("ts: missing")
+    assert len(replayed.decisions) == 1
+
+
+def test_policies_of_the_log_count_versions_from_one(tmp_path: Path, policies: str) -> None:
+    """The file is version 1; each policy event makes one more, wherever it stands in the files."""
+    change = policy(1000, "quotas[user=alice]", quota(2))
+    bob = policy(500, "quotas[user=bob]", quota(3))
+    broken = policy(600, "quotas[user=bob]", {"controller_mutation_rate": 0})
+    requests = [request("a", 0, 0), request("b", 700, 0), request("c", 1000, 0)]
+    events = write(tmp_path / "e.jsonl", *requests, change, broken, bob)
+    decisions = [orjson.loads(line) for line in replay_local(policies, [events]).decisions]
+    assert [(d["policy_version"], d["limit"]) for d in decisions] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_subjects_are_resolved_whatever_the_event_says(tmp_path: Path, policies: str) -> None:
+    """Replay trusts the policies, not the stamp."""
+    events = write(
+        tmp_path / "e.jsonl", request("a", 0, 0, subject="user=mallory"), request("b", 0, 0, user="bob")
+    )
+    decisions = [orjson.loads(line) for line in replay_local(policies, [events]).decisions]
+    assert [d["subject"] for d in decisions] == ["user=alice", ""]
+
+
+def test_a_dumped_late_mark_is_obeyed(tmp_path: Path, policies: str) -> None:
+    """A dump carries over what only the live clock knew."""
+    late = request("b", 100, 5, deadline_ms=10, late=True)
+    events = write(tmp_path / "e.jsonl", request("a", 0, 12), late)
+    decision = orjson.loads(replay_local(policies, [events]).decisions[1])
+    assert (decision["outcome"], decision["late"], decision["rejected"]) == ("throttle", True, [])
+
+
+def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policies: str) -> None:
+    """Per subject: events by outcome, mutations admitted and charged, the longest throttle; dry runs 0."""
+    events = write(
+        tmp_path / "e.jsonl",
+        request("a", 0, 12, 5),
+        request("b", 0, 7, strict=False),
+        request("c", 0, 3, validate_only=True),
+        request("d", 20_000, 2),
+        refund(20_000, 0, 4),
+        request("e", 0, 3, user="bob"),
+    )
+    summary = summarise(replay_local(policies, [events]).decisions)
+    alice = {
+        "events": 4,
+        "allowed": 1,
+        "throttled": 1,
+        "rejected": 2,
+        "mutations": 21,
+        "longest_throttle_ms": 8000,
+    }
+    assert summary["subjects"]["user=alice"] == alice
+    assert summary["subjects"][""]["mutations"] == 3
+
+
+def test_the_command_writes_all_files(
+    tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--out, --dead-letters and --summary; exit status 0, what was written on stderr."""
+    events = write(tmp_path / "e.jsonl", request("a", 0, 1), b"nonsense\n")
+    out, letters, summary = tmp_path / "out.jsonl", tmp_path / "dead.jsonl", tmp_path / "summary.json"
+    words = ["replay", "--policies", policies, "--events", events, "--out", str(out)]
+    assert main([*words, "--dead-letters", str(letters), "--summary", str(summary)]) == 0
+    assert len(out.read_bytes().splitlines()) == 1
+    assert len(letters.read_bytes().splitlines()) == 1
+    assert orjson.loads(summary.read_bytes())["subjects"]["user=alice"]["events"] == 1
+    assert "1 decisions written" in capsys.readouterr().err
+
+
+def test_a_missing_or_damaged_file_is_one_line_and_status_one(
+    tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written when the input cannot be read."""
+    out = tmp_path / "out.jsonl"
+    assert main(["replay", "--policies", policies, "--events", str(tmp_path / "no"), "--out", str(out)]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+    damaged = tmp_path / "damaged.jsonl.gz"
+    damaged.write_bytes(gzip.compress(b"x" * 10_000)[:40])
+    with pytest.raises(WeirError, match="damaged"):
+        list(read_lines([str(damaged)]))
+    assert not out.exists()
+
+
+def test_wrong_policies_stop_the_command_with_status_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """File, line, key, what was expected."""
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(POLICIES.replace("rate: 1", "rate: 0"))
+    assert main(["replay", "--policies", str(bad), "--events", "x", "--out", str(tmp_path / "o")]) == 2
+    assert capsys.readouterr().err.startswith(f"{bad}:4: quotas[0].controller_mutation_rate: ")
+
+
+def test_the_timeline_of_a_log_is_the_same_for_every_reader(tmp_path: Path) -> None:
+    """The Spark engine resolves against it before grouping; broken policies are passed over."""
+    change = policy(1000, "quotas[user=alice]", quota(2))
+    events = write(tmp_path / "e.jsonl", b'{"type":"policy"}\n', change)
+    timeline = read_timeline({}, read_lines([events]))
+    assert timeline.at(T0 + 999).entries == {}
+    assert timeline.at(T0 + 1000).version == 2

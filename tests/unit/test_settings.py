@@ -1,0 +1,154 @@
+"""Settings sections: declared once, read with lines, rendered at their defaults."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from enforcer.settings import ProxySettings
+from streaming.contract.errors import ConfigError
+from streaming.contract.settings import read_settings, render_section, setting
+from streaming.job.settings import JobSettings
+from weir.settings import CollectSettings, KafkaSettings, LocalSettings
+
+
+class Colour(StrEnum):
+    """A closed choice."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One setting of each kind."""
+
+    count: int = setting(8, "how many", minimum=1, maximum=99)
+    ratio: float = setting(0.5, "share of the whole")
+    fast: bool = setting(True, "whether to hurry")
+    name: str = setting("local[*]", "where to run")
+    mode: str = setting("a", "how", choices=["a", "b"])
+    colour: Colour = setting(Colour.RED, "of the lamp")
+    limit: int | None = setting(None, "null: none", minimum=0)
+    options: dict[str, str] = setting({}, "texts by name")
+    mixed: dict[str, str | int | bool] = setting({"a": 1}, "texts and numbers by name")
+    hosts: list[str] = setting([], "addresses")
+    plain: int = 3
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a settings file goes."""
+    return tmp_path / "weir.yaml"
+
+
+def problems(file: Path, text: str) -> list[str]:
+    """What is wrong with section `job` of a file, without the file's name."""
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Sample, "job", str(file))
+    return [str(problem).removeprefix(f"{file}:") for problem in caught.value.problems]
+
+
+def test_without_file_section_or_content_all_is_at_its_default(file: Path) -> None:
+    """A settings file says only what differs."""
+    for text in ("", "# nothing\n", "proxy: {id: p1}\n", "job:\n", "job: {}\n"):
+        file.write_text(text)
+        assert read_settings(Sample, "job", str(file)) == Sample()
+    assert read_settings(Sample, "job", None) == Sample()
+
+
+def test_values_take_their_declared_type(file: Path) -> None:
+    """A whole number may stand for a number, a text for an enum."""
+    file.write_text(
+        "job: {count: 9, ratio: 2, fast: false, name: x, mode: b, colour: blue, limit: 5,\n"
+        "  options: {a: b}, mixed: {a: true, b: 2, c: d}, hosts: [h1, h2], plain: 4}\n"
+    )
+    found = read_settings(Sample, "job", str(file))
+    assert (found.count, found.fast, found.name, found.mode, found.limit) == (9, False, "x", "b", 5)
+    assert isinstance(found.ratio, float)
+    assert found.colour is Colour.BLUE
+    assert (found.options, found.mixed) == ({"a": "b"}, {"a": True, "b": 2, "c": "d"})
+    assert (found.hosts, found.plain) == (["h1", "h2"], 4)
+
+
+def test_defaults_are_not_shared() -> None:
+    """Two instances have two mappings."""
+    assert Sample().options is not Sample().options
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("counts: 1", "job.counts: is not a setting; expected count (did you mean that?)"),
+        ("zzz: 1", "job.zzz: is not a setting; expected one of colour, count, fast"),
+        ("count: 0", "job.count: is 0; expected at least 1 and at most 99"),
+        ("count: 100", "job.count: is 100; expected at least 1 and at most 99"),
+        ("count: 1.0", "job.count: is 1.0; expected a whole number"),
+        ("count: true", "job.count: is true; expected a whole number"),
+        ("count: '5'", "job.count: is the text '5'; expected a whole number"),
+        ("count:", "job.count: is empty; expected a whole number"),
+        ("plain: 9223372036854775808", "job.plain: is 9223372036854775808; expected a whole number"),
+        ("ratio: .nan", "job.ratio: is nan; expected a number"),
+        ("ratio: " + "9" * 390, "job.ratio: is 999"),
+        ("fast: yes", "job.fast: is the text 'yes'; expected true or false"),
+        ("name: 5", "job.name: is 5; expected text"),
+        ("mode: c", "job.mode: is the text 'c'; expected one of a, b"),
+        ("colour: green", "job.colour: is the text 'green'; expected one of red, blue"),
+        ("limit: -1", "job.limit: is -1; expected at least 0"),
+        ("limit: x", "job.limit: is the text 'x'; expected a whole number or null"),
+        ("options: {a: 5}", "job.options: is a mapping; expected a mapping of names to text"),
+        ("options: [a]", "job.options: is a list; expected a mapping of names to text"),
+        ("hosts: [1]", "job.hosts: is a list; expected a list of text"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(file: Path, line: str, problem: str) -> None:
+    """Unknown keys, wrong types, numbers out of bounds."""
+    found = problems(file, f"kafka: {{}}\njob:\n  {line}\n")
+    assert len(found) == 1
+    assert found[0].startswith(f"3: {problem}")
+
+
+def test_all_mistakes_are_named_in_file_order(file: Path) -> None:
+    """Of this section, and sections that do not exist; other sections are read by others."""
+    assert problems(file, "jobs: {}\njob:\n  count: 0\n  count: 1\n  mode: x\nproxy: {no: 1}\n") == [
+        "1: jobs: is not a section; expected job (did you mean that?)",
+        "3: job.count: is 0; expected at least 1 and at most 99",
+        "4: job.count: is written twice, first in line 3; expected each key once",
+        "5: job.mode: is the text 'x'; expected one of a, b",
+    ]
+
+
+def test_sections_and_files_must_be_mappings(file: Path) -> None:
+    """One problem each."""
+    assert problems(file, "job: 5\n") == ["1: job: is 5; expected settings, NAME: VALUE"]
+    assert problems(file, "- job\n")[0].startswith("1: (file): is not a mapping")
+
+
+def test_a_section_is_rendered_with_its_meaning_and_bounds() -> None:
+    """Choices are listed where the meaning does not name them."""
+    text = render_section(Sample, "job")
+    assert text.startswith(
+        "job:\n  # how many; at least 1 and at most 99\n  count: 8\n  # share of the whole\n"
+    )
+    assert "  # how; one of a, b\n  mode: a\n" in text
+    assert '  name: "local[*]"\n' in text
+    assert "  mixed: {a: 1}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("cls", "section"),
+    [
+        (Sample, "job"),
+        (JobSettings, "job"),
+        (ProxySettings, "proxy"),
+        (KafkaSettings, "kafka"),
+        (LocalSettings, "local"),
+        (CollectSettings, "collect"),
+    ],
+)
+def test_a_rendered_section_reads_back_at_its_defaults(file: Path, cls: type, section: str) -> None:
+    """So conf/weir.yaml can be made from the declarations."""
+    file.write_text(render_section(cls, section))
+    assert read_settings(cls, section, str(file)) == cls()

@@ -1,0 +1,110 @@
+"""`weir proxy`: the Kafka proxy alone."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from streaming.contract.errors import WeirError
+from streaming.contract.settings import read_settings
+from weir.common_args import add_cluster_options, cluster_of
+from weir.foreground import host_port, write_ready_file
+
+DEFAULT_LISTEN = "127.0.0.1:19092"
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "proxy",
+        help="run the Kafka proxy",
+        description="Stands between Kafka clients and the cluster and enforces what the job decides.",
+    )
+    add_cluster_options(parser)
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        type=host_port,
+        default=host_port(DEFAULT_LISTEN),
+        help=f"bootstrap address for clients (default {DEFAULT_LISTEN}); brokers get ports of their own",
+    )
+    parser.add_argument(
+        "--advertise", metavar="HOST", help="host that clients are told (default: of --listen)"
+    )
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
+    )
+    parser.add_argument(
+        "--id", metavar="ID", help="name of this proxy in events (default: host name and port)"
+    )
+    parser.add_argument(
+        "--ready-file", metavar="FILE", type=Path, help="written as JSON when a probe was decided"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until SIGINT or SIGTERM; raises WeirError if it cannot start."""
+    # Imported here: `weir --help` need not wait for uvloop and librdkafka.
+    import uvloop
+
+    from enforcer.kafka_proxy import ProxyConfig
+    from enforcer.settings import ProxySettings
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s proxy: %(message)s")
+    cluster = cluster_of(args)
+    settings = read_settings(ProxySettings, "proxy", args.settings)
+    given = {"advertise": args.advertise, "id": args.id}
+    settings = replace(settings, **{name: value for name, value in given.items() if value})
+    try:
+        kafka = tuple(host_port(part) for part in cluster.bootstrap.split(","))
+    except ValueError as error:
+        raise WeirError(f"--kafka: {error}") from error
+    config = ProxyConfig(
+        kafka=kafka,
+        listen=args.listen,
+        metrics=args.metrics,
+        topics=cluster.topics,
+        connection=cluster.client,
+        settings=settings,
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(config, args.ready_file))
+    return 0
+
+
+async def _serve(config: "ProxyConfig", ready_file: Path | None) -> None:  # type: ignore[name-defined]  # noqa: F821
+    from enforcer.kafka_proxy import KafkaProxy
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    proxy = KafkaProxy(config)
+    stopped = loop.create_task(stopping.wait())
+    ready = loop.create_task(proxy.ready.wait())
+    try:
+        await proxy.start()
+        await asyncio.wait((stopped, ready), return_when=asyncio.FIRST_COMPLETED)
+        if ready.done() and ready_file is not None:
+            write_ready_file(
+                ready_file,
+                {
+                    "pid": os.getpid(),
+                    "listen": "{}:{}".format(*proxy.listen),
+                    "metrics": "http://{}:{}/metrics".format(*proxy.metrics_address)
+                    if proxy.metrics_address
+                    else None,
+                    "brokers": {
+                        str(node): f"{proxy.listen[0]}:{port}" for node, port in proxy.brokers.ports.items()
+                    },
+                },
+            )
+        await stopped
+    finally:
+        ready.cancel()
+        await proxy.stop()

@@ -1,0 +1,100 @@
+"""One metrics port for all parts of the local stack: their own texts, one after the other."""
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.request import ProxyHandler, build_opener
+
+from streaming.contract.errors import WeirError
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TEXT_MAX_BYTES = 16 * 1024 * 1024
+_UP = "weir_part_up"
+# The parts are on this machine: an HTTP proxy of the environment could not reach them.
+_OPENER = build_opener(ProxyHandler({}))
+
+
+def fetch(url: str, timeout_s: float) -> str:
+    """One part's metrics as text.
+
+    Raises:
+        OSError: it does not answer in time, or not with 200.
+    """
+    with _OPENER.open(url, timeout=timeout_s) as answer:
+        return str(answer.read(TEXT_MAX_BYTES).decode("utf-8", "replace"))
+
+
+def joined(sources: Mapping[str, str | None], timeout_s: float) -> str:
+    """The texts of all parts and, first, which of them answered.
+
+    Args:
+        sources: part -> URL of its metrics; None: it has none now, which counts as down.
+        timeout_s: limit for each, asked at the same time.
+    """
+
+    def text_of(url: str | None) -> str | None:
+        try:
+            return fetch(url, timeout_s) if url else None
+        except (OSError, ValueError):
+            return None
+
+    with ThreadPoolExecutor(max_workers=max(1, len(sources))) as pool:
+        texts = dict(zip(sources, pool.map(text_of, sources.values()), strict=True))
+    lines = [f"# HELP {_UP} 1 if the part answered this request for metrics", f"# TYPE {_UP} gauge"]
+    lines += [f'{_UP}{{part="{part}"}} {int(text is not None)}' for part, text in texts.items()]
+    return "\n".join(lines) + "\n" + "".join(text for text in texts.values() if text)
+
+
+class MetricsServer:
+    """Serves `/metrics` in a thread of its own.
+
+    Args:
+        address: host and port, 0 for any free one.
+        sources: asked at every request, see `joined`.
+        timeout_s: limit for one part's answer.
+
+    Raises:
+        WeirError: the address is taken.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], sources: Callable[[], Mapping[str, str | None]], timeout_s: float
+    ) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 5
+
+            def do_GET(self) -> None:
+                if self.path.partition("?")[0] != "/metrics":
+                    self.send_error(404, "only /metrics is here")
+                    return
+                body = joined(sources(), timeout_s).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", CONTENT_TYPE)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """A scrape every few seconds is not worth a line."""
+
+        try:
+            self._server = ThreadingHTTPServer(address, Handler)
+        except OSError as taken:
+            raise WeirError(
+                f"{address[0]}:{address[1]} cannot be used for metrics: {taken.strerror}"
+            ) from taken
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}/metrics"
+
+    def stop(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,30 @@
+"""conf/weir.yaml, made from the code: `python -m weir.settings_file > conf/weir.yaml`."""
+
+import sys
+
+from enforcer.settings import ProxySettings
+from streaming.contract.settings import render_section
+from streaming.job.settings import JobSettings
+from weir.settings import CollectSettings, KafkaSettings, LocalSettings
+
+HEADER = """\
+# Every setting of Weir at its default, with its meaning and unit. Leave out what you do not change.
+# Each command takes such a file with --settings FILE; options on the command line win over it.
+# Made by `python -m weir.settings_file`; a test holds it equal to the code.
+"""
+SECTIONS = (
+    ("kafka", KafkaSettings),
+    ("job", JobSettings),
+    ("proxy", ProxySettings),
+    ("collect", CollectSettings),
+    ("local", LocalSettings),
+)
+
+
+def render() -> str:
+    """The whole file."""
+    return "\n".join([HEADER, *(render_section(cls, name) for name, cls in SECTIONS)])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
