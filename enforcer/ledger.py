@@ -179,6 +179,10 @@ class Ledger:
         self._asks[ask.id] = ask
         return True
 
+    def open_asks(self) -> list[Ask]:
+        """The requests that wait for their decision, oldest first."""
+        return list(self._asks.values())
+
     def forget(self, ask: Ask) -> None:
         """Forget a request whose event could not be sent."""
         self._asks.pop(ask.id, None)

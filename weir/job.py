@@ -18,15 +18,25 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "job",
         help="run the Spark job",
-        description="Reads events and policies from Kafka, decides, writes decisions to Kafka, until stopped.",
+        description="Reads events and policies from Kafka, decides and writes decisions, until stopped.",
     )
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="the cluster (default: kafka.bootstrap of the settings)")
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="the cluster (default: kafka.bootstrap of the settings)"
+    )
     parser.add_argument("--master", help="Spark master (default: job.master of the settings)")
-    parser.add_argument("--checkpoint", metavar="DIR", help="checkpoints (default: job.checkpoint_dir of the settings)")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="checkpoints (default: job.checkpoint_dir of the settings)"
+    )
     parser.add_argument("--settings", metavar="FILE", help="settings, see conf/weir.yaml")
-    parser.add_argument("--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any")
-    parser.add_argument("--log-dir", metavar="DIR", type=Path, default=Path(".weir/log"), help="Spark's own log")
-    parser.add_argument("--ready-file", metavar="FILE", type=Path, help="written as JSON when the query works")
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
+    )
+    parser.add_argument(
+        "--log-dir", metavar="DIR", type=Path, default=Path(".weir/log"), help="Spark's own log"
+    )
+    parser.add_argument(
+        "--ready-file", metavar="FILE", type=Path, help="written as JSON when the query works"
+    )
     parser.set_defaults(run=run)
 
 

@@ -8,6 +8,7 @@ with one and the same time count in the order in which they came.
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import orjson
@@ -16,6 +17,8 @@ from streaming.contract.policy import PolicySet
 
 # Sets kept for reuse. Each holds a table as large as the policies, so they are few.
 MAX_CACHED_SETS = 32
+# Every shard of a worker keeps the same policies in its state; between changes they are parsed once.
+MAX_CACHED_JSON = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +108,9 @@ class PolicyTimeline:
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Read what `to_json` wrote."""
-        fields = orjson.loads(raw)
-        timeline = cls(fields["initial"], fields["version"])
+        fields = _parsed(raw)
+        timeline = cls(None, fields["version"])
+        timeline._initial = fields["initial"]  # shared: an initial set is replaced, never changed
         for ts, path, value, version in fields["changes"]:
             timeline.apply(path, value, ts, version)
         timeline._json = raw
@@ -121,6 +125,8 @@ class PolicyTimeline:
 
     def _build(self, made: int) -> PolicySet:
         """Start from the nearest older set that is still kept; most times that is the one just before."""
+        if not made:
+            return PolicySet(self._initial, self._version)
         start = max((count for count in self._sets if count < made), default=0)
         entries = dict(self._sets[start].entries if start else self._initial)
         for change in self._changes[start:made]:
@@ -129,3 +135,8 @@ class PolicyTimeline:
             else:
                 entries[change.path] = change.value
         return PolicySet(entries, self._version_after(made))
+
+
+@lru_cache(maxsize=MAX_CACHED_JSON)
+def _parsed(raw: bytes) -> Any:
+    return orjson.loads(raw)

@@ -78,7 +78,9 @@ class Lease:
             except BlockingIOError as held:
                 if time.monotonic() > deadline:
                     pid = _read(file).get("pid")
-                    raise WeirError(f"another job (pid {pid}) uses the checkpoint; see {self._path}") from held
+                    raise WeirError(
+                        f"another job (pid {pid}) uses the checkpoint; see {self._path}"
+                    ) from held
                 time.sleep(_POLL_S)
 
     def _wait_for_jvm(self, pid: int, deadline: float) -> None:

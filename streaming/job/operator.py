@@ -3,8 +3,8 @@
 It only carries data between Spark and `streaming.laws.shard.step`; no arithmetic here and no pandas there.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -20,86 +20,98 @@ _WARM_UP_EVENTS = {
     "mutation": b'{"type":"request","user":"u","subject":"user=u","items":[{"name":"t","mutations":1}]}'
 }
 """One event that every compiled part of a law sees."""
-GroupFunction = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+GroupFunction = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
 
 
-def decide(records: DataFrame, context: StepContext) -> DataFrame:
-    """Apply the laws: columns of `schemas.RECORD_COLUMNS` in, of `schemas.OUTPUT` out.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What the numbers in a record's columns stand for.
+
+    Attributes:
+        context: the laws' context, without the time of the batch.
+        names: topic per origin; in a replay base name per file.
+    """
+
+    context: StepContext
+    names: tuple[str, ...]
+
+
+def decide(records: DataFrame, given: Input) -> DataFrame:
+    """Apply the laws: columns of `schemas.RECORD_COLUMNS` in, of `OUTPUT` or `REPLAY_OUTPUT` out.
 
     No time-outs: with them an idle job writes checkpoints for ever and a replay never ends (design.md
     section 3). Time moves by events.
     """
+    output = schemas.REPLAY_OUTPUT if given.context.replay else schemas.OUTPUT
     return records.groupBy("law", "shard").applyInPandasWithState(
-        group_function(context), schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
+        group_function(given), output, schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
 
 
-def group_function(context: StepContext) -> GroupFunction:
+def group_function(given: Input) -> GroupFunction:
     """What Spark calls once for each (law, shard) that has records in a batch."""
+    replay = given.context.replay
 
-    def run(
-        key: tuple[Any, ...], chunks: Iterator[pd.DataFrame], state: GroupState
-    ) -> Iterator[pd.DataFrame]:
+    def run(key: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         # Spark documents numpy types for keys; the laws take Python's own.
         law, shard = str(key[0]), int(key[1])
-        records = gather(chunks, replay=context.replay)
+        records = gather(chunks, given)
         body = bytes(state.get[1]) if state.exists else None
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
-        processed_ts = None if context.replay else int(state.getCurrentProcessingTimeMs())
-        body, outputs = step(law, shard, body, records, replace(context, processed_ts=processed_ts))
+        processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
+        context = replace(given.context, processed_ts=processed_ts)
+        body, outputs = step(law, shard, body, records, context)
         if body is not None:
             state.update((STATE_VERSION, body))
         elif state.exists:
             state.remove()
         if outputs.value:
-            yield frame(outputs, records)
+            yield replay_frame(outputs, records) if replay else frame(outputs)
 
     return run
 
 
-def gather(chunks: Iterator[pd.DataFrame], *, replay: bool) -> Records:
-    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts.
-
-    Args:
-        chunks: frames with the columns of `schemas.RECORD_COLUMNS`.
-        replay: lines of files: they have no record timestamp, but a subject.
-    """
+def gather(chunks: Iterable[pd.DataFrame], given: Input) -> Records:
+    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts."""
     records = Records(broadcast=[])
+    origins: list[int] = []
     for chunk in chunks:
-        count = len(chunk)
-        records.topic += chunk["topic"].tolist()
+        origins += chunk["origin"].tolist()
         records.partition += chunk["partition"].tolist()
         records.offset += chunk["offset"].tolist()
-        # A column of nulls comes as NaN or None depending on its neighbours, so it is not looked at.
-        records.ts += [None] * count if replay else chunk["ts"].tolist()
-        records.subject += chunk["subject"].tolist() if replay else [None] * count
+        records.ts += chunk["ts"].tolist()
         records.value += chunk["value"].tolist()
-        records.broadcast += chunk["broadcast"].tolist()
-    if replay:
-        _as_lines(records)
+    records.subject = [None] * len(origins)
+    records.broadcast = [origin == schemas.POLICY for origin in origins]
+    if given.context.replay:
+        _as_lines(records, given.names)
+    else:
+        records.topic = [given.names[origin] for origin in origins]
     return records
 
 
-def _as_lines(records: Records) -> None:
-    """Name and number records as the local engine does: by file and line."""
-    records.name = [f"{base}:{line}" for base, line in zip(records.topic, records.offset, strict=True)]
+def _as_lines(records: Records, names: tuple[str, ...]) -> None:
+    """Name and number records as the local engine does: by file and line, without a timestamp."""
     records.order = list(zip(records.partition, records.offset, strict=True))
-    records.partition = [0] * len(records.partition)
+    records.topic = [names[file] for file in records.partition]
+    records.name = [f"{base}:{line}" for base, line in zip(records.topic, records.offset, strict=True)]
+    records.partition = [0] * len(records.offset)
+    records.ts = [None] * len(records.offset)
 
 
-def frame(outputs: Outputs, records: Records) -> pd.DataFrame:
-    """The operator's output rows, columns of `schemas.OUTPUT`."""
-    return pd.DataFrame(
-        {
-            "sink": outputs.sink,
-            "key": outputs.key,
-            "value": outputs.value,
-            "ts": outputs.ts,
-            "type": outputs.type,
-            "id": outputs.id,
-            "file": [records.order_of(position)[0] for position in outputs.source],
-            "line": [records.order_of(position)[1] for position in outputs.source],
-        }
+def frame(outputs: Outputs) -> pd.DataFrame:
+    """Output rows with the columns of `schemas.OUTPUT`."""
+    return pd.DataFrame({"sink": outputs.sink, "key": outputs.key, "value": outputs.value, "ts": outputs.ts})
+
+
+def replay_frame(outputs: Outputs, records: Records) -> pd.DataFrame:
+    """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
+    arrivals = [records.order_of(position) for position in outputs.source]
+    return frame(outputs).assign(
+        type=outputs.type,
+        id=outputs.id,
+        file=[file for file, _ in arrivals],
+        line=[line for _, line in arrivals],
     )
 
 

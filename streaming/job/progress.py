@@ -32,26 +32,40 @@ class JobMetrics:
 
     def __init__(self, restarts: int) -> None:
         self.registry = CollectorRegistry()
-        made = {"registry": self.registry}
         self._batch = Histogram(
-            "weir_job_batch_seconds", "Duration of a batch by phase", ["phase"], buckets=_BATCH_S, **made
+            "weir_job_batch_seconds",
+            "Duration of a batch by phase",
+            ["phase"],
+            buckets=_BATCH_S,
+            registry=self.registry,
         )
-        self._events = Counter("weir_job_events", "Events read, per law", ["law"], **made)
-        self._decisions = Counter("weir_job_decisions", "Decisions written", **made)
-        self._dead_letters = Counter("weir_job_dead_letters", "Records that could not be used", **made)
-        self._state_rows = Gauge("weir_job_state_rows", "Rows in the state store, one per law and shard", **made)
-        self._state_bytes = Gauge("weir_job_state_bytes", "Memory of the state store", **made)
+        self._events = Counter("weir_job_events", "Events read, per law", ["law"], registry=self.registry)
+        self._decisions = Counter("weir_job_decisions", "Decisions written", registry=self.registry)
+        self._dead_letters = Counter(
+            "weir_job_dead_letters", "Records that could not be used", registry=self.registry
+        )
+        self._state_rows = Gauge(
+            "weir_job_state_rows", "Rows in the state store, one per law and shard", registry=self.registry
+        )
+        self._state_bytes = Gauge("weir_job_state_bytes", "Memory of the state store", registry=self.registry)
         self._lag = Gauge(
-            "weir_job_source_lag_records", "Records not yet read when the last batch was planned", ["topic"], **made
+            "weir_job_source_lag_records",
+            "Records not yet read when the last batch was planned",
+            ["topic"],
+            registry=self.registry,
         )
         self._age = Histogram(
             "weir_job_decision_age_seconds",
             "Age of a batch's oldest decision, from its event to the end of the batch",
             buckets=_BATCH_S,
-            **made,
+            registry=self.registry,
         )
-        self._finished = Gauge("weir_job_last_batch_number", "Number of the newest finished batch", **made)
-        self._restarts = Counter("weir_job_restarts", "Starts on this checkpoint after the first", **made)
+        self._finished = Gauge(
+            "weir_job_last_batch_number", "Number of the newest finished batch", registry=self.registry
+        )
+        self._restarts = Counter(
+            "weir_job_restarts", "Starts on this checkpoint after the first", registry=self.registry
+        )
         self._restarts.inc(restarts)
         for law in LAWS:
             self._events.labels(law=law)
@@ -126,7 +140,10 @@ def _lags(source: Report) -> list[tuple[str, int]]:
     """Records per topic between what was planned to be read and the newest offsets."""
     end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     return [
-        (topic, sum(max(0, newest - end.get(topic, {}).get(number, 0)) for number, newest in partitions.items()))
+        (
+            topic,
+            sum(max(0, newest - end.get(topic, {}).get(number, 0)) for number, newest in partitions.items()),
+        )
         for topic, partitions in latest.items()
     ]
 

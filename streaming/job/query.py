@@ -1,11 +1,11 @@
 """The live query: Kafka to Kafka, for ever."""
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the name that PySpark's own documentation uses
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
-from streaming.job.operator import decide
+from streaming.job.operator import Input, decide
 from streaming.job.settings import JobSettings
 from streaming.job.sources import kafka_policies, kafka_requests
 from streaming.job.transforms import kafka_records, routed_policies, routed_requests
@@ -13,8 +13,9 @@ from streaming.laws import LAWS
 from streaming.laws.shard import StepContext
 
 LAYOUT = 1
-"""Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed topics,
-grouping keys or the set of laws change; the new checkpoint is filled by reading the topics from their start."""
+"""Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
+topics, grouping keys or the set of laws change; the new one is filled by reading the topics from their
+start."""
 QUERY_NAME = "weir"
 EVENTS, DECISIONS = "events", "decisions"
 """Names of the metrics that a batch reports; their columns are in `observed_events`, `observed_decisions`."""
@@ -44,8 +45,9 @@ def start_query(
     """
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), settings.shards)
     policies = routed_policies(kafka_policies(spark, settings, bootstrap, topics), settings.shards)
-    context = StepContext(initial={}, processed_ts=None, fail_fast=settings.fail_fast, replay=False)
-    output = decide(requests.transform(observed_events).unionByName(policies), context)
+    # By origin: schemas.EVENT, schemas.POLICY.
+    given = Input(context=StepContext(fail_fast=settings.fail_fast), names=(topics.requests, topics.policies))
+    output = decide(requests.transform(observed_events).unionByName(policies), given)
     writer = (
         kafka_records(output.transform(observed_decisions), topics)
         .writeStream.format("kafka")

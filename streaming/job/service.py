@@ -1,20 +1,18 @@
-"""The life of the job's process: take the checkpoint, start Spark and the query, watch, stop within limits."""
+"""The life of the job's process: take the checkpoint, start Spark and the query, watch, stop in time."""
 
 import json
 import logging
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from prometheus_client import start_http_server
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,14 +21,12 @@ from streaming.contract.topics import Topics
 from streaming.job.lease import Lease
 from streaming.job.progress import JobMetrics, ProgressReader
 from streaming.job.query import checkpoint_path, start_query
-from streaming.job.session import Session, build_session, is_local_path
+from streaming.job.session import Session, build_session, is_local_path, reason_of, stop_session
 from streaming.job.settings import JobSettings
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S = 1.0
 _READY_POLL_S = 0.1
-_JVM_EXIT_S = 3.0
-_REASON_CHARS = 600
 # What Spark says while a query has looked at its sources and found nothing new.
 _IDLE = "Waiting for data to arrive"
 
@@ -66,11 +62,11 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     checkpoint = checkpoint_path(settings)
     options.work_dir.mkdir(parents=True, exist_ok=True)
     # On a shared file system the cluster manager, not this machine's process table, keeps jobs apart.
-    lease = Lease(Path(checkpoint), settings.restart_timeout_s) if is_local_path(checkpoint) else nullcontext()
+    lease = (
+        Lease(Path(checkpoint), settings.restart_timeout_s) if is_local_path(checkpoint) else nullcontext()
+    )
     with _signals(stop), lease as held:
-        session = build_session(
-            settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint
-        )
+        session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
         # pyspark puts its own handler of SIGINT in place when it starts.
         with _signals(stop), _stopping(session, settings):
             if held is not None:
@@ -79,15 +75,13 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             query = _start(session, settings, options)
             _watch(query, metrics, session, options, stop)
             _LOG.info("stopping")
-            with suppress(PySparkException, Py4JError):
-                query.stop()
 
 
 def _start(session: Session, settings: JobSettings, options: JobOptions) -> StreamingQuery:
     try:
         return start_query(session.spark, settings, bootstrap=options.bootstrap, topics=options.topics)
     except (PySparkException, Py4JError) as error:
-        raise WeirError(f"the query did not start: {_first_line(error)}; see {session.log}") from error
+        raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
 
 
 def _watch(
@@ -99,13 +93,13 @@ def _watch(
     try:
         while not stop.wait(_POLL_S if ready else _READY_POLL_S):
             if not query.isActive:
-                raise WeirError(f"the query failed: {_first_line(query.exception())}; see {session.log}")
+                raise WeirError(f"the query failed: {reason_of(query.exception())}; see {session.log}")
             counted = reader.poll()
             if not ready and (counted or query.status["message"] == _IDLE):
                 ready = True
                 _announce(session, options, address)
     except Py4JError as error:
-        raise WeirError(f"the JVM is gone: {_first_line(error)}; see {session.log}") from error
+        raise WeirError(f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 
 
 def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:
@@ -149,32 +143,3 @@ def _stopping(session: Session, settings: JobSettings) -> Iterator[None]:
         yield
     finally:
         stop_session(session, settings.stop_timeout_s)
-
-
-def stop_session(session: Session, limit_s: float) -> None:
-    """Stop Spark and its JVM; after `limit_s` the JVM is killed, since a checkpoint survives that anyway."""
-    killer = threading.Timer(limit_s, _kill, args=(session.jvm_pid,))
-    killer.daemon = True
-    killer.start()
-    gateway = SparkContext._gateway
-    with suppress(PySparkException, Py4JError, OSError):
-        session.spark.stop()
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        # The JVM ends when its standard input does; waiting for it lets a successor start at once.
-        with suppress(Py4JError, OSError):
-            gateway.shutdown()
-        process.stdin.close()
-        with suppress(Exception):
-            process.wait(timeout=_JVM_EXIT_S)
-    killer.cancel()
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _first_line(error: object) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_REASON_CHARS]

@@ -6,14 +6,19 @@ Sources of the settings: design.md section 3 ("Measured", "Versions that work to
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
@@ -23,6 +28,9 @@ from streaming.job.settings import JobSettings, Profile
 JAVA_OLDEST, JAVA_NEWEST = 17, 23
 TASK_ATTEMPTS = 4
 LOOPBACK = "127.0.0.1"
+SHUTDOWN_S = 4.0
+_REASON_CHARS = 600
+_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b")
 _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -81,10 +89,46 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-    except Exception as error:  # noqa: BLE001  py4j, OSError or RuntimeError: all mean that the JVM did not start
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise WeirError(f"Spark did not start: {first_line}; see {log}") from error
+    except Exception as error:
+        # Py4JError, OSError, RuntimeError and others: all mean that the JVM did not start.
+        raise WeirError(f"Spark did not start: {reason_of(error)}; see {log}") from error
     return Session(spark=spark, jvm_pid=_jvm_pid(), log=log)
+
+
+def stop_session(session: Session, batch_s: float) -> None:
+    """Stop the queries, Spark and its JVM.
+
+    Whatever hangs, the JVM is gone `SHUTDOWN_S` after `batch_s`: a checkpoint survives a kill.
+
+    Args:
+        session: the session.
+        batch_s: how long a running batch may take to end.
+    """
+    killer = threading.Timer(batch_s + SHUTDOWN_S, _kill, args=(session.jvm_pid,))
+    killer.daemon = True
+    killer.start()
+    gateway = SparkContext._gateway
+    with suppress(PySparkException, Py4JError, OSError):
+        for query in session.spark.streams.active:
+            query.stop()
+    with suppress(PySparkException, Py4JError, OSError):
+        session.spark.stop()
+    process = getattr(gateway, "proc", None)
+    if gateway is not None and process is not None:
+        # The JVM ends when its standard input does; waiting for it lets a successor start at once.
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        process.stdin.close()
+        process.wait()
+        SparkContext._gateway = SparkContext._jvm = None
+    killer.cancel()
+
+
+def reason_of(error: object) -> str:
+    """One line that says why Spark gave up: a Python traceback's last error, else the first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (python[-1] if python else lines[0])[:_REASON_CHARS]
 
 
 def is_local_master(master: str) -> bool:
@@ -196,3 +240,8 @@ def _jvm_pid() -> int:
     # spark-submit and spark-class replace themselves by exec, so the child that pyspark knows is the JVM.
     gateway = SparkContext._gateway
     return int(gateway.proc.pid) if gateway is not None and gateway.proc is not None else 0
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

@@ -17,34 +17,50 @@ class Profile(Enum):
 class JobSettings:
     """How the streaming query runs; the defaults have the lowest latency on two cores."""
 
-    master: str = setting("local[*]", "Spark master: local[N], spark://HOST:PORT, yarn, k8s://...; --master wins over it")
+    master: str = setting(
+        "local[*]", "Spark master: local[N], spark://HOST:PORT, yarn, k8s://...; --master wins over it"
+    )
     profile: Profile = setting(
         Profile.LATENCY,
-        "latency: no code generation, for up to some thousand events a second; throughput: with it, for large batches",
+        "latency: small batches without code generation; throughput: large batches with it",
     )
-    shards: int = setting(8, "state rows per law; another number starts a new checkpoint", minimum=1, maximum=4096)
+    shards: int = setting(
+        8, "state rows per law; another number starts a new checkpoint", minimum=1, maximum=4096
+    )
     shuffle_partitions: int = setting(
-        1, "tasks of the stateful stage, up to one per core for throughput; another number starts a new checkpoint",
-        minimum=1, maximum=4096,
-    )  # fmt: skip
-    trigger_interval_ms: int = setting(0, "least time between two batches, ms; 0: as soon as there is an event", minimum=0)
+        1,
+        "tasks of the stateful stage, for throughput one per core; another number starts a new checkpoint",
+        minimum=1,
+        maximum=4096,
+    )
+    trigger_interval_ms: int = setting(
+        0, "least time between two batches, ms; 0: as soon as there is an event", minimum=0
+    )
     max_events_per_batch: int = setting(500_000, "requests read in one batch, for catching up", minimum=1)
     checkpoint_dir: str = setting(
-        ".weir/checkpoint", "folder or URI of the checkpoints, shared by driver and executors; --checkpoint wins over it"
+        ".weir/checkpoint",
+        "folder or URI of checkpoints that driver and executors share; --checkpoint wins over it",
     )
     starting_offsets: str = setting(
-        "earliest", "earliest or latest: where a new checkpoint begins to read requests (policies: always earliest)",
+        "earliest",
+        "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
         choices=("earliest", "latest"),
-    )  # fmt: skip
+    )
     driver_memory_mb: int = setting(1024, "heap of the driver's JVM, MiB", minimum=512)
     fetch_max_wait_ms: int = setting(
         20, "how long a broker may hold an empty fetch, ms; it delays the next batch", minimum=1, maximum=500
     )
-    topics_timeout_s: int = setting(60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1)
-    restart_timeout_s: int = setting(30, "limit for the last job's JVM on the same checkpoint to be gone, s", minimum=1)
-    stop_timeout_s: int = setting(10, "limit for a running batch and Spark to end at a stop, then it is killed, s", minimum=1)
+    topics_timeout_s: int = setting(
+        60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1
+    )
+    restart_timeout_s: int = setting(
+        30, "limit for the last job's JVM on the same checkpoint to be gone, s", minimum=1
+    )
+    stop_timeout_s: int = setting(
+        10, "limit for a batch and Spark to end at a stop, then it is killed, s", minimum=1
+    )
     fail_fast: bool = setting(False, "a code error in a law ends the query instead of making dead letters")
     spark_conf: dict[str, str] = setting({}, "Spark properties, winning over ours")
     kafka_options: dict[str, str] = setting(
-        {}, "options of Spark's Kafka source and sink, such as kafka.security.protocol and kafka.sasl.jaas.config"
+        {}, "options of Spark's Kafka source and sink, such as kafka.security.protocol"
     )

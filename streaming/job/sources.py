@@ -1,9 +1,12 @@
 """Where records come from: Kafka for the live job, staged files for a replay."""
 
+from pathlib import Path
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming.contract.topics import Topics
+from streaming.job import schemas
 from streaming.job.settings import JobSettings
 
 
@@ -29,6 +32,11 @@ def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, t
     before it was planned.
     """
     return _kafka(spark, settings, bootstrap, topics.policies).option("startingOffsets", "earliest").load()
+
+
+def staged_lines(spark: SparkSession, folder: Path) -> DataFrame:
+    """Stream of a replay's lines from Parquet files, all in one batch: no cap on files."""
+    return spark.readStream.schema(schemas.STAGED).parquet(str(folder))
 
 
 def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: str) -> DataStreamReader:

@@ -1,7 +1,7 @@
 """DataFrame to DataFrame: from Kafka records to the operator's rows, and from its rows to Kafka records."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  the name that PySpark's own documentation uses
+from pyspark.sql import functions as F
 
 from streaming.contract.topics import Topics
 from streaming.job import schemas
@@ -17,21 +17,21 @@ def routed_requests(kafka: DataFrame, shards: int) -> DataFrame:
         kafka: columns of Spark's Kafka source.
         shards: shards per law.
     """
-    return kafka.select(
-        F.lit("mutation").alias("law"), _shard(_home(), shards).alias("shard"), *_record_columns(broadcast=False)
-    )
+    shard = _shard(_home(), F.col("offset"), shards)
+    return kafka.select(F.lit("mutation").alias("law"), shard.alias("shard"), *_record_columns(schemas.EVENT))
 
 
 def routed_policies(kafka: DataFrame, shards: int) -> DataFrame:
     """Records of `weir.policies`, one copy for every shard of every law."""
-    pairs = F.array(
-        *(
-            F.struct(F.lit(law).alias("law"), F.lit(shard).alias("shard"))
-            for law in LAWS
-            for shard in range(shards)
-        )
-    )
-    copies = kafka.select(F.explode(pairs).alias("pair"), *_record_columns(broadcast=True))
+    copies = kafka.select(F.explode(_all_pairs(shards)).alias("pair"), *_record_columns(schemas.POLICY))
+    return copies.select("pair.law", "pair.shard", *schemas.RECORD_COLUMNS[2:])
+
+
+def sharded_lines(routed: DataFrame, shards: int) -> DataFrame:
+    """A replay's lines (`schemas.ROUTED`) with their shard; policies once for every shard of every law."""
+    own = F.array(F.struct("law", _shard(F.col("home"), F.col("offset"), shards).alias("shard")))
+    pairs = F.when(F.col("origin") == schemas.POLICY, _all_pairs(shards)).otherwise(own)
+    copies = routed.select(F.explode(pairs).alias("pair"), *schemas.RECORD_COLUMNS[2:])
     return copies.select("pair.law", "pair.shard", *schemas.RECORD_COLUMNS[2:])
 
 
@@ -47,26 +47,26 @@ def _home() -> Column:
     key = F.when(F.length("key") > 0, F.col("key"))
     subject = F.get_json_object(text, "$.subject")
     user = F.concat(F.lit("user="), F.get_json_object(text, "$.user"))
-    return F.coalesce(
-        key, F.when(F.length(subject) > 0, subject).cast("binary"), user.cast("binary")
-    )
+    return F.coalesce(key, F.when(F.length(subject) > 0, subject).cast("binary"), user.cast("binary"))
 
 
-def _shard(home: Column, shards: int) -> Column:
+def _shard(home: Column, offset: Column, shards: int) -> Column:
     # The same sum as streaming.laws.routing.shard_of. A record without a home cannot change any state;
     # taking its offset spreads the dead letters.
-    number = F.coalesce(F.crc32(home), F.col("offset"))
-    return F.pmod(number, F.lit(shards)).cast("int")
+    return F.pmod(F.coalesce(F.crc32(home), offset), F.lit(shards)).cast("int")
 
 
-def _record_columns(*, broadcast: bool) -> tuple[Column, ...]:
+def _all_pairs(shards: int) -> Column:
+    pairs = [(law, shard) for law in LAWS for shard in range(shards)]
+    return F.array(*(F.struct(F.lit(law).alias("law"), F.lit(shard).alias("shard")) for law, shard in pairs))
+
+
+def _record_columns(origin: int) -> tuple[Column, ...]:
     return (
-        F.lit(broadcast).alias("broadcast"),
-        F.col("topic"),
+        F.lit(origin).alias("origin"),
         F.col("partition"),
         F.col("offset"),
         F.unix_millis("timestamp").alias("ts"),
         # A tombstone is no event: as empty bytes it becomes a dead letter like any other text.
         F.coalesce(F.col("value"), F.lit(b"")).alias("value"),
-        F.lit(None).cast("string").alias("subject"),
     )

@@ -23,7 +23,7 @@ def main() -> None:
     gc.freeze()
     from pyspark import daemon
 
-    daemon.manager()
+    daemon.manager()  # type: ignore[no-untyped-call]
 
 
 def _drop_archives() -> None:

@@ -129,12 +129,9 @@ def test_records_that_cannot_be_used_do_not_stop_a_reader(
     """They are counted and shown; more records than one fetch holds are read to the end."""
     producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
     for number in range(2_500):
-        value = {
-            "type": "policy",
-            "path": f"quotas[user=u{number}]",
-            "value": {"controller_mutation_rate": 1},
-        }
-        producer.produce(topics.policies, key=value["path"], value=orjson.dumps(value))
+        path = f"quotas[user=u{number}]"
+        event = {"type": "policy", "path": path, "value": {"controller_mutation_rate": 1}}
+        producer.produce(topics.policies, key=path, value=orjson.dumps(event))
     producer.produce(topics.policies, key=b"x", value=b"{")
     producer.produce(topics.policies, key=b"x", value=None)
     assert producer.flush(20) == 0

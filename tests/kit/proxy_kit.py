@@ -11,6 +11,7 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enforcer.kafka_proxy import KafkaProxy, ProxyConfig
+from enforcer.ledger import Ask
 from streaming.contract.topics import Topics
 from streaming.laws.shard import Records, StepContext, step
 
@@ -58,9 +59,23 @@ class ProxyThread:
             raise self.error
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._loop is not None and self._stop is not None:
+    def waiting(self, client_id: str) -> list[Ask]:
+        """The requests of a client that wait for their decision."""
+        assert self.proxy is not None
+        return [ask for ask in self.proxy.guard.ledger.open_asks() if ask.client_id == client_id]
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run something in the proxy's loop."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(function)
+
+    def begin_stop(self) -> None:
+        """Ask it to stop; leaving the context waits for that."""
+        if self._loop is not None and self._stop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
+
+    def __exit__(self, *_: object) -> None:
+        self.begin_stop()
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         if self.error is not None:

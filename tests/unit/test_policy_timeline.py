@@ -136,3 +136,15 @@ def test_cached_sets_are_bounded() -> None:
     for ts in range(10 * MAX_CACHED_SETS):
         assert timeline.at(ts).entries["broker"] == {"n": ts}
         assert len(timeline._sets) <= MAX_CACHED_SETS
+
+
+def test_timelines_read_from_the_same_bytes_do_not_share_changes() -> None:
+    """Parsing is shared, what happens afterwards is not."""
+    raw = timeline_of([("broker", {"n": 1}, 10, None)]).to_json()
+    first, second = PolicyTimeline.from_json(raw), PolicyTimeline.from_json(raw)
+    first.apply("broker", {"n": 2}, 20)
+    first.forget_before(30)
+    assert first.at(30).entries["broker"] == {"n": 2}
+    assert second.at(30).entries["broker"] == {"n": 1}
+    assert second.to_json() == raw
+    assert PolicyTimeline.from_json(raw).to_json() == raw

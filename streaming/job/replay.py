@@ -1,0 +1,179 @@
+"""The Spark engine of `weir replay`: the live job's operator over files, with the available-now trigger.
+
+Same bytes as `streaming.replay.replay_local`; reader, timeline of policies and order of the output are its.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming.contract.decisions import Outputs
+from streaming.contract.errors import WeirError
+from streaming.contract.policy_check import load_policies
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.job import schemas
+from streaming.job.operator import Input, decide
+from streaming.job.session import build_session, reason_of, stop_session
+from streaming.job.settings import JobSettings, Profile
+from streaming.job.sources import staged_lines
+from streaming.job.transforms import sharded_lines
+from streaming.laws.routing import route
+from streaming.laws.shard import StepContext
+from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
+
+QUERY_NAME = "weir-replay"
+_LINES_PER_FILE = 200_000
+_STAGED = pa.schema([("file", pa.int32()), ("line", pa.int64()), ("value", pa.binary())])
+_ROUTED = pa.schema(
+    [
+        ("law", pa.string()), ("home", pa.binary()), ("origin", pa.int32()), ("partition", pa.int32()),
+        ("offset", pa.int64()), ("ts", pa.int64()), ("value", pa.binary()),
+    ]
+)  # fmt: skip
+_NO_TS = 0
+Batches = Iterable[pa.RecordBatch]
+
+
+def replay_spark(
+    policies: str, files: Sequence[str], *, jars: Path, settings: JobSettings | None = None
+) -> Replayed:
+    """Replay files in a Spark session of its own, which is stopped afterwards.
+
+    Args:
+        policies: file with the policies in force at the start.
+        files: event files, in order.
+        jars: folder with the jars of conf/spark/pom.xml.
+        settings: master, memory and Spark properties; all else has its own values here.
+
+    Raises:
+        ConfigError: the policies are wrong.
+        WeirError: a file cannot be read, or Spark failed.
+    """
+    given = settings or JobSettings()
+    cores = os.cpu_count() or 1
+    tuned = replace(given, profile=Profile.THROUGHPUT, shards=max(8, cores), shuffle_partitions=cores)
+    # Wrong policies must not wait for a JVM.
+    load_policies(policies)
+    with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
+        work = Path(folder)
+        session = build_session(tuned, jars=jars, work_dir=work, checkpoint=folder)
+        try:
+            return replay_in(session.spark, policies, files, work=work, shards=tuned.shards)
+        finally:
+            stop_session(session, given.stop_timeout_s)
+
+
+def replay_in(
+    spark: SparkSession, policies: str, files: Sequence[str], *, work: Path, shards: int
+) -> Replayed:
+    """Replay files in a running session.
+
+    Args:
+        spark: the session.
+        policies: file with the policies in force at the start.
+        files: event files, in order.
+        work: an empty folder, on a file system that driver and executors share.
+        shards: shards per law; no decision depends on it.
+
+    Raises:
+        ConfigError: the policies are wrong.
+        WeirError: a file cannot be read, or the query failed.
+    """
+    initial = load_policies(policies)
+    names = tuple(os.path.basename(file) for file in files)
+    stage, written = work / "stage", work / "output"
+    stage.mkdir()
+    timeline = read_timeline(initial, _staged(read_lines(files), stage))
+    context = StepContext(initial=initial, replay=True, fail_fast=True)
+    lines = staged_lines(spark, stage).mapInArrow(_router(names, timeline.to_json()), schemas.ROUTED)
+    output = decide(sharded_lines(lines, shards), Input(context=context, names=names))
+    try:
+        query = (
+            output.writeStream.queryName(QUERY_NAME)
+            .outputMode("update")
+            .option("checkpointLocation", str(work / "checkpoint"))
+            .trigger(availableNow=True)
+            .foreachBatch(_writer(written))
+            .start()
+        )
+        query.awaitTermination()
+    except (PySparkException, Py4JError) as error:
+        raise WeirError(f"the replay failed: {reason_of(error)}") from error
+    return _collected(written)
+
+
+def _staged(lines: Iterator[Line], folder: Path) -> Iterator[Line]:
+    """Pass lines on while they are copied to files that Spark reads: it knows no line numbers by itself."""
+    number = 0
+    while chunk := list(islice(lines, _LINES_PER_FILE)):
+        table = pa.table(
+            {
+                "file": [line.file for line in chunk],
+                "line": [line.number for line in chunk],
+                "value": [line.value for line in chunk],
+            },
+            schema=_STAGED,
+        )
+        pq.write_table(table, folder / f"part-{number:06d}.parquet")
+        number += 1
+        yield from chunk
+
+
+def _router(names: tuple[str, ...], policies: bytes) -> Callable[[Batches], Batches]:
+    """The stateless step: every event goes to the home of the quota that was in force at its time."""
+
+    def run(batches: Batches) -> Batches:
+        timeline = PolicyTimeline.from_json(policies)
+        for batch in batches:
+            columns = batch.to_pydict()
+            routes = [
+                route(value, timeline, f"{names[file]}:{line}")
+                for file, line, value in zip(columns["file"], columns["line"], columns["value"], strict=True)
+            ]
+            origins = [schemas.POLICY if found.broadcast else schemas.EVENT for found in routes]
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "law": [found.law for found in routes],
+                    "home": [found.home.encode() for found in routes],
+                    "origin": origins,
+                    "partition": columns["file"],
+                    "offset": columns["line"],
+                    "ts": [_NO_TS] * len(routes),
+                    "value": columns["value"],
+                },
+                schema=_ROUTED,
+            )
+
+    return run
+
+
+def _writer(folder: Path) -> Callable[[DataFrame, int], None]:
+    # Through files and not by collect(): the driver's JVM need not hold the output.
+    def write(output: DataFrame, batch: int) -> None:
+        output.write.mode("overwrite").parquet(str(folder / f"batch-{batch}"))
+
+    return write
+
+
+def _collected(folder: Path) -> Replayed:
+    outputs = Outputs()
+    arrival: list[tuple[int, int]] = []
+    for file in sorted(folder.rglob("*.parquet")):
+        columns = pq.read_table(file).to_pydict()
+        outputs.sink += columns["sink"]
+        outputs.key += columns["key"]
+        outputs.value += columns["value"]
+        outputs.ts += columns["ts"]
+        outputs.type += columns["type"]
+        outputs.id += columns["id"]
+        arrival += zip(columns["file"], columns["line"], strict=True)
+    return ordered(outputs, arrival)

@@ -1,0 +1,246 @@
+"""The whole stack as a user starts and uses it."""
+
+import json
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
+
+from weir.jars import java_command
+
+QUOTA_EXCEEDED = 89
+
+
+def admin(up: Up, client_id: str) -> KafkaAdminClient:
+    """kafka-python's admin client, connected through the proxy."""
+    return KafkaAdminClient(bootstrap_servers=up.ready["proxy"], client_id=client_id)
+
+
+def test_ready_file_names_every_part_and_its_process(up: Up) -> None:
+    """The ready file and the line beginning `weir is ready` come when a probe was decided."""
+    assert set(up.ready) == {"proxy", "kafka", "admin", "metrics", "pids"}
+    assert {"kafka", "job", "job_jvm", "proxy"} <= set(up.ready["pids"])
+    assert all(running(pid) for pid in up.ready["pids"].values())
+    assert any(line.startswith("weir is ready") for line in up.text().splitlines())
+
+
+def test_metrics_port_serves_all_parts_together(up: Up) -> None:
+    """One text with the metrics of job and proxy, each family once, and which part answered."""
+    text = up.metrics()
+
+    assert 'weir_part_up{part="job"} 1' in text
+    assert 'weir_part_up{part="proxy"} 1' in text
+    assert "weir_job_events_total" in text and "weir_proxy_frames_total" in text
+    families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(families) == len(set(families))
+
+
+def test_kafka_python_is_refused_with_the_time_and_succeeds_after_it(up: Up) -> None:
+    """Rate 1: of four topics with 5 partitions three are created, the fourth is absent until its time."""
+    client = admin(up, "python")
+    names = [f"python-{number}" for number in range(4)]
+
+    codes = {name: code for name, (code, _) in create(client, dict.fromkeys(names, 5)).items()}
+
+    assert list(codes.values()) == [0, 0, 0, QUOTA_EXCEEDED]
+    direct = KafkaAdminClient(bootstrap_servers=up.ready["kafka"])
+    assert set(names) & set(direct.list_topics()) == set(names[:3])
+
+    def retried() -> bool:
+        try:
+            return create(client, {names[3]: 5})[names[3]][0] == 0
+        except KafkaError:  # the library pauses the connection for the told time
+            return False
+
+    begun = time.monotonic()
+    until(retried, what="the retry")
+    assert 1 < time.monotonic() - begun < 10
+    client.close()
+    direct.close()
+
+
+def test_java_tool_is_refused_with_our_message(up: Up, tmp_path: Path) -> None:
+    """kafka-topics does not retry: after an overdraft it prints the message with the time to wait."""
+    properties = tmp_path / "client.properties"
+    properties.write_text("client.id=java\n")
+    words = ["--command-config", str(properties), "--create", "--partitions", "30", "--topic"]
+
+    first = java_topics(up.ready["proxy"], *words, "java-1")
+    second = java_topics(up.ready["proxy"], *words, "java-2")
+
+    assert first.returncode == 0, first.stderr
+    assert second.returncode == 1
+    assert "retry after" in second.stdout + second.stderr
+
+
+def test_confluent_kafka_succeeds_and_then_waits(up: Up) -> None:
+    """An old protocol version is never refused; the next request waits until the debt is paid."""
+    client = AdminClient({"bootstrap.servers": up.ready["proxy"], "client.id": "confluent"})
+
+    def create_one(name: str, partitions: int) -> float:
+        begun = time.monotonic()
+        client.create_topics([NewTopic(name, partitions, 1)], request_timeout=30)[name].result(30)
+        return time.monotonic() - begun
+
+    create_one("confluent-1", 15)
+    assert 1 < create_one("confluent-2", 1) < 10
+
+
+def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> None:
+    """`weir policy apply` lifts a limit: what was refused is admitted from two seconds later on."""
+    client = admin(up, "changed")
+    assert create(client, {"changed-1": 60})["changed-1"][0] == 0
+    policies = tmp_path / "policies.yaml"
+    policies.write_text(
+        "version: 1\nquotas:\n"
+        "  - {entity: {user: null, client-id: null}, controller_mutation_rate: 1}\n"
+        "  - {entity: {user: null, client-id: load}, controller_mutation_rate: 20}\n"
+        "  - {entity: {user: null, client-id: changed}, controller_mutation_rate: 1000}\n"
+    )
+    assert create(client, {"changed-2": 1})["changed-2"][0] == QUOTA_EXCEEDED
+    client.close()
+
+    applied = weir("policy", "apply", str(policies), "--kafka", up.ready["kafka"])
+
+    assert applied.returncode == 0, applied.stderr
+    time.sleep(3)
+    other = admin(up, "changed")
+    assert create(other, {"changed-3": 1})["changed-3"][0] == 0
+    other.close()
+
+
+def test_quotas_of_the_cluster_become_policies(up: Up) -> None:
+    """`kafka-configs --alter` against the cluster is enough: `weir policy get` shows it, with its origin."""
+    altered = subprocess.run(
+        java_command(
+            "kafka.admin.ConfigCommand", "--bootstrap-server", up.ready["kafka"], "--alter",
+            "--entity-type", "users", "--entity-name", "dora", "--add-config", "controller_mutation_rate=3",
+        ),
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert altered.returncode == 0, altered.stderr
+
+    def shown() -> bool:
+        text = weir("policy", "get", "--kafka", up.ready["kafka"]).stdout
+        return "dora" in text and "read from the cluster: quotas[user=dora]" in text
+
+    until(shown, what="dora's quota")
+
+
+def test_tail_shows_what_was_decided(up: Up) -> None:
+    """`weir tail` prints aligned lines, filtered by subject, and ends cleanly on Ctrl-C."""
+    client = admin(up, "tailed")
+    create(client, {"tailed-1": 1})
+    client.close()
+    subject = "user=ANONYMOUS,client-id=tailed"
+    command = [str(WEIR), "tail", "--kafka", up.ready["kafka"], "--from", "beginning", "--subject", subject]
+    tail = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert tail.stdout is not None
+    try:
+        line = tail.stdout.readline()
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(timeout=10) == 0
+    finally:
+        tail.kill()
+        tail.stdout.close()
+    assert subject in line and line.split()[1] in ("allow", "reject", "throttle")
+
+
+def test_killed_job_resumes_and_its_decisions_equal_the_replay(up: Up, tmp_path: Path) -> None:
+    """kill -9 of the job under load: it resumes from its checkpoint; a dump replays to the same decisions."""
+    before, stop = up.ready, threading.Event()
+    answered: list[int] = []
+
+    def load() -> None:
+        client = admin(up, "load")
+        while not stop.is_set():
+            name = f"load-{len(answered)}"
+            try:
+                answered.append(create(client, {name: 5})[name][0])
+            except KafkaError:
+                time.sleep(0.2)
+        client.close()
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        until(lambda: len(answered) > 5, what="load")
+        subprocess.run(["kill", "-9", str(up.pid("job"))], check=True)
+        up.wait_ready(newer_than=before)
+        seen = len(answered)
+        until(lambda: len(answered) > seen + 5, what="load after the restart", limit_s=60)
+    finally:
+        stop.set()
+        loader.join(60)
+    assert up.pid("job") != before["pids"]["job"]
+    requests, decided = _settled(up)
+    dump, policies, out = tmp_path / "dump.jsonl.gz", tmp_path / "none.yaml", tmp_path / "decisions.jsonl"
+    policies.write_text("version: 1\n")
+
+    dumped = weir("dump", "--kafka", up.ready["kafka"], "--out", str(dump))
+    replayed = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out))
+
+    assert (dumped.returncode, replayed.returncode) == (0, 0), dumped.stderr + replayed.stderr
+    again = decisions(out.read_bytes().splitlines())
+    assert len(again) == requests
+    assert again == decided
+
+
+def _settled(up: Up) -> tuple[int, dict[tuple[str, str], dict[str, object]]]:
+    """Number of requests, and their decisions once there is one for each."""
+
+    def both() -> tuple[int, dict[tuple[str, str], dict[str, object]]] | None:
+        asked = [json.loads(value) for value in read_all(up.ready["kafka"], "weir.requests")]
+        count = sum(event["type"] == "request" for event in asked)
+        found = decisions(read_all(up.ready["kafka"], "weir.decisions"))
+        return (count, found) if len(found) == count else None
+
+    settled = until(both, what="a decision for every request", limit_s=60)
+    assert isinstance(settled, tuple)
+    return settled
+
+
+def test_sigterm_stops_everything_within_the_limit(up: Up) -> None:
+    """SIGTERM: exit 0 within 20 s, no process left. Last in this file, since it ends the stack."""
+    pids = list(up.ready["pids"].values())
+
+    begun = time.monotonic()
+    up.signal(signal.SIGTERM)
+
+    assert up.wait() == 0
+    assert time.monotonic() - begun < STOP_LIMIT_S
+    until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=5)
+    assert not up.ready_file.exists()
+
+
+def test_dead_part_is_named_and_stops_the_rest(tmp_path: Path, config: list[str]) -> None:
+    """Without --restart a part that dies is named with the end of its log, and the exit status is 1."""
+    with Up(tmp_path, *config) as stack:
+        pids = list(stack.ready["pids"].values())
+        subprocess.run(["kill", "-9", str(stack.pid("proxy"))], check=True)
+
+        assert stack.wait() == 1
+        assert "weir: proxy ended with status -9" in stack.text()
+        until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)
+
+
+def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
+    """kill -9 of `weir up` itself takes its children along, though no code of ours runs then."""
+    stack = Up(tmp_path)
+    stack.launch()
+    assert stack.process is not None
+    children = Path(f"/proc/{stack.process.pid}/task/{stack.process.pid}/children")
+    until(lambda: "starting job" in stack.text(), what="all parts", limit_s=60)
+    pids = [int(pid) for pid in children.read_text().split()]
+
+    stack.signal(signal.SIGKILL)
+
+    stack.wait()
+    assert len(pids) == 3
+    until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)

@@ -1,0 +1,96 @@
+"""Who a quota is for: names learned from SASL in passing (facts/kip599.md section 4.5)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster_kit import USERS, Cluster, fresh
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError, ThrottlingQuotaExceededError
+from proxy_kit import ProxyThread
+
+PASSWORDS = {**USERS.plain, **USERS.scram}
+
+
+@pytest.fixture(scope="module")
+def sasl_proxy(cluster: Cluster) -> Iterator[ProxyThread]:
+    """A proxy before the broker's SASL listener; its own connections use the plain one."""
+    with ProxyThread(cluster.config(sasl=True, id="sasl")) as running:
+        yield running
+
+
+def login(user: str, mechanism: str, password: str = "") -> dict[str, Any]:
+    """kafka-python's options."""
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": password or PASSWORDS[user],
+    }
+
+
+@pytest.mark.parametrize(
+    ("user", "mechanism"), [("alice", "PLAIN"), ("carol", "SCRAM-SHA-256"), ("carol", "SCRAM-SHA-512")]
+)
+def test_a_user_quota_meets_the_user(
+    cluster: Cluster, sasl_proxy: ProxyThread, user: str, mechanism: str
+) -> None:
+    """After PLAIN and SCRAM logins the quota of that user applies, whatever the client-id."""
+    name = fresh(user)
+    cluster.policies.put(f"quotas[user={user}]", {"controller_mutation_rate": 1000})
+    cluster.await_quota(sasl_proxy, user, name, 1000)
+    admin = KafkaAdminClient(bootstrap_servers=sasl_proxy.bootstrap, client_id=name, **login(user, mechanism))
+    try:
+        admin.create_topics([NewTopic(f"{name}-a", 2, 1)])
+    finally:
+        admin.close()
+    event = cluster.event_of(name)
+    assert (event["user"], event["subject"]) == (user, f"user={user}")
+
+
+def test_a_user_with_a_client_id_is_isolated(cluster: Cluster, sasl_proxy: ProxyThread) -> None:
+    """A (user, client-id) quota is one of its own: exceeding it leaves the user's others alone."""
+    tight, free = fresh("tight"), fresh("free")
+    cluster.policies.put(f"quotas[user=bob,client-id={tight}]", {"controller_mutation_rate": 1})
+    cluster.await_quota(sasl_proxy, "bob", tight, 1)
+    for name, ends_in_89 in ((tight, True), (free, False)):
+        admin = KafkaAdminClient(
+            bootstrap_servers=sasl_proxy.bootstrap, client_id=name, **login("bob", "PLAIN")
+        )
+        try:
+            admin.create_topics([NewTopic(f"{name}-a", 20, 1)])
+            if ends_in_89:
+                with pytest.raises(ThrottlingQuotaExceededError):
+                    admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
+            else:
+                admin.create_topics([NewTopic(f"{name}-b", 1, 1)])
+        finally:
+            admin.close()
+
+
+def test_a_wrong_password_fails_as_without_proxy(sasl_proxy: ProxyThread) -> None:
+    """The broker's refusal reaches the client."""
+    with pytest.raises(KafkaError):
+        KafkaAdminClient(
+            bootstrap_servers=sasl_proxy.bootstrap,
+            bootstrap_timeout_ms=3_000,
+            **login("alice", "PLAIN", "wrong"),
+        )
+
+
+def test_librdkafka_logs_in_through_the_proxy(cluster: Cluster, sasl_proxy: ProxyThread) -> None:
+    """confluent-kafka with SCRAM finds the cluster through the proxy, at the proxy's addresses."""
+    admin = AdminClient(
+        {
+            "bootstrap.servers": sasl_proxy.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "carol",
+            "sasl.password": PASSWORDS["carol"],
+        }
+    )
+    (broker,) = admin.list_topics(timeout=10).brokers.values()
+    assert sasl_proxy.proxy is not None
+    assert broker.port == sasl_proxy.proxy.brokers.ports[broker.id]

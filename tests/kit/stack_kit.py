@@ -1,0 +1,170 @@
+"""`weir` as a user starts it, for end-to-end tests: child processes, ready files, real clients."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.request import urlopen
+
+import orjson
+
+from weir.jars import java_command
+from weir.reading import TopicReader
+
+WEIR = Path(sys.executable).with_name("weir")
+START_LIMIT_S = 150.0
+STOP_LIMIT_S = 20.0
+COMMAND_LIMIT_S = 60.0
+_POLL_S = 0.1
+
+
+def until(condition: Callable[[], Any], *, what: str, limit_s: float = 30.0) -> Any:
+    """Wait for a true value and return it; fails the test after `limit_s`."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what} did not come within {limit_s:.0f} s"
+        time.sleep(_POLL_S)
+
+
+def weir(*words: str, limit_s: float = COMMAND_LIMIT_S) -> subprocess.CompletedProcess[str]:
+    """Run one command of the installed `weir` to its end."""
+    return subprocess.run([str(WEIR), *words], capture_output=True, text=True, timeout=limit_s, check=False)
+
+
+def running(pid: int) -> bool:
+    """True while a process has this id and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Up:
+    """One `weir up` in a folder of its own, on free ports; a context manager that leaves nothing behind.
+
+    Args:
+        folder: for its data, output and ready file.
+        words: further options.
+    """
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.folder = folder
+        self.ready_file = folder / "ready.json"
+        self.output = folder / "output.txt"
+        self._words = [
+            "up", "--data", str(folder / "data"), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+            "--ready-file", str(self.ready_file), *words,
+        ]  # fmt: skip
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready: dict[str, Any] = {}
+        self._pids: set[int] = set()
+
+    def start(self) -> Self:
+        """Start it and wait for the ready file."""
+        self.launch()
+        self.wait_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen([str(WEIR), *self._words], stdout=output, stderr=output)
+
+    def wait_ready(self, newer_than: dict[str, Any] | None = None) -> None:
+        """Wait for the ready file, or for one that says something else than `newer_than`."""
+
+        def read() -> bool:
+            assert self.process is not None and self.process.poll() is None, self.text()
+            try:
+                self.ready = json.loads(self.ready_file.read_text())
+            except OSError:
+                return False
+            return self.ready != newer_than
+
+        until(read, what=f"the ready file; {self.text}", limit_s=START_LIMIT_S)
+        self._pids.update(pid for pid in self.ready["pids"].values() if pid)
+
+    def text(self) -> str:
+        """What it printed so far."""
+        return self.output.read_text()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self, limit_s: float = STOP_LIMIT_S) -> int:
+        """Its exit status; fails the test if it does not end in time."""
+        assert self.process is not None
+        return self.process.wait(timeout=limit_s)
+
+    def pid(self, part: str) -> int:
+        """Process id of a part, as the ready file says."""
+        return int(self.ready["pids"][part])
+
+    def metrics(self) -> str:
+        """What the metrics port serves."""
+        with urlopen(self.ready["metrics"], timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=STOP_LIMIT_S)
+            finally:
+                self.process.kill()
+                self.process.wait(timeout=5)
+        for pid in self._pids:
+            if running(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def java_topics(bootstrap: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Kafka's own kafka-topics."""
+    command = java_command(
+        "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", bootstrap, *words,
+        heap_mb=128, properties=("org.slf4j.simpleLogger.defaultLogLevel=error",),
+    )  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False)
+
+
+def create(admin: Any, topics: dict[str, int]) -> dict[str, tuple[int, str | None]]:
+    """Create topics (name -> partitions) with kafka-python; name -> (error code, message)."""
+    wanted = {name: {"num_partitions": count, "replication_factor": 1} for name, count in topics.items()}
+    answer = admin.create_topics(wanted, raise_errors=False)
+    return {topic["name"]: (topic["error_code"], topic["error_message"]) for topic in answer["topics"]}
+
+
+def read_all(bootstrap: str, topic: str) -> list[bytes]:
+    """Every record of a topic."""
+    reader = TopicReader(bootstrap, {})
+    try:
+        return [record.value for span in reader.spans(topic, 0, None) for record in reader.read(span)]
+    finally:
+        reader.close()
+
+
+def decisions(values: Sequence[bytes]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Decisions by (type, id), repeats aside; fails if a repeated one says something else."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for value in values:
+        decision = orjson.loads(value)
+        decision.pop("repeat", None)
+        key = (decision["type"], decision["id"])
+        assert found.setdefault(key, decision) == decision, f"two different decisions for {key}"
+    return found
