@@ -1,0 +1,219 @@
+"""Events on `weir.usage` that shares and dispatch are decided from (contract 3.2 and 3.3).
+
+Read as strictly as the events on `weir.requests`: a count that is negative, a float or true, a field that is
+missing, a topic without its tenant and namespace make a BadEvent that names field, value and expectation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import Fields, flag, integer, number, shown, text
+from streaming.contract.topic_policy import namespace_of
+
+TS_MAX_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: a later time is a unit mistake."""
+DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
+"""What a resource group limits, in the order of its policy entry."""
+_COUNTS: Final = ("publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes")
+"""The count that each dimension is measured by, same order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """What one broker used of one resource group in a period.
+
+    Attributes:
+        counts: messages or bytes of the period, in the order of DIMENSIONS.
+        throttled_ms: how long the broker held traffic back in each dimension; None: not reported.
+    """
+
+    counts: tuple[int, ...]
+    throttled_ms: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupUsage:
+    """A broker's report of what it used of resource groups (PIP-82, contract 3.2).
+
+    Attributes:
+        id: name of the event.
+        ts: when it was reported, ms since the epoch.
+        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
+        broker: who meters: a proxy or a broker.
+        period_ms: the time that the counts cover, up to `ts`.
+        usage: (group, report), in the order of the record.
+    """
+
+    id: str
+    ts: int
+    at: int
+    broker: str
+    period_ms: int
+    usage: tuple[tuple[str, GroupReport], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time passes: closes the rounds of all groups up to `ts` (contract 3.2)."""
+
+    id: str
+    ts: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchUsage:
+    """A delivery to a subscription (contract 3.3).
+
+    Attributes:
+        id: name of the event, repeated in its decision.
+        ts: event time, ms since the epoch.
+        at: the time at which it is applied; see GroupUsage.
+        broker: who delivered.
+        topic: full name of the topic, or of one partition of it.
+        subscription: name of the subscription.
+        msgs: messages delivered.
+        bytes: their size.
+        entries: the entries (batches) that held them.
+        backlog: whether a consumer of the subscription has a backlog.
+        avg_publish_entry_bytes: mean size of a published entry; None: not known.
+    """
+
+    id: str
+    ts: int
+    at: int
+    broker: str
+    topic: str
+    subscription: str
+    msgs: int
+    bytes: int
+    entries: int
+    backlog: bool
+    avg_publish_entry_bytes: float | None
+
+
+UsageEvent = GroupUsage | Tick | DispatchUsage
+
+
+def group_usage(fields: Fields, name: str, ts: int) -> GroupUsage:
+    """Read a `group_usage`.
+
+    Counts that a group's report leaves out are 0, as in the seed's own example, which has no dispatch; one
+    of the four at least must be there, so that a misspelt report is not taken for silence.
+
+    Raises:
+        BadEvent: with the reason for the dead letter.
+    """
+    if "usage" not in fields:
+        raise BadEvent("usage: missing; an object of reports by group was expected")
+    usage = fields["usage"]
+    if type(usage) is not dict:
+        raise BadEvent(f"usage: {shown(usage)}; an object of reports by group was expected")
+    return GroupUsage(
+        id=name,
+        ts=ts,
+        at=_applied(fields, ts),
+        broker=text(fields, "broker", None),
+        period_ms=integer(fields, "period_ms", None, minimum=1),
+        usage=tuple((group, _report(group, report)) for group, report in usage.items()),
+    )
+
+
+def tick(fields: Fields, name: str, ts: int) -> Tick:
+    """Read a `tick`.
+
+    Raises:
+        BadEvent: with the reason for the dead letter.
+    """
+    return Tick(id=name, ts=ts, at=_applied(fields, ts))
+
+
+def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
+    """Read a `dispatch_usage`.
+
+    Raises:
+        BadEvent: with the reason for the dead letter.
+    """
+    topic = text(fields, "topic", None)
+    try:
+        namespace_of(topic)
+    except BadEvent as error:
+        raise BadEvent(f"topic: {error.reason}") from error
+    if "backlog" not in fields:
+        raise BadEvent("backlog: missing; true or false was expected")
+    average = None
+    if "avg_publish_entry_bytes" in fields:
+        average = number(fields, "avg_publish_entry_bytes", None)
+    return DispatchUsage(
+        id=name,
+        ts=ts,
+        at=_applied(fields, ts),
+        broker=text(fields, "broker", None),
+        topic=topic,
+        subscription=text(fields, "subscription", None),
+        msgs=integer(fields, "msgs", None),
+        bytes=integer(fields, "bytes", None),
+        entries=integer(fields, "entries", None),
+        backlog=flag(fields, "backlog", True),
+        # A broker that has seen nothing published yet reports 0, which says nothing about sizes.
+        avg_publish_entry_bytes=average or None,
+    )
+
+
+USAGE_READERS: Final[dict[str, Callable[[Fields, str, int], UsageEvent]]] = {
+    "group_usage": group_usage,
+    "tick": tick,
+    "dispatch_usage": dispatch_usage,
+}
+"""Reader of each `type`: (fields, id, ts) -> event."""
+
+
+def split_group_usage(value: bytes) -> list[tuple[str, bytes]]:
+    """One small report per group, so that each group's shard reads only what is its own.
+
+    >>> split_group_usage(b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}')
+    [('rg1', b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}')]
+
+    Args:
+        value: the record, a JSON object of type `group_usage`.
+
+    Returns:
+        (group, record with that group's usage alone), in the order of the record; together they say what
+        the record says.
+
+    Raises:
+        BadEvent: the record cannot be used, in any of its groups: it must become one dead letter as a whole.
+    """
+    fields: Any = orjson.loads(value)
+    group_usage(fields, "", 0)
+    return [
+        (group, orjson.dumps({**fields, "usage": {group: report}}))
+        for group, report in fields["usage"].items()
+    ]
+
+
+def _applied(fields: Fields, ts: int) -> int:
+    return max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS))
+
+
+def _report(group: str, report: Any) -> GroupReport:
+    if type(report) is not dict:
+        raise BadEvent(f"usage.{group}: {shown(report)}; an object was expected")
+    if not any(key in report for key in _COUNTS):
+        raise BadEvent(f"usage.{group}: no counts; some of {', '.join(_COUNTS)} were expected")
+    throttled = report.get("throttledMs", {})
+    if type(throttled) is not dict:
+        raise BadEvent(f"usage.{group}.throttledMs: {shown(throttled)}; an object was expected")
+    try:
+        counts = tuple(integer(report, key, 0) for key in _COUNTS)
+    except BadEvent as error:
+        raise BadEvent(f"usage.{group}.{error.reason}") from error
+    try:
+        times = tuple(integer(throttled, key, None) if key in throttled else None for key in DIMENSIONS)
+    except BadEvent as error:
+        raise BadEvent(f"usage.{group}.throttledMs.{error.reason}") from error
+    return GroupReport(counts=counts, throttled_ms=times)

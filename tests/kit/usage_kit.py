@@ -1,0 +1,81 @@
+"""What the tests of the laws on `weir.usage` share: events made, tables fed, traces read."""
+
+import gzip
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from streaming.contract.policy_check import load_policies
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.contract.usage_events import USAGE_READERS
+from streaming.laws.law import Batch, Decision, Entry, LawState
+from streaming.laws.table import Body, decode, encode
+
+TRACES = Path(__file__).parent.parent / "traces"
+RELATIVE = 1e-6
+
+Event = dict[str, Any]
+
+
+def entry_of(event: Event, source: int = 0, home: str = "") -> Entry:
+    """An event as a law gets it, read by the contract's own reader."""
+    read = USAGE_READERS[event["type"]](event, event.get("id", f"e{source}"), event["ts"])
+    return Entry(read, home, source)
+
+
+def batch_of(events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
+    """Events of a replay in the order of contract section 1; sources are their places."""
+    entries = [entry_of(event, place) for place, event in enumerate(events)]
+    entries.sort(key=lambda entry: entry.event.ts)
+    return Batch(entries=entries, timeline=timeline, processed_ts=None, end=end)
+
+
+def decide(
+    table: LawState, events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False
+) -> list[Decision]:
+    """What a table decides on a batch of events, sorted by (ts, type, id)."""
+    return in_order(decision for _, decision in table.fold(batch_of(events, timeline, end=end)))
+
+
+def in_order(decisions: Iterable[Decision]) -> list[Decision]:
+    """Decisions as a replay writes them."""
+    return sorted(decisions, key=lambda decision: (decision["ts"], decision["type"], decision["id"]))
+
+
+def reloaded(table: Any) -> Any:
+    """The table after its state was written to a checkpoint and read back."""
+    return type(table).from_columns(decode(encode(Body(columns=table.columns(), notes={}))).columns)
+
+
+def trace_names(law: str) -> list[str]:
+    """The sets of reference traces of a law."""
+    return sorted(file.name.removesuffix(".policies.yaml") for file in (TRACES / law).glob("*.yaml"))
+
+
+def read_trace(law: str, name: str) -> tuple[list[Event], PolicyTimeline, list[Decision]]:
+    """(events, policies, expected decisions) of a reference trace."""
+    timeline = PolicyTimeline(load_policies(str(TRACES / law / f"{name}.policies.yaml")))
+    return _lines(law, f"{name}.events"), timeline, _lines(law, f"{name}.expected")
+
+
+def _lines(law: str, name: str) -> list[dict[str, Any]]:
+    with gzip.open(TRACES / law / f"{name}.jsonl.gz") as stream:
+        return [orjson.loads(line) for line in stream]
+
+
+def assert_agrees(decided: Sequence[Decision], expected: Sequence[Decision]) -> None:
+    """Every field of the expected decisions is there; doubles within 1e-6, all else exact."""
+    for mine, theirs in zip(decided, expected, strict=True):
+        for key, value in theirs.items():
+            assert _agrees(mine[key], value), (mine, theirs)
+
+
+def _agrees(mine: Any, theirs: Any) -> bool:
+    if isinstance(theirs, float):
+        return math.isclose(mine, theirs, rel_tol=RELATIVE)
+    if isinstance(theirs, dict):
+        return mine.keys() == theirs.keys() and all(_agrees(mine[key], theirs[key]) for key in theirs)
+    return bool(mine == theirs)
