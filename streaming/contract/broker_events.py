@@ -1,0 +1,200 @@
+"""Events that brokers send about themselves: round-trip times (contract 3.4) and backlogs (contract 3.5)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import INT64_MAX, Fields, flag, integer, shown, text
+from streaming.contract.topic_policy import namespace_of
+
+Item = TypeVar("Item")
+INT64_MIN: Final = -(2**63)
+APPLIED_TS_MAX_MS: Final = 253_402_300_799_999
+NOTHING_ACKNOWLEDGED: Final = -1
+"""`entry` of a mark-delete position before a ledger's first entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """One finished request of a partition (contract 3.4).
+
+    Attributes:
+        id: name of the event, repeated in its decision.
+        ts: event time, ms since the epoch.
+        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
+        partition: whose limit it moves.
+        start_ns: when the request began, on the broker's own clock, of any origin.
+        rtt_ns: how long it took; at least 1.
+        inflight: requests under way when it was admitted, itself included.
+        did_drop: it was given up rather than answered.
+    """
+
+    id: str
+    ts: int
+    at: int
+    partition: str
+    start_ns: int
+    rtt_ns: int
+    inflight: int
+    did_drop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """A stretch of a topic's log.
+
+    Attributes:
+        id: ascends along the topic.
+        entries: how many it holds.
+        size: bytes.
+        close_time: ms since the epoch; None while it is open.
+    """
+
+    id: int
+    entries: int
+    size: int
+    close_time: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """How far one subscription has come.
+
+    Attributes:
+        name: unique in its topic.
+        ledger: of the mark-delete position; may be gone already.
+        entry: of the mark-delete position, -1: nothing of that ledger.
+        durable: whether it holds data back; readers do not.
+        oldest_publish_time: of its oldest unacknowledged message, ms since the epoch; None: not known.
+    """
+
+    name: str
+    ledger: int
+    entry: int
+    durable: bool
+    oldest_publish_time: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What a topic stores and who has read how far (contract 3.5).
+
+    Attributes:
+        id, ts, at: as in Latency.
+        broker: who reports; empty if it does not say.
+        topic: full name, `persistent://TENANT/NAMESPACE/TOPIC`.
+        ledgers: oldest first.
+        subscriptions: as sent.
+    """
+
+    id: str
+    ts: int
+    at: int
+    broker: str
+    topic: str
+    ledgers: tuple[Ledger, ...]
+    subscriptions: tuple[Subscription, ...]
+
+
+def latency(fields: Fields, name: str, ts: int) -> Latency:
+    """Read a `latency` event named `name` of time `ts`.
+
+    Raises:
+        BadEvent: a field is missing or wrong, or the broker's clock went back during the request: a time of
+            0 or less would poison most limits for good (facts/backpressure.md section 6).
+    """
+    rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
+    if rtt_ns <= 0:
+        raise BadEvent(f"rtt_ns: {rtt_ns}, so the clock went back; more than 0 was expected")
+    return Latency(
+        id=name,
+        ts=ts,
+        at=_applied(fields, ts),
+        partition=text(fields, "partition", None),
+        start_ns=integer(fields, "start_ns", ts * 1_000_000 - rtt_ns, minimum=INT64_MIN),
+        rtt_ns=rtt_ns,
+        inflight=integer(fields, "inflight", None),
+        did_drop=flag(fields, "did_drop", False),
+    )
+
+
+def backlog(fields: Fields, name: str, ts: int) -> Backlog:
+    """Read a `backlog` event named `name` of time `ts`.
+
+    Raises:
+        BadEvent: a field is missing or wrong, ledgers are not in order, or a subscription comes twice.
+    """
+    topic = text(fields, "topic", None)
+    namespace_of(topic)  # a topic without a namespace has no policies: better refused than not limited
+    ledgers = _list(fields, "ledgers", _ledger)
+    for number, (before, after) in enumerate(pairwise(ledgers), start=1):
+        if after.id <= before.id:
+            raise BadEvent(f"ledgers[{number}].id: {after.id}; more than {before.id} was expected")
+    subscriptions = _list(fields, "subscriptions", _subscription)
+    names: set[str] = set()
+    for number, subscription in enumerate(subscriptions):
+        if subscription.name in names:
+            shown_name = shown(subscription.name)
+            raise BadEvent(f"subscriptions[{number}].name: {shown_name} again; each once was expected")
+        names.add(subscription.name)
+    return Backlog(
+        id=name,
+        ts=ts,
+        at=_applied(fields, ts),
+        broker=text(fields, "broker", ""),
+        topic=topic,
+        ledgers=ledgers,
+        subscriptions=subscriptions,
+    )
+
+
+BROKER_READERS: Final[dict[str, Callable[[Fields, str, int], Latency | Backlog]]] = {
+    "latency": latency,
+    "backlog": backlog,
+}
+
+
+def _applied(fields: Fields, ts: int) -> int:
+    return max(ts, integer(fields, "applied_ts", ts, maximum=APPLIED_TS_MAX_MS))
+
+
+def _ledger(item: Fields) -> Ledger:
+    return Ledger(
+        id=integer(item, "id", None),
+        entries=integer(item, "entries", None),
+        size=integer(item, "size", None),
+        close_time=_time(item, "closeTime"),
+    )
+
+
+def _subscription(item: Fields) -> Subscription:
+    return Subscription(
+        name=text(item, "name", None),
+        ledger=integer(item, "ledger", None, minimum=-1),
+        entry=integer(item, "entry", None, minimum=NOTHING_ACKNOWLEDGED),
+        durable=flag(item, "durable", True),
+        oldest_publish_time=_time(item, "oldestPublishTime"),
+    )
+
+
+def _time(item: Fields, key: str) -> int | None:
+    """A time in ms; null and absent both mean that there is none."""
+    return None if item.get(key) is None else integer(item, key, None, maximum=INT64_MAX)
+
+
+def _list(fields: Fields, key: str, read: Callable[[Fields], Item]) -> tuple[Item, ...]:
+    found = fields.get(key)
+    if type(found) is not list:
+        problem = shown(found) if key in fields else "missing"
+        raise BadEvent(f"{key}: {problem}; a list of objects was expected")
+    items: list[Item] = []
+    for number, item in enumerate(found):
+        if type(item) is not dict:
+            raise BadEvent(f"{key}[{number}]: {shown(item)}; an object was expected")
+        try:
+            items.append(read(item))
+        except BadEvent as error:
+            raise BadEvent(f"{key}[{number}].{error.reason}") from error
+    return tuple(items)

@@ -1,0 +1,74 @@
+"""What the tests of the concurrency and backlog laws share: events parsed and tables folded by hand."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from streaming.contract.broker_events import BROKER_READERS
+from streaming.contract.policy_check import check_entry
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws.backlog_table import BacklogTable
+from streaming.laws.concurrency_table import ConcurrencyTable
+from streaming.laws.law import Batch, Entry, LawState
+from streaming.laws.table import Body, decode, encode
+
+T0 = 1_795_166_700_000
+NOW = T0 + 100_000
+TABLES: dict[str, type[LawState]] = {"latency": ConcurrencyTable, "backlog": BacklogTable}
+HOMES = {"latency": "partition", "backlog": "topic"}
+
+Event = dict[str, Any]
+Decision = dict[str, Any]
+
+
+def sample(name: str, at_ms: int, rtt_ms: float, inflight: int = 1000, **fields: Any) -> Event:
+    """A latency event `at_ms` after T0 of a request that ended then."""
+    return {
+        "type": "latency",
+        "id": name,
+        "ts": T0 + at_ms,
+        "partition": "orders-3",
+        "rtt_ns": int(rtt_ms * 1_000_000),
+        "inflight": inflight,
+    } | fields
+
+
+def limit_policy(partition: str = "*", **value: Any) -> dict[str, Any]:
+    """Policies with one entry of `backpressure.partitions`, as a file would hold it."""
+    check_entry(f"backpressure.partitions.{partition}", value)
+    return {f"backpressure.partitions.{partition}": value}
+
+
+def timeline_of(initial: Mapping[str, Any], changes: Iterable[tuple[int, str, Any]] = ()) -> PolicyTimeline:
+    """Policies, and (ms after T0, path, value) of what changes in them."""
+    timeline = PolicyTimeline(initial)
+    for at_ms, path, value in changes:
+        timeline.apply(path, value, T0 + at_ms)
+    return timeline
+
+
+def batch_of(events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None) -> Batch:
+    """Events of one type in order of time, as the job hands them to a law."""
+    entries = []
+    for source, event in enumerate(events):
+        parsed = BROKER_READERS[event["type"]](event, event["id"], event["ts"])
+        entries.append(Entry(parsed, event[HOMES[event["type"]]], source))
+    entries.sort(key=lambda entry: (entry.event.at, entry.source))
+    return Batch(entries=entries, timeline=timeline, processed_ts=processed_ts, end=False)
+
+
+def through_bytes(table: LawState) -> LawState:
+    """The table after a checkpoint: encoded and decoded."""
+    return type(table).from_columns(decode(encode(Body(columns=table.columns(), notes={}))).columns)
+
+
+def fold(
+    table: LawState, events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None = None
+) -> list[Decision]:
+    """The decisions of one batch; `processed_ts` None is a replay."""
+    return [decision for _, decision in table.fold(batch_of(events, timeline, processed_ts))]
+
+
+def replay(events: Sequence[Event], policies: Mapping[str, Any] | PolicyTimeline) -> list[Decision]:
+    """The decisions of events of one type in one batch from nothing."""
+    timeline = policies if isinstance(policies, PolicyTimeline) else timeline_of(policies)
+    return fold(TABLES[events[0]["type"]].from_columns({}), events, timeline)
