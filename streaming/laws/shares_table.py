@@ -181,7 +181,7 @@ class SharesTable:
         taken = self._rows.filter(mask)
         self._rows = self._rows.filter(pc.invert(mask))
         groups: dict[str, Group] = {}
-        rows = zip(*(taken[name].to_pylist() for name in _SCHEMA.names), strict=True)
+        rows = zip(*(_values(column) for column in taken.columns), strict=True)
         for name, broker, end, every, newest, touched, ts, used, throttled, shares, told in rows:
             group = groups.get(name)
             if group is None:
@@ -198,6 +198,16 @@ class SharesTable:
         ]
         if rows:
             self._rows = pa.concat_batches([self._rows, _record_batch(rows)])
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """A column as Python values; by way of NumPy, which is many times faster than Arrow at it."""
+    if pa.types.is_string(column.type):
+        return list(column.to_pylist())
+    if pa.types.is_fixed_size_list(column.type):
+        flat = column.flatten().to_numpy(zero_copy_only=False)
+        return list(flat.reshape(-1, len(DIMENSIONS)).tolist())
+    return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
 def _record_batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
