@@ -21,6 +21,8 @@ DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInM
 _COUNTS: Final = ("publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes")
 """The count that each dimension is measured by, same order."""
 
+_TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
@@ -142,7 +144,7 @@ def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
     try:
         namespace_of(topic)
     except BadEvent as error:
-        raise BadEvent(f"topic: {error.reason}") from error
+        raise BadEvent(f"topic: {shown(topic)}; {_TOPIC_NAME} was expected") from error
     if "backlog" not in fields:
         raise BadEvent("backlog: missing; true or false was expected")
     average = None

@@ -26,8 +26,8 @@ together. With preciseDispatcherFlowControl 10 messages in entries of 6 are 2 en
 
 Where real Pulsar differs (facts/pulsar.md 2.2 to 2.4) and why we follow the seed: its token buckets (PIP-322)
 start their periods when the limiter is made, here periods are aligned to the epoch, so that every reader of
-the log agrees on them; its preciseDispatcherFlowControl scales what the consumer permits and not the limit, so
-10 per second in batches of 6 still gives 60 at once, where the seed's formula gives 2 entries; changing a
+the log agrees on them; its preciseDispatcherFlowControl scales what the consumer permits and not the limit,
+so 10 per second in batches of 6 still gives 60 at once, where the seed's formula gives 2 entries; changing a
 setting there forgets a debt, here debts are kept.
 """
 
