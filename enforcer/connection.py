@@ -8,30 +8,28 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
-from enforcer.addresses import REWRITTEN_KEYS, rewrite_addresses
+from enforcer.addresses import rewrite_addresses
 from enforcer.admission import Admission, Passing, Permissive, Strict, refuse_at_once
 from enforcer.gate import Action
-from enforcer.link import GatedLink, Slot
+from enforcer.link import GatedLink, Hub, Slot
 from enforcer.messages import (
     api_versions_refusal,
     forbid_auto_creation,
-    limit_api_versions,
     metadata_answer_as,
     unsupported,
 )
 from enforcer.mutations import MUTATION_KEYS, decode_request
 from enforcer.pacing import Pacer
 from enforcer.principal import SaslObserver
-from enforcer.settings import AutoCreation
-from enforcer.upstream import Upstream
+from enforcer.responses import CHANGED_KEYS, SASL_KEYS, for_client
+from enforcer.settings import AutoCreation, ProxySettings
+from enforcer.upstream import Owner, Upstream
 from enforcer.wire import (
     API_VERSIONS,
     METADATA,
     PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
     BadFrame,
     FrameSplitter,
     RequestHeader,
@@ -41,15 +39,11 @@ from enforcer.wire import (
 )
 from streaming.contract.errors import WeirError
 
-if TYPE_CHECKING:
-    from enforcer.kafka_proxy import KafkaProxy
-
 logger = logging.getLogger(__name__)
 
-_SASL: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-_LIMITED: Final = MUTATION_KEYS | _SASL | {PRODUCE, METADATA, API_VERSIONS}
-_CHANGED: Final = REWRITTEN_KEYS | _SASL | {API_VERSIONS}
+_LIMITED: Final = MUTATION_KEYS | SASL_KEYS | {PRODUCE, METADATA, API_VERSIONS}
 _METADATA_FLAG_FROM: Final = 4
+MakeUpstream = Callable[[Owner, ProxySettings], Upstream]
 
 
 class Connection(asyncio.Protocol):
@@ -58,11 +52,15 @@ class Connection(asyncio.Protocol):
     Args:
         proxy: what all connections share.
         target: where to connect to, looked at when the client comes.
+        make_upstream: makes the broker connection; tests put another one in.
     """
 
-    def __init__(self, proxy: "KafkaProxy", target: Callable[[], tuple[str, int]]) -> None:
+    def __init__(
+        self, proxy: Hub, target: Callable[[], tuple[str, int]], make_upstream: MakeUpstream = Upstream
+    ) -> None:
         self._proxy = proxy
         self._target = target
+        self._make_upstream = make_upstream
         self._settings = proxy.settings
         self._guard = proxy.guard
         self._traffic = proxy.metrics.traffic
@@ -94,7 +92,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(
             self._settings.write_buffer_high_bytes, self._settings.write_buffer_low_bytes
         )
-        self._upstream = Upstream(self, self._settings)
+        self._upstream = self._make_upstream(self, self._settings)
         self._upstream.connect(*self._target())
 
     def data_received(self, data: bytes) -> None:
@@ -153,39 +151,31 @@ class Connection(asyncio.Protocol):
 
     def upstream_frames(self, frames: list[bytes]) -> None:
         """Responses from the broker, in the order in which requests were sent to it."""
+        if self._closed or self._closing_since is not None:
+            return
         try:
             for frame in frames:
                 self._take_response(frame)
-        except BadFrame as bad:
-            self._proxy.metrics.bad_frames.labels(bad.reason.value).inc()
-            self.end("bad_response")
         except WeirError as error:
+            # An address that we cannot stand for, or bytes that we cannot read, must not be passed on.
             logger.warning("a connection ends: %s", error)
+            self._flush()
             self.end("bad_response")
+            return
         self._flush()
         self._pump()
 
     def _take_response(self, frame: bytes) -> None:
-        if self._closed:
-            return
         slot = self._due.popleft() if self._due else None
         if slot is None or response_correlation_id(frame) != slot.header.correlation_id:
             raise WeirError("a broker's response fits no request")
         if slot.done is not None:
             slot.done(frame)
-        elif slot.header.api_key in _CHANGED:
-            slot.response = self._changed(slot.header, frame)
+        elif slot.header.api_key in CHANGED_KEYS:
+            address = self._proxy.brokers.address
+            slot.response = for_client(slot.header, frame, self._observer, address)
         else:
             slot.response = frame
-
-    def _changed(self, header: RequestHeader, response: bytes) -> bytes:
-        key, version = header.api_key, header.api_version
-        if key == API_VERSIONS:
-            return limit_api_versions(response, version)
-        if key in _SASL:
-            self._observer.on_response(response, header)
-            return response
-        return rewrite_addresses(key, version, response, self._proxy.brokers.address)
 
     def _flush(self) -> None:
         """Write the answers that are ready, as far as no earlier one is missing."""
@@ -279,11 +269,12 @@ class Connection(asyncio.Protocol):
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """A gated request is answered (link.Line): later ones may go on, when the mute is over."""
+        if self._closing_since is not None:
+            return
         if slot is self._gate_slot:
             self._gate = self._gate_slot = None
         self._flush()
-        if not self._closed:
-            self._pacer.mute(mute_ms)
+        self._pacer.mute(mute_ms)
         self._pump()
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:

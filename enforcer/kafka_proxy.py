@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import itertools
 import logging
 import socket
@@ -120,6 +121,7 @@ class KafkaProxy:
     async def stop(self) -> None:
         """Take nothing new, answer what is under way, close; limited by stop_timeout_ms and some."""
         self._stopping = True
+        self._listener.close()
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
@@ -171,6 +173,10 @@ class KafkaProxy:
 
     def _make_brokers(self) -> Brokers:
         host, port = self.listen
+        if not self.settings.advertise and ipaddress.ip_address(host).is_unspecified:
+            raise WeirError(
+                f"clients cannot connect to {host}; name the host that they shall use: --advertise"
+            )
         base = self.settings.broker_port_base
         if base < 0:
             # Asked for any port, broker ports next to it are as likely taken as not.

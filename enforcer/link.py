@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from enforcer.brokers import Brokers
+from enforcer.guard import Guard
 from enforcer.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
+from enforcer.metrics import Metrics
+from enforcer.settings import ProxySettings
 from enforcer.wire import RequestHeader
 
 
@@ -42,6 +46,31 @@ class Line(Protocol):
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
+        ...
+
+
+class Hub(Protocol):
+    """What all connections of a proxy share."""
+
+    settings: ProxySettings
+    guard: Guard
+    metrics: Metrics
+    brokers: Brokers
+
+    def now_ms(self) -> float:
+        """The steady clock."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+    def admit(self, connection: Any) -> bool:
+        """Take a new client in; False if that cannot be."""
+        ...
+
+    def forget(self, connection: Any) -> None:
+        """A client is gone."""
         ...
 
 

@@ -57,6 +57,8 @@ class Reports:
         self._connect = connect
         self._producer: Producer | None = None
         self._stopping = threading.Event()
+        # Both the loop and the polling thread may find the producer dead.
+        self._replacing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
 
     def start(self) -> None:
@@ -82,8 +84,12 @@ class Reports:
                 key=key.encode(),
                 on_delivery=partial(self._done, producer),
             )
-        except (BufferError, KafkaException):
+        except BufferError:
             self._metrics.events.labels("dropped").inc()
+            return False
+        except KafkaException as refused:
+            self._metrics.events.labels("dropped").inc()
+            self._replace_if_fatal(producer, refused.args[0])
             return False
         return True
 
@@ -109,7 +115,11 @@ class Reports:
             self._metrics.events.labels("sent").inc()
             return
         self._metrics.events.labels("failed").inc()
-        if error.fatal() and self._producer is producer and not self._stopping.is_set():
-            # An idempotent producer that lost its place refuses all further work: begin anew.
-            logger.warning("the event producer starts again: %s", error)
-            self._producer = self._connect(self._properties)
+        self._replace_if_fatal(producer, error)
+
+    def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
+        """An idempotent producer that lost its place refuses all further work: begin anew."""
+        with self._replacing:
+            if error.fatal() and self._producer is producer and not self._stopping.is_set():
+                logger.warning("the event producer starts again: %s", error)
+                self._producer = self._connect(self._properties)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,6 +11,8 @@ from importlib.metadata import version
 from streaming.contract.errors import ConfigError, WeirError
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
+_TIME_OPTIONS = ("--from", "--to")
+_RELATIVE_TIME = re.compile(r"-\d.*")
 # Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
 COMMANDS = {
     "up": "weir.up",
@@ -45,7 +48,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (contract section 4)."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = joined_times(sys.argv[1:] if argv is None else argv)
     # --version needs no command at all, and none is loaded for it.
     first = "up" if "--version" in words[:1] else next(iter(words), None)
     args = build_parser(first).parse_args(words)
@@ -66,3 +69,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("weir: interrupted", file=sys.stderr)
         return FAILED
     return status
+
+
+def joined_times(words: Sequence[str]) -> list[str]:
+    """Write `--from -10m` as `--from=-10m`: argparse takes a leading dash for an option."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in _TIME_OPTIONS and _RELATIVE_TIME.fullmatch(word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined

@@ -162,6 +162,6 @@ def _how_to_go_on(stack: Stack) -> None:
     print("  other limits            edit conf/policies.yaml, then")
     print(f"                          .venv/bin/weir policy apply conf/policies.yaml --kafka {kafka}")
     print(f"  what was decided        .venv/bin/weir dump --kafka {kafka} --out events.jsonl")
-    print("  what would have been    .venv/bin/weir replay --policies conf/policies.yaml \\")
+    print("  decide it again         .venv/bin/weir replay --policies conf/policies.yaml \\")
     print("                            --events events.jsonl --out decisions.jsonl")
     print("  stop                    Ctrl-C", flush=True)

@@ -42,6 +42,7 @@ def explain_user(policies: PolicySet, user: str, client_id: str, file: str) -> l
             found = f"entry without a {MUTATION_RATE}, passed over"
             if value.get(MUTATION_RATE) == UNLIMITED:
                 found = f"entry with {MUTATION_RATE} {UNLIMITED}, passed over"
+        # It has a rate, but a lower number had one too.
         elif quota is not None and place.level > quota.level:
             found = f"entry, not reached: level {quota.level} comes first"
         else:
@@ -63,6 +64,7 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
     Raises:
         BadEvent: not a full topic name.
     """
+    # The limiter that the question is about, the nearest to the consumer.
     kind = RateKind.TOPIC if subscription is None else RateKind.SUBSCRIPTION
     of = f"{topic}" if subscription is None else f"subscription {subscription!r} of {topic}"
     winner = next(
@@ -98,6 +100,7 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
 
 def _quota_line(quota: MutationQuota) -> str:
     entity = quota.path.removeprefix("quotas[").removesuffix("]")
+    # A default is charged to each client on its own: say to whom.
     charged = "" if entity == quota.subject else f" (charged to {quota.subject})"
     shadow = ", shadow: not enforced" if quota.shadow else ""
     rate, burst = _number(quota.rate), _number(quota.burst)
@@ -127,6 +130,7 @@ def _what_it_means(quota: MutationQuota | None) -> list[str]:
 
 def _next_steps(quota: MutationQuota | None, user: str, client_id: str, file: str) -> Iterator[str]:
     """How to change what applies; only entries that would come first are proposed."""
+    # Behind the last level, if nothing applies: then every entry would come first.
     level = quota.level if quota else len(tuple(candidates(user, client_id))) + 1
     if quota is not None:
         yield f"  change it: edit {quota.path} in {file}"

@@ -62,3 +62,7 @@ def host_port(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return host or "127.0.0.1", int(port)
+
+
+# argparse names a type by this in its message: invalid HOST:PORT value: 'nonsense'.
+host_port.__name__ = "HOST:PORT"

@@ -8,11 +8,15 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
 from streaming.contract.settings import read_settings
 from weir.common_args import add_cluster_options, cluster_of
 from weir.foreground import host_port, write_ready_file
+
+if TYPE_CHECKING:
+    from enforcer.kafka_proxy import KafkaProxy, ProxyConfig
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
 
@@ -77,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(config: "ProxyConfig", ready_file: Path | None) -> None:  # type: ignore[name-defined]  # noqa: F821
+async def _serve(config: "ProxyConfig", ready_file: Path | None) -> None:
     from enforcer.kafka_proxy import KafkaProxy
 
     stopping = asyncio.Event()
@@ -86,25 +90,27 @@ async def _serve(config: "ProxyConfig", ready_file: Path | None) -> None:  # typ
         loop.add_signal_handler(number, stopping.set)
     proxy = KafkaProxy(config)
     stopped = loop.create_task(stopping.wait())
-    ready = loop.create_task(proxy.ready.wait())
     try:
-        await proxy.start()
-        await asyncio.wait((stopped, ready), return_when=asyncio.FIRST_COMPLETED)
-        if ready.done() and ready_file is not None:
-            write_ready_file(
-                ready_file,
-                {
-                    "pid": os.getpid(),
-                    "listen": "{}:{}".format(*proxy.listen),
-                    "metrics": "http://{}:{}/metrics".format(*proxy.metrics_address)
-                    if proxy.metrics_address
-                    else None,
-                    "brokers": {
-                        str(node): f"{proxy.listen[0]}:{port}" for node, port in proxy.brokers.ports.items()
-                    },
-                },
-            )
+        # Each step may take long while Kafka or the job is away: a stop must not wait for it.
+        for step in (proxy.start, proxy.ready.wait):
+            working = loop.create_task(step())
+            await asyncio.wait((stopped, working), return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done():
+                working.cancel()
+                return
+            await working
+        if ready_file is not None:
+            write_ready_file(ready_file, _described(proxy))
         await stopped
     finally:
-        ready.cancel()
         await proxy.stop()
+
+
+def _described(proxy: "KafkaProxy") -> dict[str, object]:
+    metrics = proxy.metrics_address
+    return {
+        "pid": os.getpid(),
+        "listen": "{}:{}".format(*proxy.listen),
+        "metrics": None if metrics is None else "http://{}:{}/metrics".format(*metrics),
+        "brokers": {str(node): f"{proxy.listen[0]}:{port}" for node, port in proxy.brokers.ports.items()},
+    }

@@ -70,6 +70,8 @@ def ensure_topics(
         NewTopic(name, num_partitions=1 if name == topics.policies else partitions, config=config)
         for name, config in settings.items()
     ]
+    # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
+    _reach(admin, bootstrap, limit_s)
     created = [name for name, future in _create(admin, wanted, deadline).items() if _is_new(name, future)]
     _check_existing(admin, {n: c for n, c in settings.items() if n not in created}, deadline)
     _wait_for_leaders(admin, list(settings), deadline)
@@ -79,8 +81,12 @@ def ensure_topics(
 def cluster_id(bootstrap: str, client: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
     admin = AdminClient({**client, "bootstrap.servers": bootstrap}, logger=_Silent())
+    return str(_reach(admin, bootstrap, limit_s).cluster_id)
+
+
+def _reach(admin: AdminClient, bootstrap: str, limit_s: float) -> Any:
     try:
-        return str(admin.list_topics(timeout=limit_s).cluster_id)
+        return admin.list_topics(timeout=limit_s)
     except KafkaException as refused:
         raise WeirError(f"{bootstrap} does not answer: {refused.args[0].str()}") from refused
 

@@ -5,14 +5,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import ConfigError, Problem, WeirError
 from streaming.contract.settings import read_settings
 from weir.foreground import StopSignal, host_port, write_ready_file
 from weir.local import POLL_S, Stack, StackOptions, StackSettings
 from weir.local_kafka import port_is_free
 from weir.scrape import MetricsServer
-from weir.settings import CollectSettings, KafkaSettings, LocalSettings
+from weir.settings_file import SECTIONS
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
 DEFAULT_ADMIN = "127.0.0.1:18080"
@@ -166,17 +167,21 @@ def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
 
 
 def _settings(file: str | None) -> StackSettings:
-    # Those of the parts are read too: a mistake in them must not show only after Kafka has started.
-    from enforcer.settings import ProxySettings
-    from streaming.job.settings import JobSettings
+    """Every section, those of the parts too: a mistake in them must not show only after Kafka has started.
 
-    read_settings(JobSettings, "job", file)
-    read_settings(ProxySettings, "proxy", file)
-    return StackSettings(
-        kafka=read_settings(KafkaSettings, "kafka", file),
-        local=read_settings(LocalSettings, "local", file),
-        collect=read_settings(CollectSettings, "collect", file),
-    )
+    Raises:
+        ConfigError: the problems of all sections together.
+    """
+    read: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, cls in SECTIONS:
+        try:
+            read[name] = read_settings(cls, name, file)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
+    return StackSettings(kafka=read["kafka"], local=read["local"], collect=read["collect"])
 
 
 def _check_port(listen: str) -> None:

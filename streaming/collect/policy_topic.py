@@ -123,6 +123,7 @@ def differences(
         override: True takes wanted entries over from other origins (a file), False leaves them to those.
     """
     held = log.entries
+    # An entry that is taken over is written even if it is equal: its old owner must let go of it.
     foreign = {path for path in held if log.origins.get(path) not in owned}
     updates = [
         Update(path=path, value=value)
@@ -195,6 +196,7 @@ def publish_policies(
         WeirError: not all of it was written in time; what was written is in force all the same.
     """
     now_ms = time.time_ns() // 1_000_000
+    # With an empty topic nobody can be behind: the first fill needs no head start.
     effective_ts = now_ms + (EFFECTIVE_AFTER_MS if log.records else 0)
     failed: list[KafkaError] = []
 
@@ -202,17 +204,7 @@ def publish_policies(
         if error is not None:
             failed.append(error)
 
-    producer = Producer(
-        {
-            **(client or {}),
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "message.timeout.ms": int(timeout_s * 1000),
-            "queue.buffering.max.messages": len(updates) + 1,
-            "linger.ms": 0,
-        },
-        logger=_NO_LOG,
-    )
+    producer = _producer(bootstrap, client or {}, len(updates), timeout_s)
     version = log.newest_version
     for update in updates:
         version += 1
@@ -224,6 +216,22 @@ def publish_policies(
         lost = waiting + len(failed)
         raise WeirError(f"{lost} of {len(updates)} policies were not written to {topics.policies}: {why}")
     return Published(version=version, effective_ts=effective_ts)
+
+
+def _producer(bootstrap: str, client: Mapping[str, Any], records: int, timeout_s: float) -> Producer:
+    return Producer(
+        {
+            **client,
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            # Our own limit ends the wait; librdkafka's would keep trying for five minutes.
+            "message.timeout.ms": int(timeout_s * 1000),
+            # All records fit, so that producing them never has to wait for room.
+            "queue.buffering.max.messages": records + 1,
+            "linger.ms": 0,
+        },
+        logger=_NO_LOG,
+    )
 
 
 def _record(update: Update, version: int, effective_ts: int, origin: str) -> bytes:

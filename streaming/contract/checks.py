@@ -59,6 +59,7 @@ def rate(*, whole: bool, minimum: float = 0.0, maximum: float = math.inf) -> Che
     def check(report: Report, path: Path, value: Any) -> None:
         if not _is_number(report, path, value, expected, whole=whole):
             return
+        # Kafka refuses 0, for Pulsar it is no limit: nobody may have to guess.
         if value == 0:
             report.add(
                 path,
@@ -163,6 +164,7 @@ def table(name_check: Check, value_check: Check, expected: str) -> Check:
 
 def _is_number(report: Report, path: Path, value: Any, expected: str, *, whole: bool) -> bool:
     """False, and a finding, for what is no number that a 64-bit integer or double can hold."""
+    # In Python true is a number, 1; in a policy it is a mistake.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         report.add(path, f"is {shown(value)}; expected {expected}")
     elif not is_finite(value):
@@ -180,8 +182,10 @@ def _is_number(report: Report, path: Path, value: Any, expected: str, *, whole: 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """What was likely meant by an unknown key: its nearest known one, or all of them."""
     names = sorted(known)
+    # Misspelt names differ by a letter or two; others would be suggested at random.
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if not near:
+        # messageAge for message_age, CLIENTID for client-id
         folded = {known_name.lower(): known_name for known_name in names}
         near = [folded[found] for found in difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)]
     return f"{near[0]} (did you mean that?)" if near else f"one of {', '.join(names)}"
@@ -189,6 +193,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 def sorted_problems(problems: Sequence[Problem]) -> list[Problem]:
     """Problems in the order of the file, one per key: the first that was found."""
+    # What is wrong with a key twice over has one cause most times: the first.
     first: dict[tuple[int, str], Problem] = {}
     for problem in problems:
         first.setdefault((problem.line, problem.path), problem)
@@ -197,6 +202,7 @@ def sorted_problems(problems: Sequence[Problem]) -> list[Problem]:
 
 def is_finite(value: float) -> bool:
     """False also for a whole number that no double can hold."""
+    # A file may hold 400 digits, and float() of them does not give inf but an error.
     try:
         return math.isfinite(float(value))
     except OverflowError:

@@ -7,6 +7,7 @@ from streaming.contract.errors import BadEvent
 
 _NS_PER_UNIT = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
 _FORM = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s?(us|ms|s|m|h)")
+# Two of them still add up within 64 bits.
 MAX_DURATION_NS = 2**62
 EXPECTED = "a number with its unit us, ms, s, m or h, such as 200ms"
 
@@ -20,6 +21,7 @@ def duration_ns(text: str) -> int:
     found = _FORM.fullmatch(text)
     if not found:
         raise BadEvent(f"is the text {text!r}; expected {EXPECTED}")
+    # Exact: 0.1s is a hundred million, not the nearest double times a billion.
     length_ns = round(Fraction(found[1]) * _NS_PER_UNIT[found[2]])
     if not 0 < length_ns <= MAX_DURATION_NS:
         raise BadEvent(f"is {text}; expected more than 0 and at most {MAX_DURATION_NS} ns")

@@ -14,6 +14,7 @@ from streaming.contract.durations import EXPECTED, duration_ns
 from streaming.contract.errors import BadEvent
 from streaming.contract.yaml_lines import Path
 
+# The originals keep limits and counts in Java's int.
 LIMIT_MAX = 2**31 - 1
 
 
@@ -62,6 +63,7 @@ def _root(report: Report, path: Path, value: Any) -> None:
 
 
 def _probe_interval(report: Report, path: Path, value: Any) -> None:
+    # -1 is "never" here, no limit that is left out.
     if value != -1 or isinstance(value, bool):
         number(minimum=1, maximum=LIMIT_MAX, whole=True)(report, path, value)
 
@@ -74,9 +76,11 @@ def _ordered(check: Check, defaults: Mapping[str, float], keys: tuple[str, ...])
         check(report, path, value)
         if not report.spared(found, path, keys):
             return
+        # A file may set one of three keys: it is held against the defaults of the others.
         held = [(key, value.get(key, defaults[key]), key in value) for key in keys if key in defaults]
         for (low, low_value, low_set), (high, high_value, high_set) in pairwise(held):
             if _size(low_value) > _size(high_value):
+                # The line of a key that is in the file, not of a default that is nowhere.
                 blamed = low if low_set else high
                 report.add(
                     (*path, blamed),
@@ -92,6 +96,7 @@ def _size(value: Any) -> float:
 
 
 _LIMIT = number(minimum=1, maximum=LIMIT_MAX, whole=True)
+# Below one half an algorithm of the original library refuses to start.
 _BACKOFF = number(minimum=0.5, below=1.0)
 _SMOOTHING = number(above=0.0, maximum=1.0)
 _TOLERANCE = number(minimum=1.0)

@@ -14,6 +14,7 @@ from streaming.contract.yaml_lines import Path, YamlFile, dotted, read_yaml
 from streaming.contract.yaml_text import rendered
 
 FILE_VERSION = 1
+# Kafka's third kind of entity, ip, has no law here: refused, since it would limit nobody.
 _ENTITY_KEYS = ("user", "client-id")
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS)
 _TOP_KEYS = ("version", Section.QUOTAS, *_NAMED, Section.BROKER, "backpressure")
@@ -29,6 +30,7 @@ def load_policies(path: str) -> dict[str, Any]:
     report = Report()
     entries = _entries(source, report)
     found = [source.problem(finding.path, finding.message) for finding in report.findings]
+    # All problems at once: a file is repaired in one go, not in as many runs as it has mistakes.
     problems = sorted_problems([*source.problems, *_without_repeats(source.problems, found)])
     if problems:
         raise ConfigError(problems)
@@ -47,6 +49,7 @@ def check_entry(path: str, value: Any) -> None:
         NAME_CHECKS[entry.section](report, (), entry.name)
     if entry.entity is not None:
         _check_names(report, entry.entity)
+    # A removal is judged by its path alone, so that what an older version let in can be removed.
     if value is not None:
         SCHEMAS[entry.section](report, (), value)
     if report.findings:
@@ -66,6 +69,7 @@ def policy_file(entries: Mapping[str, Any]) -> str:
     for path, value in entries.items():
         entry = parse_path(path)
         sections[entry.section].append((entry, value))
+    # Not by PyYAML's dumper, which leaves names like 1e6 unquoted.
     lines = [f"version: {FILE_VERSION}"]
     if sections[Section.QUOTAS]:
         lines.append("quotas:")
@@ -135,11 +139,13 @@ def _check_version(report: Report, document: dict[str, Any]) -> None:
     version = document.get("version")
     if "version" not in document:
         report.add(("version",), f"is missing; expected version: {FILE_VERSION}")
+    # True and 1.0 are equal to 1 in Python.
     elif isinstance(version, bool) or not isinstance(version, int) or version != FILE_VERSION:
         report.add(("version",), f"is {shown(version)}; expected {FILE_VERSION}")
 
 
 def _quota_entries(report: Report, source: YamlFile, items: Any) -> dict[str, Any]:
+    # `quotas:` with all its lines commented out is an empty list, not a mistake.
     if items is None:
         return {}
     if not isinstance(items, list):
@@ -157,6 +163,7 @@ def _quota_entries(report: Report, source: YamlFile, items: Any) -> dict[str, An
         SCHEMAS[Section.QUOTAS](
             report, where, {name: value for name, value in item.items() if name != "entity"}
         )
+        # By path: {user: a, client-id: b} and {client-id: b, user: a} are the same entity.
         path = _entity_path(report, where, item)
         if path is None:
             continue
@@ -238,6 +245,7 @@ def _check_groups(report: Report, document: dict[str, Any]) -> None:
         items = document.get(section)
         for name, value in items.items() if isinstance(items, dict) else ():
             group = value.get("resourcegroup") if isinstance(value, dict) else None
+            # What is no text has been reported by the section's own check.
             if isinstance(group, str) and group and group not in groups:
                 expected = suggestion(group, groups) if groups else "one that resourcegroups holds"
                 report.add(

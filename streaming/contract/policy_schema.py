@@ -12,6 +12,7 @@ from streaming.contract.yaml_lines import Path
 
 # One window per second of the burst is kept for each subject of a sampled rate.
 MAX_WINDOWS = 100_000
+# Keeps burst / rate and 11 x rate finite.
 MIN_MUTATION_RATE, MAX_MUTATION_RATE = 1e-9, 1e300
 RETENTION_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 QUOTA_GROUP_PREFIX = "quota/"
@@ -66,6 +67,7 @@ def quota(report: Report, path: Path, value: Any) -> None:
     sound = report.spared(found, path, (MUTATION_RATE, MUTATION_BURST))
     if not sound or value.get("algorithm") != Algorithm.SAMPLED_RATE:
         return
+    # Without a rate the entry is passed over, whatever else it says.
     limit = value.get(MUTATION_RATE, UNLIMITED)
     if limit == UNLIMITED:
         return
@@ -107,6 +109,7 @@ _SHARED: dict[str, Check] = {
 _SUBSCRIPTIONS = table(
     text, fields({"dispatchRate": _DISPATCH_RATE}), "subscriptions by name, NAME: {dispatchRate: {...}}"
 )
+# Pulsar keeps whole numbers, but a group's limit is shared out in fractions here anyway.
 _GROUP_RATE = rate(whole=False)
 
 SCHEMAS: dict[Section, Check] = {

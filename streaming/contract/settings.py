@@ -65,6 +65,7 @@ def setting(
 ) -> Any:
     """Declare one setting of a section: a dataclass field with its meaning, unit and bounds."""
     rule = Rule(doc=doc, minimum=minimum, maximum=maximum, choices=tuple(choices))
+    # One mapping as the default of all instances would be changed by the first that adds to it.
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata={_RULE: rule})
     return field(default=default, metadata={_RULE: rule})
@@ -81,6 +82,7 @@ def read_settings(cls: type[Section], section: str, file: str | None) -> Section
     source = read_yaml(file)
     problems = list(source.problems)
     values = _section(source, section, problems)
+    # Resolved, since a module may postpone its annotations.
     hints = typing.get_type_hints(cls)
     known = {item.name: item for item in fields(cls)}  # type: ignore[arg-type]  # cls is a dataclass
     accepted: dict[str, Any] = {}
@@ -121,6 +123,7 @@ def _section(source: YamlFile, section: str, problems: list[Problem]) -> dict[st
         if name not in SECTIONS and name != section:
             path: Path = (name,)
             problems.append(source.problem(path, f"is not a section; expected {suggestion(name, SECTIONS)}"))
+    # `job:` with all its lines commented out is a section at its defaults.
     values = source.value.get(section)
     if values is None or isinstance(values, dict):
         return values or {}
@@ -157,6 +160,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return any(value == choice.value for choice in hint)
+    # Before the numbers: true is an int in Python.
     if isinstance(value, bool):
         return hint is bool
     if hint is int:

@@ -74,6 +74,7 @@ def namespace_of(topic: str) -> str:
     NAME_CHECKS[Section.TOPICS](report, (), topic)
     if report.findings:
         raise BadEvent(f"topic {topic!r} {report.findings[0].message}")
+    # The check has made sure of exactly two slashes behind the domain.
     return topic.partition("://")[2].rpartition("/")[0]
 
 
@@ -97,6 +98,7 @@ def dispatch_places(
     """
     own_path, namespace_path = f"{Section.TOPICS}.{topic}", f"{Section.NAMESPACES}.{namespace_of(topic)}"
     own, shared = policies.entries.get(own_path, {}), policies.entries.get(namespace_path, {})
+    # Only the limiter of a subscription has a level more than that of a topic.
     if kind is RateKind.SUBSCRIPTION and subscription is not None:
         rate = own.get("subscriptions", {}).get(subscription, {}).get("dispatchRate")
         yield _rate_place("subscription", f"{own_path}.subscriptions.{subscription}.dispatchRate", rate)
@@ -108,6 +110,7 @@ def dispatch_places(
         "dispatchThrottlingRateInMsg": broker.get(msgs, UNLIMITED),
         "dispatchThrottlingRateInByte": broker.get(size, UNLIMITED),
     }
+    # The broker's defaults know no period: they are per second.
     yield _rate_place("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
 
 

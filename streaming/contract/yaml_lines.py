@@ -120,6 +120,7 @@ def parse_yaml(raw: bytes, file: str) -> YamlFile:
         raise _unreadable(
             file, line, "is not valid YAML (a control character); expected printable text"
         ) from error
+    # Wrong YAML ends here; what follows can be reported together with the problems of the values.
     result = _Builder(YamlFile(file=file, lines={(): 1})).build(root)
     if second is not None:
         result.problems.append(
@@ -182,6 +183,7 @@ class _Builder:
             )
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
+        # A tag is an order to construct something else; nothing of the kind is ever carried out.
         if node.tag not in (_TAG + "map", _TAG + "seq"):
             self._problem(path, f"has the tag {node.tag}; expected no tag")
             return None
@@ -204,6 +206,7 @@ class _Builder:
         values: dict[str, Any] = {}
         own: dict[str, int] = {}
         for name, line, value_node, merged in self._pairs(node, path):
+            # The first one stays, so that a later message about the key is about the line named here.
             if name in own:
                 if not merged:
                     message = f"is written twice, first in line {own[name]}; expected each key once"
@@ -231,6 +234,7 @@ class _Builder:
                 merges.append(value)
             else:
                 yield key.value, line, value, False
+        # After the mapping's own keys, wherever the merge stands: those win.
         for value in merges:
             yield from self._merged(value, path)
 
@@ -258,6 +262,7 @@ class _Builder:
                 return None
             case "bool":
                 return text.lower() == "true"
+            # Python refuses to read thousands of digits, with an error that names no line.
             case "int" | "float" if len(text) > MAX_DIGITS:
                 self._problem(path, f"is a number of {len(text)} characters; expected at most {MAX_DIGITS}")
             case "int" | "float" as kind:

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.contract.decisions import Outputs
 from streaming.job import schemas
+from streaming.job.fit import fit
 from streaming.laws.shard import STATE_VERSION, Records, StepContext, step
 
 _WARM_UP_POLICY = {"quotas[user=u]": {"controller_mutation_rate": 1}}
@@ -65,8 +66,11 @@ def group_function(given: Input) -> GroupFunction:
             state.update((STATE_VERSION, body))
         elif state.exists:
             state.remove()
-        if outputs.value:
-            yield replay_frame(outputs, records) if replay else frame(outputs)
+        if outputs.value and replay:
+            yield replay_frame(outputs, records)
+        elif outputs.value:
+            fit(outputs, records)
+            yield frame(outputs)
 
     return run
 

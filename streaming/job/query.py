@@ -19,8 +19,6 @@ start."""
 QUERY_NAME = "weir"
 EVENTS, DECISIONS = "events", "decisions"
 """Names of the metrics that a batch reports; their columns are in `observed_events`, `observed_decisions`."""
-# Above what the broker accepts by default, so that the broker's limit is the one that counts.
-_REQUEST_BYTES_MAX = 4 * 1024 * 1024
 
 
 def checkpoint_path(settings: JobSettings) -> str:
@@ -55,7 +53,6 @@ def start_query(
         .outputMode("update")
         .option("checkpointLocation", checkpoint_path(settings))
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.max.request.size", str(_REQUEST_BYTES_MAX))
         .options(**settings.kafka_options)
     )
     if settings.trigger_interval_ms:

@@ -5,10 +5,11 @@ Same bytes as `streaming.replay.replay_local`; reader, timeline of policies and 
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +44,23 @@ _NO_TS = 0
 Batches = Iterable[pa.RecordBatch]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A replay's input as Spark reads it.
+
+    Attributes:
+        work: folder of this replay.
+        names: base names of the event files.
+        initial: policies in force at the start.
+        policies: the timeline of all policies, as JSON.
+    """
+
+    work: Path
+    names: tuple[str, ...]
+    initial: Mapping[str, Any]
+    policies: bytes
+
+
 def replay_spark(
     policies: str, files: Sequence[str], *, jars: Path, settings: JobSettings | None = None
 ) -> Replayed:
@@ -61,46 +79,53 @@ def replay_spark(
     given = settings or JobSettings()
     cores = os.cpu_count() or 1
     tuned = replace(given, profile=Profile.THROUGHPUT, shards=max(8, cores), shuffle_partitions=cores)
-    # Wrong policies must not wait for a JVM.
-    load_policies(policies)
     with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
-        work = Path(folder)
-        session = build_session(tuned, jars=jars, work_dir=work, checkpoint=folder)
+        # First, since what is wrong with the files must not wait for a JVM.
+        staged = stage(policies, files, Path(folder))
+        session = build_session(tuned, jars=jars, work_dir=staged.work, checkpoint=folder)
         try:
-            return replay_in(session.spark, policies, files, work=work, shards=tuned.shards)
+            return replay_staged(session.spark, staged, shards=tuned.shards)
         finally:
             stop_session(session, given.stop_timeout_s)
 
 
-def replay_in(
-    spark: SparkSession, policies: str, files: Sequence[str], *, work: Path, shards: int
-) -> Replayed:
-    """Replay files in a running session.
+def stage(policies: str, files: Sequence[str], work: Path) -> Staged:
+    """Read the files of a replay.
 
     Args:
-        spark: the session.
         policies: file with the policies in force at the start.
         files: event files, in order.
         work: an empty folder, on a file system that driver and executors share.
-        shards: shards per law; no decision depends on it.
 
     Raises:
         ConfigError: the policies are wrong.
-        WeirError: a file cannot be read, or the query failed.
+        WeirError: a file cannot be read.
     """
     initial = load_policies(policies)
+    folder = _lines_in(work)
+    folder.mkdir()
+    timeline = read_timeline(initial, _staged(read_lines(files), folder))
     names = tuple(os.path.basename(file) for file in files)
-    stage, written = work / "stage", work / "output"
-    stage.mkdir()
-    timeline = read_timeline(initial, _staged(read_lines(files), stage))
-    context = StepContext(initial=initial, replay=True, fail_fast=True)
-    lines = staged_lines(spark, stage).mapInArrow(_router(names, timeline.to_json()), schemas.ROUTED)
-    output = decide(sharded_lines(lines, shards), Input(context=context, names=names))
+    return Staged(work=work, names=names, initial=initial, policies=timeline.to_json())
+
+
+def replay_staged(spark: SparkSession, staged: Staged, *, shards: int) -> Replayed:
+    """Decide what was staged; no decision depends on the number of shards.
+
+    Raises:
+        WeirError: the query failed.
+    """
+    routed = staged_lines(spark, _lines_in(staged.work)).mapInArrow(
+        _router(staged.names, staged.policies), schemas.ROUTED
+    )
+    context = StepContext(initial=staged.initial, replay=True, fail_fast=True)
+    output = decide(sharded_lines(routed, shards), Input(context=context, names=staged.names))
+    written = staged.work / "output"
     try:
         query = (
             output.writeStream.queryName(QUERY_NAME)
             .outputMode("update")
-            .option("checkpointLocation", str(work / "checkpoint"))
+            .option("checkpointLocation", str(staged.work / "checkpoint"))
             .trigger(availableNow=True)
             .foreachBatch(_writer(written))
             .start()
@@ -109,6 +134,10 @@ def replay_in(
     except (PySparkException, Py4JError) as error:
         raise WeirError(f"the replay failed: {reason_of(error)}") from error
     return _collected(written)
+
+
+def _lines_in(work: Path) -> Path:
+    return work / "lines"
 
 
 def _staged(lines: Iterator[Line], folder: Path) -> Iterator[Line]:

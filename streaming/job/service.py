@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +72,15 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             if held is not None:
                 held.record(session.jvm_pid)
             metrics = JobMetrics(held.restarts if held is not None else 0)
+            address = _serve_metrics(metrics, options.metrics)
             query = _start(session, settings, options)
-            _watch(query, metrics, session, options, stop)
+            _watch(
+                query,
+                ProgressReader(query, metrics),
+                session,
+                stop,
+                lambda: _announce(session, options, address),
+            )
             _LOG.info("stopping")
 
 
@@ -85,10 +92,12 @@ def _start(session: Session, settings: JobSettings, options: JobOptions) -> Stre
 
 
 def _watch(
-    query: StreamingQuery, metrics: JobMetrics, session: Session, options: JobOptions, stop: threading.Event
+    query: StreamingQuery,
+    reader: ProgressReader,
+    session: Session,
+    stop: threading.Event,
+    announce: Callable[[], None],
 ) -> None:
-    reader = ProgressReader(query, metrics)
-    address = _serve_metrics(metrics, options.metrics)
     ready = False
     try:
         while not stop.wait(_POLL_S if ready else _READY_POLL_S):
@@ -97,7 +106,7 @@ def _watch(
             counted = reader.poll()
             if not ready and (counted or query.status["message"] == _IDLE):
                 ready = True
-                _announce(session, options, address)
+                announce()
     except Py4JError as error:
         raise WeirError(f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 
@@ -119,6 +128,7 @@ def _announce(session: Session, options: JobOptions, metrics: str | None) -> Non
         return
     note = {"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics}
     # Renamed into place: whoever waits for the file must never read half of it.
+    options.ready_file.parent.mkdir(parents=True, exist_ok=True)
     part = options.ready_file.with_name(options.ready_file.name + ".part")
     part.write_text(json.dumps(note))
     part.replace(options.ready_file)

@@ -222,6 +222,8 @@ def test_written_files_quote_what_they_must(tmp_path: Path) -> None:
         ("resourcegroups.quota/x", {}, "kept for quotas"),
         ("backpressure.partitions.p", {"algorithm": "x"}, "algorithm: is the text 'x'"),
         ("version", 1, "is not known"),
+        (f"resourcegroups.{'x' * 1025}", {}, "has 1025 characters; expected 1 to 1024"),
+        ("quotas[user=a]", {"algorithm": "x" * 90}, f"is the text '{'x' * 80}...'; expected one of"),
     ],
 )
 def test_policy_events_are_held_to_the_same_rules(path: str, value: Any, words: str) -> None:

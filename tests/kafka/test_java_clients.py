@@ -1,0 +1,80 @@
+"""Kafka's own Java clients and tools through the proxy (facts/kip599.md sections 4.1 and 4.2)."""
+
+import subprocess
+from pathlib import Path
+
+from cluster_kit import Cluster, fresh
+from proxy_kit import ProxyThread
+
+from weir.jars import java_command
+
+LIMIT_S = 60
+ADMIN = Path(__file__).with_name("CreateTopics.java")
+
+
+def java(main: str, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a class, or a source file, with Kafka's jars."""
+    return subprocess.run(
+        java_command(main, *args), input=stdin, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+
+
+def create(proxy: ProxyThread, name: str, retry: bool, *topics: str) -> dict[str, list[str]]:
+    """Create topics with the Java AdminClient; topic (or `took`) -> what it printed."""
+    done = java(str(ADMIN), proxy.bootstrap, name, str(retry).lower(), *topics)
+    assert done.returncode == 0, done.stderr
+    return {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
+
+
+def test_the_default_client_retries_by_itself(cluster: Cluster, proxy: ProxyThread) -> None:
+    """Java's default client waits out the throttle and gets all its topics without an error."""
+    name = fresh("java")
+    cluster.limit(proxy, name, controller_mutation_rate=5)
+    said = create(proxy, name, True, f"{name}-a=60", f"{name}-b=5", f"{name}-c=5")
+    assert [said[f"{name}-{part}"] for part in "abc"] == [["ok"], ["ok"], ["ok"]]
+    assert 1_500 < int(said["took"][0]) < 8_000
+
+
+def test_without_retry_it_fails_with_the_throttle_time(cluster: Cluster, proxy: ProxyThread) -> None:
+    """With retryOnQuotaViolation off the exception carries the throttle time."""
+    name = fresh("java")
+    cluster.limit(proxy, name, controller_mutation_rate=5)
+    said = create(proxy, name, False, f"{name}-a=75", f"{name}-b=5")
+    # Kafka's client sends topics in the order of a hash map.
+    outcomes = sorted(said[f"{name}-{part}"] for part in "ab")
+    assert outcomes[0] == ["ok"]
+    if outcomes[1] != ["ok"]:
+        assert outcomes[1][0] == "throttled" and 3_000 < int(outcomes[1][1]) <= 4_000
+
+
+def test_the_topic_command_shows_the_message(cluster: Cluster, proxy: ProxyThread) -> None:
+    """kafka-topics does not retry: it prints our explanation and fails."""
+    cluster.policies.put("quotas[client-id=admin-cli]", {"controller_mutation_rate": 1})
+    cluster.await_quota(proxy, "ANONYMOUS", "admin-cli", 1)
+    name = fresh("cli")
+    config = ADMIN.parent / "cli.properties"
+    tool = "org.apache.kafka.tools.TopicCommand"
+    common = ("--bootstrap-server", proxy.bootstrap, "--command-config", str(config))
+    first = java(tool, *common, "--create", "--topic", f"{name}-a", "--partitions", "40")
+    assert first.returncode == 0, first.stderr
+    second = java(tool, *common, "--create", "--topic", f"{name}-b", "--partitions", "1")
+    assert second.returncode == 1
+    assert "retry after" in second.stdout + second.stderr
+
+
+def test_transactions_and_fetch_sessions(cluster: Cluster, proxy: ProxyThread) -> None:
+    """A transactional Java producer and a Java consumer group work unharmed, addresses rewritten."""
+    name = fresh("perf")
+    produced = java(
+        "org.apache.kafka.tools.ProducerPerformance",
+        "--topic", name, "--num-records", "20000", "--record-size", "200", "--throughput", "-1",
+        "--transactional-id", name, "--transaction-duration-ms", "200",
+        "--producer-props", f"bootstrap.servers={proxy.bootstrap}",
+    )  # fmt: skip
+    assert produced.returncode == 0 and "20000 records sent" in produced.stdout, produced.stderr
+    consumed = java(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server", proxy.bootstrap, "--topic", name, "--from-beginning", "--group", name,
+        "--isolation-level", "read_committed", "--max-messages", "20000", "--timeout-ms", "20000",
+    )  # fmt: skip
+    assert len(consumed.stdout.splitlines()) == 20_000, consumed.stderr

@@ -1,0 +1,179 @@
+"""Traffic that no rule touches passes unharmed (facts/kip599.md sections 4.3 to 4.5)."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.protocol.metadata import metadata
+from proxy_kit import ProxyThread, until
+from wire_client import WireClient
+
+from enforcer.settings import AutoCreation
+
+COUNT = 2_000
+
+
+def consumed_by_confluent(bootstrap: str, topic: str, count: int, **more: Any) -> int:
+    """How many records a confluent consumer group reads, up to `count`."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": fresh("group"), "auto.offset.reset": "earliest", **more}
+    )
+    consumer.subscribe([topic])
+    seen = 0
+    try:
+        for _ in range(200):
+            for message in consumer.consume(500, 0.1):
+                assert message.error() is None
+                seen += 1
+            if seen >= count:
+                break
+    finally:
+        consumer.close()
+    return seen
+
+
+def test_kafka_python(cluster: Cluster, proxy: ProxyThread) -> None:
+    """kafka-python produces and consumes in a group."""
+    topic = fresh("python")
+    producer = KafkaProducer(bootstrap_servers=proxy.bootstrap)
+    for number in range(COUNT):
+        producer.send(topic, b"%d" % number)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=proxy.bootstrap, group_id=topic,
+        auto_offset_reset="earliest", consumer_timeout_ms=10_000,
+    )  # fmt: skip
+    values = {message.value for _, message in zip(range(COUNT), consumer, strict=False)}
+    consumer.close()
+    assert values == {b"%d" % number for number in range(COUNT)}
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_librdkafka(cluster: Cluster, proxy: ProxyThread, acks: str) -> None:
+    """librdkafka with every acks setting; acks=0 has no responses and must not shift the others'."""
+    topic = fresh("rdkafka")
+    producer = Producer({"bootstrap.servers": proxy.bootstrap, "acks": acks})
+    producer.list_topics(topic, timeout=10)
+    for number in range(COUNT):
+        producer.produce(topic, b"%d" % number)
+        producer.poll(0)
+    assert producer.flush(10) == 0
+    assert producer.list_topics(topic, timeout=10).topics[topic].partitions
+    assert consumed_by_confluent(proxy.bootstrap, topic, COUNT) >= COUNT * (0.9 if acks == "0" else 1)
+
+
+def test_librdkafka_transactions(cluster: Cluster, proxy: ProxyThread) -> None:
+    """Committed transactions are read, aborted ones are not."""
+    topic = fresh("transactions")
+    producer = Producer({"bootstrap.servers": proxy.bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    for number in range(4):
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, b"x")
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    assert consumed_by_confluent(proxy.bootstrap, topic, 20) == 20
+
+
+def test_aiokafka(cluster: Cluster, proxy: ProxyThread) -> None:
+    """aiokafka, with its old versions, produces and consumes."""
+    topic = fresh("aiokafka")
+
+    async def work() -> int:
+        producer = AIOKafkaProducer(bootstrap_servers=proxy.bootstrap)
+        await producer.start()
+        for number in range(200):
+            await producer.send(topic, b"%d" % number)
+        await producer.stop()
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=proxy.bootstrap, group_id=topic, auto_offset_reset="earliest"
+        )
+        await consumer.start()
+        try:
+            async with asyncio.timeout(20):
+                return len([await consumer.getone() for _ in range(200)])
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(work()) == 200
+
+
+def test_large_records_both_ways(cluster: Cluster, proxy: ProxyThread) -> None:
+    """Frames of a megabyte pass, with a slow reader held up by back-pressure and not by memory."""
+    topic = fresh("large")
+    producer = Producer({"bootstrap.servers": proxy.bootstrap, "compression.type": "none"})
+    for number in range(30):
+        producer.produce(topic, bytes([number]) * 900_000)
+    assert producer.flush(20) == 0
+    assert consumed_by_confluent(proxy.bootstrap, topic, 30) == 30
+
+
+def test_only_our_addresses_are_told(cluster: Cluster, proxy: ProxyThread) -> None:
+    """Metadata, DescribeCluster and FindCoordinator name the proxy's ports."""
+    assert proxy.proxy is not None
+    admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
+    ports = set(proxy.proxy.brokers.ports.values())
+    assert {node.port for node in admin.describe_cluster().result(10).nodes} <= ports
+    assert {broker.port for broker in admin.list_topics(timeout=10).brokers.values()} <= ports
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 9, 12])
+def test_auto_creation_does_not_slip_by(
+    cluster: Cluster, proxy: ProxyThread, wire: Callable[..., WireClient], version: int
+) -> None:
+    """Metadata requests of a client with a mutation quota create no topics, in any version."""
+    limited, free = fresh("limited"), fresh("free")
+    cluster.limit(proxy, limited, controller_mutation_rate=100)
+    direct = wire("direct", cluster.kafka.bootstrap)
+    for name in (limited, free):
+        client = wire(name)
+        answer = client.metadata([name], version, create=True)
+        assert [topic.name for topic in answer.topics] == [name]
+        assert answer.brokers
+    until(lambda: direct.metadata([free]).topics[0].error_code == 0, what="created without a quota")
+    assert direct.metadata([limited]).topics[0].error_code == 3
+
+
+def test_auto_creation_passes_by_setting(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], wire: Callable[..., WireClient]
+) -> None:
+    """With auto_topic_creation pass the request is left as it is."""
+    proxy = proxy_with(auto_topic_creation=AutoCreation.PASS)
+    name = fresh("passed")
+    cluster.limit(proxy, name, controller_mutation_rate=100)
+    with WireClient(proxy.bootstrap, name) as client:
+        client.metadata([name], create=True)
+    direct = wire("direct", cluster.kafka.bootstrap)
+    until(lambda: direct.metadata([name]).topics[0].error_code == 0)
+
+
+def test_many_connections_at_once(cluster: Cluster, proxy: ProxyThread) -> None:
+    """Pipelined requests on many connections get their own answers in order."""
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            with WireClient(proxy.bootstrap, f"many-{number}") as client:
+                for correlation_id in range(200):
+                    client.send(metadata.MetadataRequest(version=5, topics=[]), correlation_id)
+                for correlation_id in range(200):
+                    assert int.from_bytes(client.receive_frame()[:4], "big") == correlation_id
+        except BaseException as error:  # noqa: BLE001  # shown by the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not errors

@@ -1,0 +1,83 @@
+"""`weir proxy` as a process: ready file, metrics, stop (contract section 4)."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cluster_kit import Cluster, address
+from proxy_kit import until
+from wire_client import WireClient
+
+from weir.local_kafka import free_port
+
+
+@contextmanager
+def weir_proxy(*args: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the command; kill it in the end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "weir", "proxy", *args], stdout=output, stderr=output
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait(5)
+
+
+def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> None:
+    """The ready file tells addresses that work; SIGTERM ends it with status 0 and clients are closed."""
+    ready_file, port = tmp_path / "ready.json", free_port()
+    options = [
+        "--kafka",
+        cluster.kafka.bootstrap,
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--metrics",
+        "127.0.0.1:0",
+    ]
+    options += ["--ready-file", str(ready_file), "--id", "command"]
+    with weir_proxy(*options, log=tmp_path / "log") as process:
+        until(ready_file.exists, what="the ready file")
+        ready = json.loads(ready_file.read_text())
+        assert ready["pid"] == process.pid and address(ready["listen"]) == ("127.0.0.1", port)
+        # The port of a broker follows from its id, so a restarted proxy has it again.
+        assert ready["brokers"] == {"1": f"127.0.0.1:{port + 2}"}
+        with WireClient(ready["listen"]) as client, WireClient(ready["brokers"]["1"]) as direct:
+            assert client.metadata([]).brokers[0].port == port + 2
+            assert direct.metadata([]).brokers[0].port == port + 2
+            with urllib.request.urlopen(ready["metrics"], timeout=5) as page:
+                text = page.read().decode()
+            assert "weir_proxy_connections 2.0" in text and "python_gc" not in text
+            process.send_signal(signal.SIGTERM)
+            assert client.closed_within(8)
+        assert process.wait(8) == 0
+
+
+def test_it_stops_while_kafka_is_away(tmp_path: Path) -> None:
+    """SIGTERM ends it within 10 s when there is no Kafka at all."""
+    away = f"127.0.0.1:{free_port()}"
+    options = ["--kafka", away, "--listen", f"127.0.0.1:{free_port()}"]
+    with weir_proxy(*options, log=tmp_path / "log") as process:
+        time.sleep(2)
+        assert process.poll() is None
+        begun = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert time.monotonic() - begun < 9
+
+
+def test_a_taken_port_is_said_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    """A listen address that cannot be had: status 1 and one line."""
+    log = tmp_path / "log"
+    taken = cluster.kafka.bootstrap
+    with weir_proxy("--kafka", taken, "--listen", taken, log=log) as process:
+        assert process.wait(20) == 1
+    (line,) = [line for line in log.read_text().splitlines() if line]
+    assert taken in line

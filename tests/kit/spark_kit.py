@@ -1,0 +1,78 @@
+"""What the tests of the Spark job share: a group state without Spark, and records as frames and files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from streaming.job import schemas
+from streaming.job.operator import Input
+from streaming.laws.shard import StepContext
+
+TOPICS = ("weir.requests", "weir.policies")
+LIVE = Input(context=StepContext(fail_fast=True), names=TOPICS)
+
+
+class FakeGroupState:
+    """Spark's GroupState as far as the operator uses it; test_group_state.py proves that it behaves alike.
+
+    Args:
+        value: the state before, None if there is none.
+        processed_ts: time of the micro-batch in ms.
+    """
+
+    def __init__(self, value: tuple[Any, ...] | None = None, processed_ts: int = 0) -> None:
+        self._value = value
+        self._processed_ts = processed_ts
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a state."""
+        return self._value is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        """The state; ValueError if there is none."""
+        if self._value is None:
+            raise ValueError("state is either not defined or has already been removed")
+        return self._value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        """Set the state; TypeError for None."""
+        if value is None:
+            raise TypeError("the state cannot be None")
+        self._value = tuple(value)
+
+    def remove(self) -> None:
+        """Drop the state."""
+        self._value = None
+
+    def getCurrentProcessingTimeMs(self) -> int:
+        """Time of the micro-batch."""
+        return self._processed_ts
+
+
+def record_frame(events: Sequence[tuple[int, int, dict[str, Any]]]) -> pd.DataFrame:
+    """(origin, offset, event) as a frame of the operator's input, without its key columns."""
+    return pd.DataFrame(
+        {
+            "origin": [origin for origin, _, _ in events],
+            "partition": [0] * len(events),
+            "offset": [offset for _, offset, _ in events],
+            "ts": [event["ts"] for _, _, event in events],
+            "value": [json.dumps(event).encode() for _, _, event in events],
+        }
+    )
+
+
+def write_records(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
+    """Drop a file of records (`schemas.RECORD_COLUMNS`) into a folder that a stream watches."""
+    columns = {column: [row[column] for row in rows] for column in schemas.RECORD_COLUMNS}
+    frame = pd.DataFrame(columns).astype({"shard": "int32", "origin": "int32", "partition": "int32"})
+    folder.mkdir(exist_ok=True)
+    # Hidden while it grows: the file source skips names with a leading dot.
+    hidden = folder / f".{name}.parquet"
+    frame.to_parquet(hidden)
+    hidden.rename(folder / f"{name}.parquet")

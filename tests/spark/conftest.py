@@ -1,0 +1,38 @@
+"""One session for all tests of the job."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.job.session import Session, build_session, stop_session
+from streaming.job.settings import JobSettings
+from weir.jars import jars_dir
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """py4j leaves the sockets of ended streaming threads to the garbage collector, which warns of each."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """A session as the live job has it, on two threads."""
+    folder = tmp_path_factory.mktemp("spark")
+    settings = JobSettings(master="local[2]", shuffle_partitions=2)
+    started = build_session(settings, jars=jars_dir("spark"), work_dir=folder, checkpoint=str(folder))
+    try:
+        yield started
+    finally:
+        stop_session(started, 10)
+
+
+@pytest.fixture
+def spark(session: Session) -> SparkSession:
+    """The session itself."""
+    return session.spark

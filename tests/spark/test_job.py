@@ -1,0 +1,283 @@
+"""`weir job` against a real broker: events in, decisions out, killed under load, stopped."""
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from law_kit import quota
+from spark_kit import TOPICS
+
+from streaming.contract.topics import Topics
+from streaming.job.session import is_local_path
+from streaming.laws.shard import Records, StepContext, step
+from weir.local_kafka import LocalKafka
+from weir.topics import ensure_topics
+
+START_S, WAIT_S, STOP_S = 60.0, 60.0, 15.0
+USERS = 12
+
+
+class Job:
+    """A `weir job` process; its output goes to a file.
+
+    Args:
+        folder: for checkpoint, logs and ready file.
+        kafka: the broker.
+    """
+
+    def __init__(self, folder: Path, kafka: str) -> None:
+        self._folder = folder
+        self._kafka = kafka
+        self.log = folder / "job.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> dict[str, Any]:
+        """Start it; returns its ready file."""
+        ready = self._folder / "ready.json"
+        ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
+        places = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, *map(str, places), "--ready-file", str(ready)], stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + START_S
+        while not ready.exists():
+            assert self._process.poll() is None and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.1)
+        note: dict[str, Any] = json.loads(ready.read_text())
+        assert note["pid"] == self._process.pid
+        return note
+
+    def end(self, number: signal.Signals, limit_s: float = STOP_S) -> int:
+        """Send a signal and wait for the end; returns the exit status."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(limit_s)
+
+    def close(self) -> None:
+        """Leave nothing behind; the JVM ends when its parent has."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait(STOP_S)
+
+
+class Broker:
+    """Writes events and policies, reads decisions.
+
+    Args:
+        bootstrap: `HOST:PORT`.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._reader = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "t", "enable.auto.commit": False}
+        )
+
+    def write(self, topic: str, key: str | None, value: bytes | None) -> None:
+        """Send one record."""
+        self._producer.produce(topic, key=key, value=value)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Wait until all is there."""
+        assert self._producer.flush(WAIT_S) == 0
+
+    def limit(self, user: str, rate: float) -> None:
+        """Publish a quota in force from the beginning of time."""
+        path = f"quotas[user={user}]"
+        change = {"type": "policy", "ts": 1, "path": path, "value": quota(rate)}
+        self.write(TOPICS[1], path, orjson.dumps(change))
+
+    def request(self, name: str, user: str, mutations: int, **fields: Any) -> None:
+        """Send one strict request as a proxy does."""
+        subject = f"user={user}"
+        items = [{"name": name, "mutations": mutations}]
+        event = {"type": "request", "id": name, "user": user, "items": items, "subject": subject} | fields
+        self.write(TOPICS[0], subject, orjson.dumps(event))
+
+    def read(self, topic: str) -> list[Any]:
+        """Everything on a topic up to its present end."""
+        partition = TopicPartition(topic, 0, 0)
+        _, end = self._reader.get_watermark_offsets(partition, timeout=WAIT_S)
+        self._reader.assign([partition])
+        found: list[Any] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < end:
+            assert time.monotonic() < deadline
+            found += [message for message in self._reader.consume(1000, timeout=0.2) if not message.error()]
+        return found
+
+    def wait_for(self, names: set[str]) -> list[bytes]:
+        """Wait until all of these are decided; returns everything on the topic."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            values = [message.value() for message in self.read("weir.decisions")]
+            if names <= {orjson.loads(value)["id"] for value in values}:
+                return values
+            assert time.monotonic() < deadline, f"{len(values)} decisions for {len(names)} requests"
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with Weir's topics."""
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        ensure_topics(kafka.bootstrap, Topics())
+        yield kafka.bootstrap
+
+
+@pytest.fixture
+def broker(bootstrap: str) -> Iterator[Broker]:
+    """A connection to it."""
+    connected = Broker(bootstrap)
+    try:
+        yield connected
+    finally:
+        connected.close()
+
+
+@pytest.fixture
+def job(bootstrap: str, tmp_path: Path) -> Iterator[Job]:
+    """A job that is not started yet."""
+    made = Job(tmp_path, bootstrap)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def uninterrupted(broker: Broker) -> dict[str, bytes]:
+    """Decisions by id of one run over the whole log: the law's own step, one shard, one batch."""
+    records = Records(broadcast=[])
+    assert records.broadcast is not None
+    for number, topic in enumerate(TOPICS):
+        for message in broker.read(topic):
+            records.topic.append(topic)
+            records.partition.append(message.partition())
+            records.offset.append(message.offset())
+            records.ts.append(message.timestamp()[1])
+            records.value.append(message.value() or b"")
+            records.subject.append(None)
+            records.broadcast.append(bool(number))
+    _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
+    return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}
+
+
+def load(broker: Broker, first: int, seconds: float) -> set[str]:
+    """Some hundred requests a second, more than the quotas allow."""
+    names: set[str] = set()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for _ in range(5):
+            number = first + len(names)
+            broker.request(f"r{number}", f"u{number % USERS}", number % 7)
+            names.add(f"r{number}")
+        time.sleep(0.02)
+    broker.flush()
+    return names
+
+
+def gone(pid: int) -> bool:
+    """Whether no process has this id."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def metric(url: str, name: str) -> float:
+    """A metric's value from a scrape."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+
+def test_a_job_killed_under_load_decides_as_one_that_was_not(job: Job, broker: Broker) -> None:
+    """kill -9 in the middle, restart: every request decided, repeats equal, all as in one run."""
+    for user in range(USERS):
+        broker.limit(f"u{user}", 1 + user)
+    broker.flush()
+    first = job.start()
+    # Decided once before the load, or the kill would find nothing but start-up.
+    broker.request("warm", "u0", 0)
+    broker.flush()
+    broker.wait_for({"warm"})
+    names = load(broker, 0, 4.0)
+    job.end(signal.SIGKILL)
+    names |= load(broker, len(names), 2.0)
+    second = job.start()
+    assert gone(first["jvm_pid"]) and second["jvm_pid"] != first["jvm_pid"]
+    names |= load(broker, len(names), 1.0)
+    values = broker.wait_for(names)
+    expected = uninterrupted(broker)
+    assert {orjson.loads(value)["outcome"] for value in values} == {"allow", "reject"}
+    assert {orjson.loads(value)["id"]: value for value in values} == expected
+    assert set(values) == set(expected.values())
+    assert metric(second["metrics"], "weir_job_restarts_total") == 1
+    _dead_letters(broker)
+    assert metric(second["metrics"], "weir_job_decisions_total") > 0
+    assert job.end(signal.SIGTERM) == 0
+    assert gone(second["jvm_pid"])
+
+
+def _dead_letters(broker: Broker) -> None:
+    """Records that cannot be used, without keys, values or sense, each become one dead letter."""
+    bad: list[tuple[str, str | None, bytes | None]] = [
+        (TOPICS[0], None, b"\xff\x00 not JSON"),
+        (TOPICS[0], "", None),
+        (TOPICS[0], None, b"[" * 3000),
+        (TOPICS[0], "user=u1", b'{"type":"unheard-of"}'),
+        (TOPICS[0], None, b"x" * 900_000),
+        (TOPICS[1], "quotas[user=u1]", b'{"type":"policy","path":"quotas[user=u1]","value":{"rate":1}}'),
+        (TOPICS[1], "no path", b""),
+    ]
+    for topic, key, value in bad:
+        broker.write(topic, key, value)
+    # Without a key, by the fields that say whose it is; decided, so the query goes on.
+    broker.write(
+        TOPICS[0], None, b'{"type":"request","id":"keyless","user":"u3","items":[],"subject":"user=u3"}'
+    )
+    broker.flush()
+    broker.wait_for({"keyless"})
+    deadline = time.monotonic() + WAIT_S
+    while len(letters := broker.read("weir.deadletter")) < len(bad):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    found = [orjson.loads(message.value()) for message in letters]
+    assert sorted(letter["topic"] for letter in found) == sorted(topic for topic, _, _ in bad)
+    values = {base64.b64decode(letter["value_base64"])[:1000] for letter in found}
+    assert values == {(value or b"")[:1000] for _, _, value in bad}
+
+
+def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:
+    """Nothing listens: exit 1 within the limit."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text("job: {topics_timeout_s: 1}\n")
+    command = [sys.executable, "-m", "weir", "job", "--kafka", "127.0.0.1:1", "--settings", str(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_paths_of_this_machine_are_told_from_others() -> None:
+    """Only these get the local file system without chmod, and the lease."""
+    assert is_local_path("/a/b") and is_local_path("a") and is_local_path("file:///a")
+    assert not is_local_path("hdfs://host/a") and not is_local_path("s3a://bucket/a")

@@ -1,0 +1,114 @@
+"""The operator by hand: chunks, state, output columns, sizes."""
+
+from typing import Any, cast
+
+import orjson
+import pandas as pd
+import pytest
+from law_kit import T0, policy, quota, request
+from pyspark.sql.streaming.state import GroupState
+from spark_kit import LIVE, TOPICS, FakeGroupState, record_frame
+
+from streaming.contract.decisions import Outputs
+from streaming.job import operator, schemas
+from streaming.job.fit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
+from streaming.job.operator import Input, group_function
+from streaming.laws.shard import STATE_VERSION, StepContext
+
+ALICE = "user=alice"
+KEY = ("mutation", 0)
+
+
+def alice(name: str, at_ms: int, mutations: int, **fields: Any) -> tuple[int, int, dict[str, Any]]:
+    """A request of alice that its proxy stamped, as a record whose offset is its time."""
+    return schemas.EVENT, at_ms, request(name, at_ms, mutations, subject=ALICE, **fields)
+
+
+LIMIT = (schemas.POLICY, 0, policy(0, "quotas[user=alice]", quota(1, 10)))
+EVENTS = [alice(str(number), number * 100, 3) for number in range(1, 9)]
+
+
+def run(chunks: list[pd.DataFrame], state: FakeGroupState, given: Input = LIVE) -> list[dict[str, Any]]:
+    """Output rows of one call, the value parsed."""
+    frames = list(group_function(given)(KEY, iter(chunks), cast(GroupState, state)))
+    rows = [row for frame in frames for row in frame.to_dict("records")]
+    return [row | {"value": orjson.loads(row["value"])} for row in rows]
+
+
+def test_chunks_and_their_order_change_nothing() -> None:
+    """One chunk, many, or many in reverse: the same output and state."""
+    whole = FakeGroupState()
+    expected = run([record_frame([LIMIT, *EVENTS])], whole)
+    assert {row["value"]["outcome"] for row in expected} == {"allow", "reject"}
+    for records in ([LIMIT, *EVENTS], [*EVENTS[::-1], LIMIT]):
+        state = FakeGroupState()
+        assert run([record_frame([record]) for record in records], state) == expected
+        assert state.get == whole.get
+
+
+def test_batches_carry_the_state_on() -> None:
+    """Two batches decide as one does, and the state names its version."""
+    whole = run([record_frame([LIMIT, *EVENTS])], FakeGroupState())
+    state = FakeGroupState()
+    parts = [run([record_frame(part)], state) for part in ([LIMIT, *EVENTS[:4]], EVENTS[4:])]
+    assert parts[0] + parts[1] == whole
+    assert state.get[0] == STATE_VERSION
+
+
+def test_live_rows_have_key_topic_and_time() -> None:
+    """A decision goes to its subject's key, a dead letter names its record."""
+    broken = (schemas.EVENT, 77, {"type": "unheard-of", "ts": T0})
+    rows = run([record_frame([LIMIT, alice("a", 5, 1), broken])], FakeGroupState())
+    decision = next(row for row in rows if row["sink"] == "decisions")
+    letter = next(row for row in rows if row["sink"] == "deadletter")
+    assert list(decision) == ["sink", "key", "value", "ts"]
+    assert (decision["key"], decision["ts"], decision["value"]["id"]) == (ALICE, T0 + 5, "a")
+    assert (letter["value"]["topic"], letter["value"]["offset"]) == (TOPICS[schemas.EVENT], 77)
+
+
+def test_the_time_of_the_batch_reaches_the_law() -> None:
+    """A request processed after its deadline is marked late, one processed before is not."""
+    records = [LIMIT, alice("a", 0, 1, deadline_ms=2000)]
+    late = run([record_frame(records)], FakeGroupState(processed_ts=T0 + 2001))
+    in_time = run([record_frame(records)], FakeGroupState(processed_ts=T0 + 2000))
+    assert late[0]["value"].get("late") is True
+    assert "late" not in in_time[0]["value"]
+
+
+def test_a_state_that_is_not_needed_any_more_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that keeps nothing leaves no state behind, whether there was one or not."""
+    monkeypatch.setattr(operator, "step", lambda *_: (None, Outputs()))
+    for state in (FakeGroupState((STATE_VERSION, b"old")), FakeGroupState()):
+        assert run([record_frame([LIMIT])], state) == []
+        assert not state.exists
+
+
+def test_a_dead_letter_too_large_for_the_broker_keeps_the_beginning_of_its_record() -> None:
+    """Or the sink would refuse it, and the query would fail on it again after every restart."""
+    event = alice("a", 1, 1, nonsense="x" * RECORD_BYTES_MAX)
+    event[2]["items"] = None
+    (row,) = run([record_frame([event])], FakeGroupState())
+    assert row["sink"] == "deadletter"
+    assert "dead letter has" in row["value"]["reason"]
+    assert len(row["value"]["value_base64"]) == VALUE_BYTES_KEPT * 4 // 3
+    assert len(orjson.dumps(row["value"])) <= RECORD_BYTES_MAX
+
+
+def test_a_decision_too_large_for_the_broker_becomes_a_dead_letter() -> None:
+    """Its request was as large, which only a raised limit of the topic lets in."""
+    names = [{"name": "n" * 1000, "mutations": 5}] * 1100
+    event = alice("a", 1, 1)
+    event[2]["items"] = names
+    (row,) = run([record_frame([LIMIT, event])], FakeGroupState())
+    assert (row["sink"], row["key"]) == ("deadletter", "")
+    assert "decision has" in row["value"]["reason"]
+
+
+def test_a_replayed_line_is_named_by_file_and_line() -> None:
+    """Without `id` an event takes base name and line; its output says where it stood."""
+    given = Input(context=StepContext(initial={}, replay=True, fail_fast=True), names=("a.jsonl", "b.jsonl"))
+    frame = record_frame([alice("", 3, 1)])
+    frame["partition"] = 1
+    frame["value"] = frame["value"].map(lambda value: value.replace(b'"id": "", ', b""))
+    (row,) = run([frame], FakeGroupState(), given)
+    assert (row["id"], row["file"], row["line"]) == ("b.jsonl:3", 1, 3)

@@ -1,0 +1,85 @@
+"""Both replay engines write the same bytes."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from law_kit import policy, quota, refund, request
+from pyspark.sql import SparkSession
+
+from streaming.contract.errors import ConfigError, WeirError
+from streaming.job.replay import replay_spark, replay_staged, stage
+from streaming.replay import Replayed, replay_local
+from weir.jars import jars_dir
+
+TRACES = Path(__file__).parent.parent / "traces" / "mutation"
+POLICIES = """\
+version: 1
+quotas:
+  - entity: {user: alice}
+    controller_mutation_rate: 1
+  - entity: {user: null}
+    controller_mutation_rate: 0.5
+    algorithm: sampled_rate
+"""
+
+
+def replay(spark: SparkSession, policies: str, files: list[str], folder: Path, shards: int) -> Replayed:
+    """Replay in the session of the tests."""
+    (folder / "work").mkdir()
+    return replay_staged(spark, stage(policies, files, folder / "work"), shards=shards)
+
+
+@pytest.mark.parametrize("name", ["worked", "eight-levels"])
+def test_a_trace_gives_the_same_bytes_in_both_engines(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Two of the reference traces."""
+    policies, events = str(TRACES / f"{name}.policies.yaml"), str(TRACES / f"{name}.events.jsonl.gz")
+    replayed = replay(spark, policies, [events], tmp_path, 5)
+    assert replayed == replay_local(policies, [events])
+    assert replayed.decisions
+
+
+def test_damaged_and_changing_logs_give_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """Two files with policy changes, refunds, equal keys, no ids, and lines that cannot be used."""
+    policies = tmp_path / "policies.yaml"
+    policies.write_text(POLICIES)
+    one = [request(f"a{n % 7}", n * 90, n % 5, user=("alice", "bob", "carol")[n % 3]) for n in range(200)]
+    two = [
+        policy(4000, "quotas[user=alice]", quota(3)),
+        policy(9000, "quotas[user=carol]", quota(2, 5)),
+        policy(9000, "quotas[user=carol]", {"controller_mutation_rate": 0}),
+        policy(12000, "quotas[user=alice]", None),
+        refund(8000, 2000, 2),
+        {"type": "request", "ts": 1, "items": []},
+        {"type": "request", "items": []},
+    ]
+    first, second = tmp_path / "first file.jsonl", tmp_path / "second.jsonl"
+    first.write_bytes(b"\n".join(orjson.dumps(event) for event in one) + b"\n\xff\x00\n\n{}\nnull")
+    second.write_bytes(b"\n".join(orjson.dumps(event) for event in two) + b'\n{"type":"policy","ts":1}\n')
+    files = [str(second), str(first)]
+    replayed = replay(spark, str(policies), files, tmp_path, 3)
+    expected = replay_local(str(policies), files)
+    assert (len(expected.decisions), len(expected.dead_letters)) == (201, 6)
+    assert replayed.decisions == expected.decisions
+    assert replayed.dead_letters == expected.dead_letters
+
+
+def test_nothing_to_replay_is_no_error(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty file gives empty output."""
+    policies, events = tmp_path / "policies.yaml", tmp_path / "empty.jsonl"
+    policies.write_text(POLICIES)
+    events.touch()
+    replayed = replay(spark, str(policies), [str(events)], tmp_path, 2)
+    assert (replayed.decisions, replayed.dead_letters) == ([], [])
+
+
+def test_wrong_input_is_named_before_a_session_is_started(tmp_path: Path) -> None:
+    """A wrong policy file is a configuration error, a missing event file an error of its own."""
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("version: 1\nquotas: 5\n")
+    with pytest.raises(ConfigError):
+        replay_spark(str(wrong), [], jars=jars_dir("spark"))
+    right = tmp_path / "policies.yaml"
+    right.write_text(POLICIES)
+    with pytest.raises(WeirError, match="cannot be read"):
+        replay_spark(str(right), [str(tmp_path / "missing.jsonl")], jars=jars_dir("spark"))

@@ -1,0 +1,168 @@
+"""The operator in a real stream: chunks, restarts, a killed worker, a batch that is run again."""
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pandas as pd
+import pytest
+from law_kit import T0, policy, quota, request
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from spark_kit import LIVE, TOPICS, write_records
+
+from streaming.contract.decisions import DECISIONS
+from streaming.job import schemas
+from streaming.job.operator import decide, group_function
+from streaming.laws.routing import shard_of
+from streaming.laws.shard import Records, StepContext, step
+
+SHARDS = 4
+USERS = 25
+LIMIT_S = 90
+SCHEMA = "law string, shard int, origin int, partition int, offset bigint, ts bigint, value binary"
+Row = dict[str, Any]
+Sink = Callable[[DataFrame, int], None]
+
+
+def row(shard: int, origin: int, offset: int, event: Row) -> Row:
+    """A record as the routing step hands it over."""
+    return {
+        "law": "mutation",
+        "shard": shard,
+        "origin": origin,
+        "partition": 0,
+        "offset": offset,
+        "ts": event["ts"],
+        "value": orjson.dumps(event),
+    }
+
+
+def traffic(batch: int, count: int = 300) -> list[Row]:
+    """Requests of many users, all limited, with the policies before them in the first batch."""
+    rows = []
+    for user in range(USERS if batch == 0 else 0):
+        change = policy(0, f"quotas[user=u{user}]", quota(2, 20))
+        rows += [row(shard, schemas.POLICY, user, change) for shard in range(SHARDS)]
+    for number in range(batch * count, (batch + 1) * count):
+        subject = f"user=u{number % USERS}"
+        event = request(f"r{number}", 10 + number * 7, number % 9, user=subject[5:], subject=subject)
+        rows.append(row(shard_of(subject, SHARDS), schemas.EVENT, number, event))
+    return rows
+
+
+def decided_locally(*batches: list[Row]) -> dict[str, bytes]:
+    """Decisions by id as the law's own step makes them, batch by batch and without Spark."""
+    bodies: dict[int, bytes | None] = dict.fromkeys(range(SHARDS))
+    decisions: dict[str, bytes] = {}
+    for rows in batches:
+        for shard in bodies:
+            own = [found for found in rows if found["shard"] == shard]
+            records = Records(
+                topic=[TOPICS[found["origin"]] for found in own],
+                partition=[0] * len(own),
+                offset=[found["offset"] for found in own],
+                ts=[found["ts"] for found in own],
+                value=[found["value"] for found in own],
+                subject=[None] * len(own),
+            )
+            bodies[shard], outputs = step(
+                "mutation", shard, bodies[shard], records, StepContext(fail_fast=True)
+            )
+            assert set(outputs.sink) <= {DECISIONS}
+            decisions |= zip(outputs.id, outputs.value, strict=True)
+    return decisions
+
+
+def run(output: DataFrame, checkpoint: Path, sink: Sink) -> None:
+    """Run a stream until its input is read."""
+    query = (
+        output.writeStream.outputMode("update")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .foreachBatch(sink)
+        .start()
+    )
+    assert query.awaitTermination(LIMIT_S)
+
+
+def collector(into: dict[str, bytes]) -> Sink:
+    """A sink that keeps decisions by id."""
+
+    def collect(frame: DataFrame, _: int) -> None:
+        for found in frame.collect():
+            value = bytes(found.value)
+            into[orjson.loads(value)["id"]] = value
+
+    return collect
+
+
+@pytest.fixture
+def records(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A stream of the files in `in`."""
+    (tmp_path / "in").mkdir()
+    return spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+
+
+def test_restarts_and_chunks_decide_as_the_law_alone(
+    spark: SparkSession, records: DataFrame, tmp_path: Path
+) -> None:
+    """Three runs on one checkpoint, groups cut into chunks of 7 rows: the bytes of the local step."""
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 7)
+    batches = [traffic(number) for number in range(3)]
+    seen: dict[str, bytes] = {}
+    try:
+        for number, rows in enumerate(batches):
+            write_records(tmp_path / "in", str(number), rows)
+            run(decide(records, LIVE), tmp_path / "checkpoint", collector(seen))
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100_000)
+    assert seen == decided_locally(*batches)
+
+
+def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> None:
+    """Its task is tried again from the last state, so the decisions are those of an undisturbed run."""
+    mark, own = tmp_path / "killed", group_function(LIVE)
+
+    def fragile(key: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        yield from own(key, chunks, state)
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    rows, seen = traffic(0), dict[str, bytes]()
+    write_records(tmp_path / "in", "0", rows)
+    output = records.groupBy("law", "shard").applyInPandasWithState(
+        fragile, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
+    )
+    run(output, tmp_path / "checkpoint", collector(seen))
+    assert mark.exists()
+    assert seen == decided_locally(rows)
+
+
+def test_a_batch_that_is_run_again_has_its_first_time(records: DataFrame, tmp_path: Path) -> None:
+    """The sink fails after the batch was planned; the rerun says the same of what is late."""
+
+    def times(_: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        yield pd.DataFrame({"ms": [state.getCurrentProcessingTimeMs()]})
+
+    write_records(tmp_path / "in", "0", traffic(0, count=1)[-1:])
+    output = records.groupBy("law", "shard").applyInPandasWithState(
+        times, "ms bigint", schemas.STATE, "update", GroupStateTimeout.NoTimeout
+    )
+    seen: list[int] = []
+
+    def fails_once(frame: DataFrame, _: int) -> None:
+        seen.extend(found.ms for found in frame.collect())
+        if len(seen) == 1:
+            raise OSError("the sink is gone")
+
+    with pytest.raises(StreamingQueryException):
+        run(output, tmp_path / "checkpoint", fails_once)
+    run(output, tmp_path / "checkpoint", fails_once)
+    assert len(seen) == 2
+    assert seen[0] == seen[1] > T0 // 2

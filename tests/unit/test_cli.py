@@ -1,0 +1,105 @@
+"""The command `weir`: exit status, messages, and what it loads."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streaming.contract.errors import ConfigError, Problem, WeirError
+from weir import cli
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Any], int]], None]:
+    """Puts a function in the place of every command."""
+
+    def put(run: Callable[[Any], int]) -> None:
+        def add_parser(subparsers: Any) -> None:
+            subparsers.add_parser("up").set_defaults(run=run)
+
+        monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(add_parser=add_parser))
+
+    return put
+
+
+def raising(error: BaseException) -> Callable[[Any], int]:
+    """A command that fails so."""
+
+    def run(args: Any) -> int:
+        raise error
+
+    return run
+
+
+def test_status_is_what_the_command_returns(command: Any) -> None:
+    """0 for done, and whatever else a command says."""
+    command(lambda args: 0)
+    assert cli.main(["up"]) == 0
+
+
+def test_wrong_configuration_prints_every_problem_and_ends_with_2(command: Any, capsys: Any) -> None:
+    """One line per problem on stderr, in the form FILE:LINE: path: message."""
+    problems = [
+        Problem(file="f.yaml", line=line, path="a.b", message="is wrong; right was expected")
+        for line in (3, 5)
+    ]
+    command(raising(ConfigError(problems)))
+    assert cli.main(["up"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "f.yaml:3: a.b: is wrong; right was expected",
+        "f.yaml:5: a.b: is wrong; right was expected",
+    ]
+
+
+def test_failed_work_is_one_line_and_ends_with_1(command: Any, capsys: Any) -> None:
+    """No traceback for what we raise on purpose."""
+    command(raising(WeirError("kafka is away")))
+    assert cli.main(["up"]) == 1
+    assert capsys.readouterr().err == "weir: kafka is away\n"
+
+
+def test_interrupt_is_no_traceback(command: Any, capsys: Any) -> None:
+    """Ctrl-C where no command has taken over the signal."""
+    command(raising(KeyboardInterrupt()))
+    assert cli.main(["up"]) == 1
+    assert capsys.readouterr().err == "weir: interrupted\n"
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["up", "--listen", "here"], ["tail", "--nonsense"]])
+def test_bad_usage_ends_with_2(words: list[str]) -> None:
+    """argparse's own status is the contract's."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+
+
+def test_relative_times_need_no_equals_sign() -> None:
+    """`--from -10m` is understood, although argparse takes a leading dash for an option."""
+    words = cli.joined_times(["dump", "--from", "-10m", "--to", "-5s", "--out", "-"])
+    args = cli.build_parser("dump").parse_args(words)
+    assert (args.start, args.end) == ("-10m", "-5s")
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help(name: str, capsys: Any) -> None:
+    """`weir NAME --help` ends with 0 and names itself."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: weir {name}" in capsys.readouterr().out
+
+
+def test_help_and_version_load_no_heavy_library() -> None:
+    """A fresh interpreter shows the help of all commands without Spark, Kafka clients or Numba."""
+    code = (
+        "import sys; from weir.cli import build_parser; build_parser(None).format_help();"
+        "heavy = {'pyspark', 'pandas', 'numba', 'kafka', 'confluent_kafka', 'uvloop'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert shown.stdout == "[]\n"

@@ -1,0 +1,58 @@
+"""The files under conf/ and docs/ say what the code says."""
+
+import re
+from pathlib import Path
+
+from enforcer.metrics import Metrics
+from streaming.contract.policy import PolicySet
+from streaming.contract.policy_check import load_policies
+from streaming.contract.settings import read_settings
+from weir.settings_file import SECTIONS, render
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf" / "weir.yaml"
+METRIC_ROW = re.compile(r"^\| `(weir_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
+
+
+def test_settings_file_is_what_the_code_says() -> None:
+    """conf/weir.yaml is made from the dataclasses: `python -m weir.settings_file > conf/weir.yaml`."""
+    assert CONF.read_text() == render()
+
+
+def test_settings_file_reads_back_as_the_defaults() -> None:
+    """Every section of conf/weir.yaml is accepted and gives the defaults."""
+    for name, cls in SECTIONS:
+        assert read_settings(cls, name, str(CONF)) == cls()
+
+
+def test_example_policies_are_valid_and_limit_the_demo() -> None:
+    """conf/policies.yaml has no problems; each of the demo's clients has its own bucket at rate 1."""
+    policies = PolicySet(load_policies(str(ROOT / "conf" / "policies.yaml")))
+    for client in ("demo-java", "demo-kafka-python", "demo-confluent"):
+        quota = policies.mutation_quota("ANONYMOUS", client)
+        assert quota is not None
+        assert (quota.subject, quota.rate, quota.burst) == (f"user=ANONYMOUS,client-id={client}", 1.0, 11.0)
+
+
+def documented(part: str) -> dict[str, tuple[str, str]]:
+    """Metrics listed in docs/metrics.md whose names begin so: name without _total -> (type, labels)."""
+    rows = METRIC_ROW.findall((ROOT / "docs" / "metrics.md").read_text())
+    return {
+        name.removesuffix("_total"): (kind, labels.strip())
+        for name, kind, labels in rows
+        if name.startswith(part)
+    }
+
+
+def test_metrics_of_the_proxy_are_listed() -> None:
+    """docs/metrics.md names every metric of the proxy with its type, and no other."""
+    families = {family.name: family.type for family in Metrics(subjects_max=1).registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_proxy_").items()} == families
+
+
+def test_metrics_of_job_and_stack_are_listed() -> None:
+    """The same for the others, read from the source: importing the job would load Spark."""
+    job = set(re.findall(r'"(weir_job_\w+)"', (ROOT / "streaming/job/progress.py").read_text()))
+    stack = set(re.findall(r'"(weir_part_\w+)"', (ROOT / "weir/scrape.py").read_text()))
+    assert set(documented("weir_job_")) == job
+    assert set(documented("weir_part_")) == stack

@@ -1,0 +1,236 @@
+"""One connection without sockets: order of answers, bounds, back-pressure, endings."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+from guard_kit import Desk
+
+from enforcer.brokers import Brokers
+from enforcer.connection import Connection
+from enforcer.upstream import Owner, Upstream
+
+METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
+
+
+def framed(payload: bytes) -> bytes:
+    """A frame with its length."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+def header(key: int, version: int, correlation_id: int) -> bytes:
+    """A request header without client-id."""
+    return struct.pack(">hhih", key, version, correlation_id, -1)
+
+
+def opaque(correlation_id: int, size: int = 0) -> bytes:
+    """A ListGroups v0 request, which no rule touches; `size` further bytes."""
+    return framed(header(16, 0, correlation_id) + bytes(size))
+
+
+class FakeTransport:
+    """A socket's writing end."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.reading = True
+        self.closed = False
+
+    def writelines(self, parts: tuple[bytes, ...]) -> None:
+        """Keep what is written."""
+        self.data += b"".join(parts)
+
+    def pause_reading(self) -> None:
+        """No more data comes."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Data comes again."""
+        self.reading = True
+
+    def close(self) -> None:
+        """Close after what is written."""
+        self.closed = True
+
+    abort = close
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """Nothing to do."""
+
+    def answered(self) -> list[int]:
+        """Correlation ids of the frames written, in order."""
+        found, data = [], self.data
+        while data:
+            (length, correlation_id) = struct.unpack(">ii", data[:8])
+            found.append(correlation_id)
+            data = data[4 + length :]
+        return found
+
+
+class FakeUpstream:
+    """A broker connection that keeps requests until the test answers them."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.writable, self.full, self.reading, self.abandoned = True, False, True, False
+
+    def connect(self, host: str, port: int) -> None:
+        """At once."""
+
+    def send(self, frame: bytes) -> bool:
+        """Keep it."""
+        self.sent.append(frame)
+        return True
+
+    def pause_reading(self) -> None:
+        """No more responses."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Responses again."""
+        self.reading = True
+
+    def abandon(self) -> None:
+        """The client is gone."""
+        self.abandoned = True
+
+
+class Rig:
+    """A connection between a fake client and a fake broker."""
+
+    def __init__(self, **settings: Any) -> None:
+        desk = Desk(**settings)
+        self.settings, self.guard, self.metrics = desk.settings, desk.guard, desk.metrics
+        self.desk = desk
+        self.brokers = Brokers(
+            listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
+        )
+        self.client, self.upstream = FakeTransport(), FakeUpstream()
+
+        def make_upstream(_owner: Owner, _settings: Any) -> Upstream:
+            return cast(Upstream, self.upstream)
+
+        self.connection = Connection(self, lambda: ("kafka", 9092), make_upstream)
+        self.connection.connection_made(cast(asyncio.Transport, self.client))
+
+    def now_ms(self) -> float:
+        """The desk's clock (link.Hub)."""
+        return self.desk.now_ms
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Never called in these tests (link.Hub)."""
+        raise AssertionError("nothing here waits")
+
+    def admit(self, connection: Any) -> bool:
+        """Everybody comes in (link.Hub)."""
+        return True
+
+    def forget(self, connection: Any) -> None:
+        """Nothing is kept (link.Hub)."""
+
+    def closed(self, reason: str) -> float | None:
+        """How many connections ended for this reason."""
+        name = "weir_proxy_closed_connections_total"
+        return self.metrics.registry.get_sample_value(name, {"reason": reason})
+
+
+def test_answers_keep_the_order_of_the_requests() -> None:
+    """An answer of our own waits for those of the broker that are due before it."""
+    rig = Rig()
+    rig.connection.data_received(opaque(1) + framed(header(API_VERSIONS, 99, 2) + b"\0") + opaque(3))
+    assert rig.client.answered() == []
+    rig.connection.upstream_frames([struct.pack(">i", 1) + b"body"])
+    assert rig.client.answered() == [1, 2]
+    rig.connection.upstream_frames([struct.pack(">i", 3)])
+    assert rig.client.answered() == [1, 2, 3]
+
+
+def test_produce_without_acks_has_no_answer() -> None:
+    """acks=0 takes no place among the answers, or all later ones would be shifted."""
+    rig = Rig()
+    no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhi", -1, 0, 1_000)
+    rig.connection.data_received(framed(no_acks) + opaque(2))
+    assert len(rig.upstream.sent) == 2
+    rig.connection.upstream_frames([struct.pack(">i", 2)])
+    assert rig.client.answered() == [2]
+
+
+def test_a_response_to_nothing_ends_the_connection() -> None:
+    """A broker that answers what was not asked has lost step: nothing of it is passed on."""
+    for frames in ([struct.pack(">i", 9)], [b"\0"], [struct.pack(">i", 1), struct.pack(">i", 1)]):
+        rig = Rig()
+        rig.connection.data_received(opaque(1))
+        rig.connection.upstream_frames(frames)
+        assert rig.client.closed and rig.closed("bad_response") == 1
+
+
+def test_an_address_without_room_is_not_passed_on() -> None:
+    """When there is no port left for a broker, the response that names it does not reach the client."""
+    rig = Rig()
+    rig.connection.data_received(framed(header(METADATA, 1, 1) + struct.pack(">i", 0)))
+    brokers = struct.pack(">iiih5sih", 1, 1, 7, 5, b"kafka", 9092, -1)
+    rig.connection.upstream_frames([brokers + struct.pack(">ii", 7, 0)])
+    assert rig.client.data == b"" and rig.client.closed
+
+
+def test_unanswered_requests_are_bounded() -> None:
+    """At inflight_max reading stops; an answer lets it go on."""
+    rig = Rig(inflight_max=3)
+    rig.connection.data_received(b"".join(opaque(number) for number in range(5)))
+    assert len(rig.upstream.sent) == 3 and not rig.client.reading
+    rig.connection.upstream_frames([struct.pack(">i", number) for number in range(2)])
+    assert len(rig.upstream.sent) == 5 and not rig.client.reading
+    rig.connection.upstream_frames([struct.pack(">i", number) for number in range(2, 5)])
+    assert rig.client.reading and rig.client.answered() == [0, 1, 2, 3, 4]
+
+
+def test_requests_kept_are_bounded_in_bytes() -> None:
+    """While the broker is not connected yet, reading stops at held_bytes_max."""
+    rig = Rig(held_bytes_max=1_000)
+    rig.upstream.writable = False
+    rig.connection.data_received(opaque(1, 900))
+    assert rig.client.reading
+    rig.connection.data_received(opaque(2, 900))
+    assert not rig.client.reading
+    rig.upstream.writable = True
+    rig.connection.upstream_changed()
+    assert rig.client.reading and len(rig.upstream.sent) == 2
+
+
+def test_back_pressure_both_ways() -> None:
+    """A broker that reads slowly stops the client, a client that reads slowly stops the broker."""
+    rig = Rig()
+    rig.upstream.writable, rig.upstream.full = False, True
+    rig.connection.upstream_changed()
+    assert not rig.client.reading
+    rig.upstream.writable, rig.upstream.full = True, False
+    rig.connection.upstream_changed()
+    assert rig.client.reading
+    rig.connection.pause_writing()
+    assert not rig.upstream.reading
+    rig.connection.resume_writing()
+    assert rig.upstream.reading
+
+
+def test_endings_are_counted_once() -> None:
+    """A lost broker ends the client; later troubles of the same connection add nothing."""
+    rig = Rig()
+    rig.connection.data_received(opaque(1))
+    rig.connection.upstream_failed("lost")
+    rig.connection.upstream_failed("lost")
+    rig.connection.data_received(struct.pack(">i", -1))
+    assert rig.client.closed and rig.closed("upstream_lost") == 1
+    rig.connection.connection_lost(None)
+    assert rig.upstream.abandoned
+
+
+def test_a_client_that_does_not_read_its_end_is_cut_off() -> None:
+    """A connection that was closed, but whose client takes nothing more, is ended by force."""
+    rig = Rig(stop_timeout_ms=100)
+    rig.connection.end("stop")
+    rig.client.closed = False
+    rig.connection.check(50)
+    assert not rig.client.closed
+    rig.connection.check(101)
+    assert rig.client.closed

@@ -1,0 +1,137 @@
+"""What a dump writes about each event."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming.contract.errors import WeirError
+from weir import dump_lines
+from weir.dump_lines import Annotator, Counts, History, Line, RawRecord
+
+
+def record(offset: int, event: Any, ts: int = 1000, topic: str = "weir.requests") -> RawRecord:
+    """A record of partition 0."""
+    value = event if isinstance(event, bytes) else orjson.dumps(event)
+    return (topic, 0, offset, ts, value)
+
+
+def request(**fields: Any) -> dict[str, Any]:
+    """A request event with a subject."""
+    return {"type": "request", "subject": "user=a", **fields}
+
+
+def decision(name: str, ts: int, **fields: Any) -> bytes:
+    """A decision's bytes."""
+    return orjson.dumps({"type": "admission", "id": name, "ts": ts, "subject": "user=a", **fields})
+
+
+def written(line: Line | None) -> dict[str, Any]:
+    """The event in a line."""
+    assert line is not None
+    return dict(orjson.loads(line.text))
+
+
+def test_time_and_name_come_from_the_record_where_the_event_has_none() -> None:
+    """`ts` is the record's timestamp, `id` is <topic>-<partition>-<offset>."""
+    event = written(Annotator(History(), Counts()).line(record(7, request(), ts=1234)))
+    assert (event["ts"], event["id"]) == (1234, "weir.requests-0-7")
+
+
+def test_own_time_and_name_stay() -> None:
+    """An event that has both is written as it is."""
+    event = request(ts=5, id="p1-1")
+    assert written(Annotator(History(), Counts()).line(record(7, event))) == event
+
+
+def test_late_decisions_mark_their_requests() -> None:
+    """Only those whose decision says so, and text in other fields does not confuse."""
+    history = History()
+    history.read_decisions(
+        [decision("a", 1, late=True), decision("b", 2), decision("c", 3, note='"late":true')]
+    )
+    annotator, counts = Annotator(history, counts := Counts()), counts
+    events = [written(annotator.line(record(n, request(id=name)))) for n, name in enumerate("abc")]
+    assert [event.get("late") for event in events] == [True, None, None]
+    assert counts.late == 1
+
+
+def older_than_before(decided: list[bytes]) -> dict[str, int]:
+    """Where event `old` (ts 500) came behind `new` (ts 1000): the times at which they were applied."""
+    history = History()
+    history.look_for_older([record(0, request(id="new", ts=1000)), record(1, request(id="old", ts=500))])
+    history.read_decisions(decided)
+    return history.applied
+
+
+def test_older_event_of_a_later_batch_was_applied_at_the_newest_time() -> None:
+    """Its decision stands behind the newer one's."""
+    assert older_than_before([decision("new", 1000), decision("old", 500)]) == {"old": 1000}
+
+
+def test_older_event_of_the_same_batch_was_sorted() -> None:
+    """Its decision stands first, so it was applied at its own time."""
+    assert older_than_before([decision("old", 500), decision("new", 1000)]) == {}
+
+
+def test_repeated_batch_does_not_count() -> None:
+    """A job that was killed writes its last batch again; the first time tells the order."""
+    batch = [decision("old", 500), decision("new", 1000)]
+    assert older_than_before(batch + batch) == {}
+
+
+def test_time_of_another_subject_does_not_count() -> None:
+    """Only a subject's own time never goes back."""
+    assert older_than_before([decision("new", 1000, subject="user=b"), decision("old", 500)]) == {}
+
+
+def test_applied_time_is_written() -> None:
+    """As `applied_ts`, beside the event's own `ts`."""
+    history = History()
+    history.applied["old"] = 1000
+    event = written(Annotator(history, Counts()).line(record(1, request(id="old", ts=500))))
+    assert (event["ts"], event["applied_ts"]) == (500, 1000)
+
+
+def test_lines_sort_by_time_then_policies_first_then_arrival() -> None:
+    """The order in which they were applied; a policy counts from its own ts, not from when it was written."""
+    counts = Counts()
+    policy = {"type": "policy", "ts": 1000, "path": "broker", "value": None}
+    requests, policies = Annotator(History(), counts), Annotator(History(), counts, is_policy=True)
+    lines = [
+        requests.line(record(0, request(), ts=999)),
+        requests.line(record(1, request(), ts=1000)),
+        policies.line(record(0, policy, ts=1, topic="weir.policies")),
+    ]
+    assert [(line.at, line.rank) for line in sorted(line for line in lines if line)] == [
+        (999, 1),
+        (1000, 0),
+        (1000, 1),
+    ]
+    assert (counts.events, counts.policies) == (2, 1)
+
+
+def test_what_is_no_json_stays_as_it_is_if_it_is_one_line() -> None:
+    """So a replay has the same dead letters; what cannot stand on a line is counted."""
+    counts = Counts()
+    annotator = Annotator(History(), counts)
+    line = annotator.line(record(0, b"{'not': json}"))
+    assert line is not None and line.text == b"{'not': json}"
+    assert annotator.line(record(1, b"two\nlines")) is None
+    assert annotator.line(record(2, b"")) is None
+    assert (counts.not_json, counts.left_out) == (1, 2)
+
+
+@pytest.mark.parametrize("event", [{"ts": True}, {"ts": "x", "id": 5}, {}, {"id": None}, {"ts": 1.5}])
+def test_unusable_events_are_written_for_the_replay_to_refuse(event: dict[str, Any]) -> None:
+    """Wrong types stay, missing ones are filled in; nothing raises."""
+    assert written(Annotator(History(), Counts()).line(record(0, event))) == {
+        "ts": 1000, "id": "weir.requests-0-0", **event
+    }  # fmt: skip
+
+
+def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More late decisions than fit ask for a shorter dump."""
+    monkeypatch.setattr(dump_lines, "IDS_MAX", 2)
+    with pytest.raises(WeirError, match="shorter"):
+        History().read_decisions([decision(str(n), n, late=True) for n in range(3)])

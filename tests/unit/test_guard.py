@@ -1,0 +1,179 @@
+"""The guard: events out, decisions and policies in (contract 3.1, design.md section 4)."""
+
+from guard_kit import EPOCH_MS, Desk, asked, decision
+
+from enforcer.gate import Action
+from enforcer.ledger import Answered
+from enforcer.settings import OnLate
+
+
+def judged(desk: Desk, strict: bool = True) -> Action:
+    """What would happen to a request of user a now."""
+    return desk.guard.judge(desk.guard.quota("a", "c"), strict=strict, probing=False).action
+
+
+def test_the_request_event() -> None:
+    """A question is an event with the subject as key, a new id each, and our deadline."""
+    desk = Desk(on_late_decision=OnLate.REJECT, decision_timeout_ms=700)
+    desk.limit(controller_mutation_rate=5)
+    first, second = desk.ask({"x": 80}), desk.ask({"y": 1}, strict=False)
+    (key, event), (_, permissive) = desk.events
+    assert key == "user=a"
+    assert event == {
+        "type": "request", "id": f"p1-{EPOCH_MS}-1", "proxy": "p1", "user": "a", "client_id": "c",
+        "api": "CreateTopics", "api_version": 7, "strict": True, "validate_only": False,
+        "items": [{"name": "x", "mutations": 80}], "subject": "user=a",
+        "deadline_ms": 700, "on_late": "reject",
+    }  # fmt: skip
+    assert second.id == f"p1-{EPOCH_MS}-2" and "deadline_ms" not in permissive
+    made = desk.decide(first, tokens=420.0)
+    assert desk.decided == [made] and first.answered is Answered.DECIDED
+    assert desk.metrics.registry.get_sample_value("weir_proxy_subject_tokens", {"subject": "user=a"}) == 420
+
+
+def test_without_a_quota_the_home_is_the_user() -> None:
+    """No quota: subject empty, key user=NAME, nobody waits."""
+    desk = Desk()
+    ask = desk.guard.report(asked({"x": 1}), None)
+    assert desk.events[0][0] == "user=a" and desk.events[0][1]["subject"] == ""
+    assert ask.answered is Answered.ALLOWED and judged(desk) is Action.FORWARD
+
+
+def test_a_rejection_holds_for_its_subject_until_its_time_has_passed() -> None:
+    """After a reject the subject is refused at once for the throttle time since the event was sent."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 1})
+    desk.pass_ms(300)
+    desk.guard.take([decision(id=ask.id, throttle_time_ms=4_000, rejected=frozenset({"x"}))])
+    assert judged(desk) is Action.REFUSE and judged(desk, strict=False) is Action.HOLD
+    desk.pass_ms(3_699)
+    assert judged(desk) is Action.REFUSE
+    desk.pass_ms(1)
+    assert judged(desk) is Action.ASK
+
+
+def test_an_event_stamped_later_than_sent_waits_for_its_stamp() -> None:
+    """The broker's stamp, where its clock can be believed, keeps a retry from coming a few ms early."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 1})
+    desk.pass_ms(300)
+    stamped = decision(id=ask.id, ts=EPOCH_MS + 100, throttle_time_ms=4_000)
+    assert desk.guard.remaining_ms(stamped, ask.sent_ms) == 3_800
+    # A broker clock far off changes neither way more than what is certain.
+    assert desk.guard.remaining_ms(decision(ts=EPOCH_MS - 90_000, throttle_time_ms=4_000), 0.0) == 3_700
+    assert desk.guard.remaining_ms(decision(ts=EPOCH_MS + 90_000, throttle_time_ms=4_000), 0.0) == 4_000
+
+
+def test_other_proxies_decisions_count_too() -> None:
+    """The wait of a subject is cluster-wide, unless the decision is a shadow one."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.guard.take([decision(id="p2-1", proxy="p2", throttle_time_ms=900, shadow=True)])
+    assert judged(desk) is Action.ASK
+    desk.guard.take([decision(id="p2-2", proxy="p2", throttle_time_ms=900)])
+    assert judged(desk) is Action.REFUSE
+    desk.guard.take([decision(id="p2-3", proxy="p2")])
+    assert judged(desk) is Action.ASK
+
+
+def test_a_policy_change_drops_the_wait_and_wakes() -> None:
+    """Under another quota the old wait says nothing; under the same one it stays."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.guard.take([decision(proxy="p2", throttle_time_ms=60_000)])
+    woken: list[int] = []
+    wake = lambda: woken.append(1)  # noqa: E731  # the same object for both calls
+    desk.guard.wait_for("user=a", wake)
+    desk.pass_ms(10)
+    desk.limit("quotas[user=b]", controller_mutation_rate=1)
+    assert judged(desk) is Action.REFUSE
+    desk.limit(controller_mutation_rate=2)
+    assert judged(desk) is Action.ASK and woken
+    desk.guard.stop_waiting("user=a", wake)
+    count = len(woken)
+    desk.limit(controller_mutation_rate=3)
+    assert len(woken) == count
+
+
+def test_a_decision_under_the_old_policy_does_not_bind_the_new_one() -> None:
+    """A decision made before a change, arriving after it, sets no wait."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 1})
+    desk.pass_ms(50)
+    desk.limit(controller_mutation_rate=100)
+    desk.guard.take([decision(id=ask.id, ts=EPOCH_MS + 20, throttle_time_ms=60_000)])
+    assert judged(desk) is Action.ASK
+
+
+def test_a_refund_names_the_request_and_drops_the_wait() -> None:
+    """What the broker refused is given back, and the subject may ask again."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 5, "y": 3})
+    made = desk.decide(ask, throttle_time_ms=900, rejected=frozenset({"y"}))
+    assert judged(desk) is Action.REFUSE
+    ask.executed = {}
+    desk.guard.settle(ask)
+    (refund,) = desk.of_type("refund")
+    assert refund["items"] == [{"name": "x", "mutations": 5}]
+    assert (refund["of"], refund["of_ts"], refund["subject"]) == (ask.id, made.ts, "user=a")
+    assert judged(desk) is Action.ASK
+
+
+def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
+    """Let through but rejected by the decision: charged. Refused but admitted by it: given back."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    allowed, refused = desk.ask({"x": 5}), desk.ask({"y": 3})
+    allowed.executed = {"x": 5}
+    desk.guard.give_up(allowed, Answered.ALLOWED)
+    refused.executed = {}
+    desk.guard.give_up(refused, Answered.REJECTED)
+    desk.decide(allowed, throttle_time_ms=900, rejected=frozenset({"x"}))
+    charge = desk.of_type("request")[-1]
+    assert charge["id"] == f"{allowed.id}-late" and charge["strict"] is False
+    assert charge["items"] == [{"name": "x", "mutations": 5}]
+    assert judged(desk) is Action.REFUSE
+    desk.decide(refused)
+    (refund,) = desk.of_type("refund")
+    assert (refund["of"], refund["items"]) == (refused.id, [{"name": "y", "mutations": 3}])
+    assert desk.decided == []
+    assert desk.metrics.registry.get_sample_value("weir_proxy_late_decisions_total") == 2
+
+
+def test_what_cannot_be_asked_is_treated_as_late() -> None:
+    """A full event buffer and too many open questions give no question."""
+    desk = Desk(pending_requests_max=1)
+    desk.limit(controller_mutation_rate=1)
+    desk.full = True
+    assert desk.ask({"x": 1}) is None
+    assert desk.guard.ledger.pending == 0
+    desk.full = False
+    assert desk.ask({"x": 1}) is not None
+    assert desk.ask({"x": 1}) is None
+
+
+def test_a_refusal_is_reported_as_such() -> None:
+    """The event of a request that was refused by the wait says so and is not remembered."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    quota = desk.guard.quota("a", "c")
+    assert quota is not None
+    desk.guard.report_refused(asked({"x": 1}), quota)
+    assert desk.events[0][1]["answered"] == "not_before"
+    assert (desk.guard.ledger.pending, desk.guard.ledger.late) == (0, 0)
+
+
+def test_a_repeated_decision_does_no_harm() -> None:
+    """The job's sink is at-least-once: the second copy changes nothing."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 5})
+    made = desk.decide(ask)
+    ask.executed = {}
+    desk.guard.settle(ask)
+    desk.guard.take([made])
+    assert len(desk.decided) == 1 and len(desk.of_type("refund")) == 1

@@ -1,0 +1,168 @@
+"""The life of one part of the stack, with real child processes and a clock of our own."""
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weir.foreground import StopSignal, write_ready_file
+from weir.parts import BACKOFF_MAX_S, STEADY_S, Change, Limits, Part
+from weir.process import Child, running, wait_until_gone
+from weir.scrape import joined
+
+LIMITS = Limits(start_s=10.0, backoff_s=1.0, restarts_max=3)
+
+
+class Clock:
+    """Monotonic seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At 100 s."""
+    return Clock()
+
+
+@pytest.fixture
+def part(tmp_path: Path, clock: Clock) -> Iterator[Part]:
+    """A part whose process only sleeps."""
+    made = Part("job", [], log=tmp_path / "job.log", run_dir=tmp_path, limits=LIMITS, now=clock)
+    made.child = Child("job", [sys.executable, "-c", "import time; time.sleep(60)"], log=tmp_path / "job.log")
+    yield made
+    made.kill()
+
+
+def test_part_is_ready_once_its_file_is_there(part: Part, tmp_path: Path) -> None:
+    """What an earlier run left is not taken for it."""
+    (tmp_path / "job.json").write_text('{"pid": 1}')
+    part.start()
+    assert part.look() is Change.NONE
+    write_ready_file(tmp_path / "job.json", {"pid": part.child.pid, "metrics": None})
+    assert part.look() is Change.READY
+    assert part.look() is Change.NONE
+    assert part.ready == {"pid": part.child.pid, "metrics": None}
+
+
+def test_part_that_is_not_ready_in_time_is_late(part: Part, clock: Clock) -> None:
+    """After its limit, not before."""
+    part.start()
+    clock.now += LIMITS.start_s
+    assert part.look() is Change.NONE
+    clock.now += 0.1
+    assert part.look() is Change.LATE
+
+
+def test_dead_part_is_explained_by_its_log(part: Part, tmp_path: Path) -> None:
+    """The exit status and the last lines."""
+    code = "print('first'); print('no memory left', flush=True); raise SystemExit(3)"
+    part.child = Child("job", [sys.executable, "-c", code], log=tmp_path / "job.log")
+    part.start()
+    assert part.child.wait(20)
+    assert part.look() is Change.DIED
+    why = part.why(lines=1)
+    assert "job ended with status 3" in why and "no memory left" in why and "first" not in why
+
+
+def test_restarts_come_later_and_later_and_end(part: Part, clock: Clock) -> None:
+    """1, 2, 4 s; then none."""
+    part.start()
+    for pause in (1.0, 2.0, 4.0):
+        assert part.plan_restart() == pause
+        assert part.look() is Change.NONE and not part.child.alive()
+        clock.now += pause
+        assert part.look() is Change.NONE and part.child.alive()
+    assert part.plan_restart() is None
+
+
+def test_pause_before_a_restart_has_a_bound(tmp_path: Path, clock: Clock) -> None:
+    """However often it fails."""
+    limits = Limits(start_s=1.0, backoff_s=1.0, restarts_max=100)
+    part = Part("job", [], log=tmp_path / "log", run_dir=tmp_path, limits=limits, now=clock)
+    assert max(part.plan_restart() or 0.0 for _ in range(50)) == BACKOFF_MAX_S
+
+
+def test_part_that_ran_for_long_starts_a_new_count(part: Part, clock: Clock, tmp_path: Path) -> None:
+    """Its failures of long ago are forgotten."""
+    part.start()
+    assert part.plan_restart() == 1.0
+    clock.now += 1.0
+    part.look()
+    write_ready_file(tmp_path / "job.json", {"pid": 1})
+    assert part.look() is Change.READY
+    clock.now += STEADY_S + 1
+    part.look()
+    assert part.plan_restart() == 1.0
+
+
+def test_child_that_ignores_term_is_killed(tmp_path: Path) -> None:
+    """TERM first, KILL after the limit, and the caller hears of it."""
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print('on', flush=True); time.sleep(60)"
+    )
+    child = Child("deaf", [sys.executable, "-c", code], log=tmp_path / "log")
+    child.start()
+    while not child.last_lines():
+        assert child.alive()
+    assert child.stop(term_s=0.2) is False
+    assert child.poll() == -signal.SIGKILL
+    assert wait_until_gone(child.pid, 5) and not running(child.pid)
+
+
+def test_child_that_ends_on_term_ended_by_itself(tmp_path: Path) -> None:
+    """No kill is needed."""
+    child = Child("good", [sys.executable, "-c", "import time; time.sleep(60)"], log=tmp_path / "log")
+    child.start()
+    assert child.stop(term_s=10) is True
+    assert child.poll() == -signal.SIGTERM
+
+
+def test_child_that_never_started_is_no_trouble(tmp_path: Path) -> None:
+    """Stopping, killing and asking are harmless."""
+    child = Child("none", ["true"], log=tmp_path / "log")
+    assert child.stop() is True
+    child.kill()
+    assert (child.pid, child.poll(), child.alive(), child.last_lines()) == (0, None, False, [])
+
+
+def test_ready_file_is_written_whole(tmp_path: Path) -> None:
+    """JSON in place, nothing left beside it, folders made."""
+    path = tmp_path / "new" / "ready.json"
+    write_ready_file(path, {"pid": 1})
+    write_ready_file(path, {"pid": 2})
+    assert json.loads(path.read_text()) == {"pid": 2}
+    assert [found.name for found in path.parent.iterdir()] == ["ready.json"]
+
+
+def test_second_signal_forces() -> None:
+    """The first one only asks."""
+    forced: list[bool] = []
+    stop = StopSignal(force=lambda: forced.append(True))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        stop.install()
+        assert not stop.wait(0)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.requested and forced == []
+        signal.raise_signal(signal.SIGINT)
+        assert forced == [True]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_metrics_of_parts_that_do_not_answer_are_zero() -> None:
+    """A part without an address or with a dead one is down, and the others' text is not lost."""
+    text = joined({"job": None, "proxy": "http://127.0.0.1:1/metrics", "collect": "nonsense"}, 0.2)
+    assert text.splitlines()[2:] == [
+        f'weir_part_up{{part="{part}"}} 0' for part in ("job", "proxy", "collect")
+    ]

@@ -1,0 +1,41 @@
+"""Times on the command line."""
+
+import pytest
+
+from weir.times import clock, parse_time
+
+NOW = 1_795_166_668_375
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1795166668375", NOW),
+        ("now", NOW),
+        ("beginning", 0),
+        ("-10s", NOW - 10_000),
+        ("-1.5m", NOW - 90_000),
+        ("-2h", NOW - 7_200_000),
+        ("-1d", NOW - 86_400_000),
+        ("-99999999d", 0),
+        ("2026-11-20T09:24:28.375", NOW),
+        ("2026-11-20T10:24:28.375+01:00", NOW),
+        ("2026-11-20T09:24:28.375Z", NOW),
+    ],
+)
+def test_times_are_read(text: str, expected: int) -> None:
+    """Milliseconds, ISO 8601 (UTC without a zone), relative ones, and two words."""
+    assert parse_time(text, NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "-10", "-10x", "10m", "12:00"])
+def test_others_are_refused_with_what_is_expected(text: str) -> None:
+    """The message names the text and the forms that are understood."""
+    with pytest.raises(ValueError, match="ISO 8601"):
+        parse_time(text, NOW)
+
+
+def test_clock_shows_utc_with_milliseconds() -> None:
+    """Time of day, always with three decimals."""
+    assert clock(0) == "00:00:00.000"
+    assert clock(NOW) == "09:24:28.375"
