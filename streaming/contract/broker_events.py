@@ -127,7 +127,10 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
         BadEvent: a field is missing or wrong, ledgers are not in order, or a subscription comes twice.
     """
     topic = text(fields, "topic", None)
-    namespace_of(topic)  # a topic without a namespace has no policies: better refused than not limited
+    try:
+        namespace_of(topic)
+    except BadEvent as error:  # a topic without a namespace has no policies: better refused than not limited
+        raise BadEvent(f"topic: {shown(topic)}; a full name such as persistent://TENANT/NAMESPACE/TOPIC was expected") from error
     ledgers = _list(fields, "ledgers", _ledger)
     for number, (before, after) in enumerate(pairwise(ledgers), start=1):
         if after.id <= before.id:

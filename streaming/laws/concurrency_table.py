@@ -207,6 +207,8 @@ class ConcurrencyTable:
     def _add(self, names: pa.Array, rows: Integers, limited: Integers) -> Integers:
         """Rows after new ones were appended for those of `limited` that have none."""
         fresh = limited[rows[limited] < 0]
+        if not len(fresh):
+            return rows
         rows = rows.copy()
         rows[fresh] = np.arange(len(self), len(self) + len(fresh))
         self.partitions = pa.concat_arrays([self.partitions, names.take(pa.array(fresh))])

@@ -13,6 +13,7 @@ from streaming.laws.table import Body, decode, encode
 
 T0 = 1_795_166_700_000
 NOW = T0 + 100_000
+TTL_MS = 60_000
 TABLES: dict[str, type[LawState]] = {"latency": ConcurrencyTable, "backlog": BacklogTable}
 HOMES = {"latency": "partition", "backlog": "topic"}
 

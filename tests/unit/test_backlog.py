@@ -1,0 +1,288 @@
+"""The backlog law on the numbers of the seed, the contract and facts/pulsar.md."""
+
+import doctest
+from typing import Any
+
+import pytest
+from usage_kit_b import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
+
+from streaming.contract.policy_check import check_entry
+from streaming.laws import backlog, backlog_table
+from streaming.laws.backlog_table import BacklogTable
+
+TOPIC = "persistent://acme/orders/t1"
+EVICT, HOLD = "consumer_backlog_eviction", "producer_request_hold"
+CLOSED = {"id": 1, "entries": 100, "size": 103_600, "closeTime": T0 - 100_000}
+OPEN = {"id": 2, "entries": 3, "size": 300, "closeTime": None}
+Json = dict[str, Any]
+
+
+def subscription(name: str, ledger: int, entry: int, published: int | None = None, **fields: Any) -> Json:
+    """A durable subscription whose oldest message was published `published` ms before T0."""
+    time = None if published is None else T0 - published
+    return {
+        "name": name,
+        "ledger": ledger,
+        "entry": entry,
+        "durable": True,
+        "oldestPublishTime": time,
+    } | fields
+
+
+SLOW = subscription("slow", 1, -1, 200_000)
+
+
+def report(
+    *subscriptions: Json, ledgers: list[Json] | None = None, at_ms: int = 0, topic: str = TOPIC
+) -> Event:
+    """The contract's report with other subscriptions."""
+    return {
+        "type": "backlog",
+        "id": f"k{at_ms}",
+        "ts": T0 + at_ms,
+        "broker": "b1",
+        "topic": topic,
+        "ledgers": [CLOSED, OPEN] if ledgers is None else ledgers,
+        "subscriptions": list(subscriptions),
+    }
+
+
+def quotas(size: int | None = None, seconds: int | None = None, policy: str = EVICT) -> Json:
+    """An entry's backlogQuotaMap."""
+    found: Json = {}
+    if size is not None:
+        found["destination_storage"] = {"limitSize": size, "policy": policy}
+    if seconds is not None:
+        found["message_age"] = {"limitTime": seconds, "policy": policy}
+    return {"backlogQuotaMap": found}
+
+
+def judged(event: Event, size: int | None = None, seconds: int | None = None, **broker: Any) -> Decision:
+    """The decision on a report whose topic has these quotas, under these settings of the broker."""
+    policies = {f"topics.{TOPIC}": quotas(size, seconds), "broker": broker}
+    for path, value in policies.items():
+        check_entry(path, value)
+    return replay([event], policies)[0]
+
+
+def test_the_examples_in_the_docstring() -> None:
+    """They are run, not only read."""
+    results = doctest.testmod(backlog)
+    assert results.failed == 0 < results.attempted
+
+
+def test_the_contracts_example() -> None:
+    """103,900 bytes of a limit of 100,000: the oldest ledger goes; fields in the contract's order."""
+    expected: Decision = {
+        "type": "backlog",
+        "id": "k0",
+        "ts": T0,
+        "topic": TOPIC,
+        "backlogSize": 103_900,
+        "backlogQuotaLimitSize": 100_000,
+        "backlogQuotaLimitTime": -1,
+        "oldestBacklogMessageAgeSeconds": 100,
+        "oldestBacklogMessageSubscriptionName": "slow",
+        "exceeded": ["destination_storage"],
+        "actions": [{"quota_type": "size", "policy": EVICT}],
+        "evict": [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}],
+        "ttl_ms": 60_000,
+    }
+    assert list(judged(report(SLOW), 100_000).items()) == list(expected.items())
+
+
+@pytest.mark.parametrize(
+    "subscriptions",
+    [
+        [],
+        [subscription("done", 2, 2)],
+        [subscription("beyond", 2, 7)],
+        [subscription("reader", 1, -1, 200_000, durable=False)],
+    ],
+)
+def test_no_backlog(subscriptions: list[Json]) -> None:
+    """Nobody durable has anything left: size 0, age -1, no name."""
+    decision = judged(report(*subscriptions), 0, 1)
+    assert decision["backlogSize"] == 0
+    assert decision["oldestBacklogMessageAgeSeconds"] == -1
+    assert decision["oldestBacklogMessageSubscriptionName"] is None
+    assert (decision["exceeded"], decision["actions"], decision["evict"]) == ([], [], [])
+
+
+def test_the_oldest_is_the_smallest_position_and_then_the_first_name() -> None:
+    """Positions as written: the end of a ledger is before the beginning of the next; readers do not count."""
+    others = [subscription("z", 1, 5), subscription("reader", 1, -1, durable=False), subscription("b", 1, 5)]
+    assert judged(report(*others))["oldestBacklogMessageSubscriptionName"] == "b"
+    ends = [subscription("a", 2, -1), subscription("b", 1, 99)]
+    assert judged(report(*ends))["oldestBacklogMessageSubscriptionName"] == "b"
+
+
+def test_a_position_in_a_ledger_that_is_gone_is_before_all() -> None:
+    """Everything listed is still to be read, whatever its entry says."""
+    decision = judged(report(subscription("a", 0, 50)), 100_000)
+    assert decision["backlogSize"] == 103_900
+    assert decision["evict"] == [{"subscription": "a", "ledger": 1, "entry": 99, "entries": 100}]
+
+
+@pytest.mark.parametrize(
+    ("position", "imprecise", "precise"),
+    [((1, -1), 103_900, 103_900), ((1, 49), 103_900, 52_100), ((1, 98), 103_900, 1_336), ((1, 99), 300, 300),
+     ((2, -1), 300, 300), ((2, 0), 300, 200)],
+)  # fmt: skip
+def test_the_size_of_a_backlog(position: tuple[int, int], imprecise: float, precise: float) -> None:
+    """Whole ledgers from the oldest unacknowledged entry on; precisely, less what is acknowledged of it."""
+    event = report(subscription("a", *position))
+    assert judged(event)["backlogSize"] == imprecise
+    assert judged(event, preciseBacklogSize=True)["backlogSize"] == precise
+
+
+def test_the_age_of_a_backlog() -> None:
+    """Since its ledger was closed, unknown while open; precisely, since it was published; whole seconds."""
+    assert judged(report(SLOW))["oldestBacklogMessageAgeSeconds"] == 100
+    assert judged(report(SLOW, at_ms=999))["oldestBacklogMessageAgeSeconds"] == 100
+    assert judged(report(subscription("a", 2, 0, 50_000)))["oldestBacklogMessageAgeSeconds"] == -1
+    precise = {"preciseTimeBasedBacklogQuotaCheck": True}
+    assert judged(report(subscription("a", 2, 0, 50_999)), **precise)["oldestBacklogMessageAgeSeconds"] == 50
+    assert judged(report(subscription("a", 2, 0)), **precise)["oldestBacklogMessageAgeSeconds"] == -1
+
+
+def test_the_seeds_half_hour() -> None:
+    """Written 30 minutes ago: its age is 30 minutes, and so is the topic's (seed 000 "Backlog")."""
+    event = report(subscription("a", 1, -1, 1_800_000))
+    decision = judged(event, seconds=1799, preciseTimeBasedBacklogQuotaCheck=True)
+    assert decision["oldestBacklogMessageAgeSeconds"] == 1800
+    assert decision["exceeded"] == ["message_age"]
+
+
+def test_a_limit_that_is_met_is_not_exceeded() -> None:
+    """Greater only; a size limit of 0 is a limit, a time limit of 0 is none."""
+    assert judged(report(SLOW), 103_900, 100)["exceeded"] == []
+    assert judged(report(SLOW), 103_899, 99)["exceeded"] == ["destination_storage", "message_age"]
+    assert judged(report(SLOW), 0, 0)["exceeded"] == ["destination_storage"]
+
+
+def test_both_quotas_are_checked_and_act_by_themselves() -> None:
+    """Pulsar skips the time once the size is exceeded; we do not."""
+    policies = {
+        f"topics.{TOPIC}": quotas(100_000, None, HOLD),
+        "namespaces.acme/orders": quotas(None, 60, EVICT),
+    }
+    (decision,) = replay([report(SLOW, subscription("b", 2, 1, 60_000))], policies)
+    assert decision["actions"] == [
+        {"quota_type": "size", "policy": HOLD},
+        {"quota_type": "time", "policy": EVICT},
+    ]
+    assert decision["evict"] == [{"subscription": "slow", "before_publish_time": T0 - 60_000}]
+
+
+def test_time_evicts_every_durable_subscription_that_is_too_old() -> None:
+    """As sent, backlog or not; exactly at the limit is not older; lines by name."""
+    others = [
+        subscription("reader", 1, -1, 999_000, durable=False),
+        subscription("exact", 1, 5, 60_000),
+        subscription("done", 2, 2, 60_001),
+        subscription("unknown", 1, 5),
+    ]
+    decision = judged(report(SLOW, *others), None, 60)
+    before = T0 - 60_000
+    assert decision["evict"] == [
+        {"subscription": "done", "before_publish_time": before},
+        {"subscription": "slow", "before_publish_time": before},
+    ]
+
+
+def test_the_topics_quota_wins_by_type_and_one_without_limit_is_passed_over() -> None:
+    """Topic, namespace, broker's default, for size and time apart (contract section 2)."""
+    broker = {
+        "backlogQuotaDefaultLimitBytes": 3,
+        "backlogQuotaDefaultLimitSecond": 4,
+        "backlogQuotaDefaultRetentionPolicy": "producer_exception",
+    }
+    policies = {"broker": broker, "namespaces.acme/orders": quotas(2), f"topics.{TOPIC}": quotas(-1, 10_000)}
+    (decision,) = replay([report(SLOW)], policies)
+    assert (decision["backlogQuotaLimitSize"], decision["backlogQuotaLimitTime"]) == (2, 10_000)
+    (decision,) = replay([report(SLOW, topic="persistent://acme/other/t1")], policies)
+    assert (decision["backlogQuotaLimitSize"], decision["backlogQuotaLimitTime"]) == (3, 4)
+    assert decision["actions"] == [
+        {"quota_type": "size", "policy": "producer_exception"},
+        {"quota_type": "time", "policy": "producer_exception"},
+    ]
+    (decision,) = replay([report(SLOW)], {})
+    assert (decision["backlogQuotaLimitSize"], decision["backlogQuotaLimitTime"]) == (-1, -1)
+
+
+def hundred(*remaining: tuple[str, int], size: int) -> Event:
+    """One ledger of the facts' traces, and subscriptions with so many entries left."""
+    entries = max(left for _, left in remaining)
+    ledgers = [{"id": 1, "entries": entries, "size": entries * size, "closeTime": None}]
+    found = [subscription(name, 1, entries - left - 1) for name, left in remaining]
+    return report(*found, ledgers=ledgers)
+
+
+def evicted(decision: Decision) -> dict[str, int]:
+    """Entries to acknowledge by subscription."""
+    return {line["subscription"]: line["entries"] for line in decision["evict"]}
+
+
+def test_trace_g_under_our_rule() -> None:
+    """100 entries of 1,036 B, limit 50,000: Pulsar left 44 of each; 48 x 1,036 = 49,728 hold."""
+    event = hundred(("slow", 100), ("mid", 80), ("fast", 10), size=1036)
+    assert evicted(judged(event, 50_000, preciseBacklogSize=True)) == {"slow": 52, "mid": 32}
+
+
+def test_trace_h_under_our_rule() -> None:
+    """1,024 B entries, limit 409,600: Pulsar goes down to 360 of each, its 90 %; 400 hold."""
+    event = hundred(("a", 1000), ("b", 400), ("c", 390), size=1024)
+    assert evicted(judged(event, 409_600, preciseBacklogSize=True)) == {"a": 600}
+    assert evicted(judged(event, 368_640, preciseBacklogSize=True)) == {"a": 640, "b": 40, "c": 30}
+
+
+def test_trace_i_under_our_rule() -> None:
+    """20 x 1,024 B, limit 10,240: Pulsar evicts 11, one less holds."""
+    assert evicted(judged(hundred(("a", 20), size=1024), 10_240, preciseBacklogSize=True)) == {"a": 10}
+
+
+def test_imprecise_eviction_takes_whole_ledgers_the_open_one_too() -> None:
+    """Acknowledged to the end of its ledger, until the size is within the limit."""
+    event = report(SLOW, subscription("mid", 1, 50), subscription("fast", 2, 0))
+    assert evicted(judged(event, 103_899)) == {"slow": 100, "mid": 49}
+    assert evicted(judged(event, 299)) == {"slow": 103, "mid": 52, "fast": 2}
+    assert {(line["ledger"], line["entry"]) for line in judged(event, 299)["evict"]} == {(2, 2)}
+
+
+def test_ledgers_without_entries_are_stepped_over() -> None:
+    """The final position is an entry that exists."""
+    empty = [{"id": number, "entries": 0, "size": 0, "closeTime": T0} for number in (3, 4)]
+    ledgers = [CLOSED, *empty, OPEN | {"id": 5}]
+    decision = judged(report(SLOW, ledgers=ledgers), 300)
+    assert decision["evict"] == [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}]
+    precise = judged(report(subscription("a", 3, -1), ledgers=ledgers), 250, preciseBacklogSize=True)
+    assert precise["evict"] == [{"subscription": "a", "ledger": 5, "entry": 0, "entries": 1}]
+
+
+def test_policies_are_those_of_the_report_s_time() -> None:
+    """A change counts from its ts on; a straggler goes by the policies of its topic's newest time."""
+    timeline = timeline_of({}, [(5, f"topics.{TOPIC}", quotas(7))])
+    found = replay([report(SLOW, at_ms=at) for at in (4, 5, 6)], timeline)
+    assert [decision["backlogQuotaLimitSize"] for decision in found] == [-1, 7, 7]
+    table = BacklogTable()
+    fold(table, [report(SLOW, at_ms=6)], timeline, NOW)
+    (late,) = fold(through_bytes(table), [report(SLOW, at_ms=1)], timeline, NOW)
+    assert (late["backlogQuotaLimitSize"], late["ts"]) == (7, T0 + 1)
+
+
+def test_a_table_forgets_old_topics_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those last reported before the horizon leave; beyond MAX_TOPICS the oldest first, ties by name."""
+    monkeypatch.setattr(backlog_table, "MAX_TOPICS", 2)
+    timeline, table = timeline_of({}), BacklogTable()
+    names = {name: f"persistent://acme/orders/{name}" for name in "dcba"}
+    fold(
+        table, [report(at_ms=9 if name == "d" else 1, topic=topic) for name, topic in names.items()], timeline
+    )
+    assert len(table) == 4, "a replay has its whole input in hand"
+    table.sweep(timeline, T0)
+    assert sorted(table.last) == [names["c"], names["d"]]
+    fold(table, [report(at_ms=10, topic=names["a"])], timeline, NOW)
+    assert sorted(table.last) == [names["a"], names["d"]]
+    table.sweep(timeline, T0 + 10)
+    assert list(table.last) == [names["a"]]

@@ -1,0 +1,166 @@
+"""Partitions under policies: which entry applies, what a change does, what is written live, what is kept."""
+
+from typing import Any
+
+import pytest
+from usage_kit_b import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
+
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws import concurrency_table
+from streaming.laws.concurrency_table import ConcurrencyTable
+
+PLAIN = {"algorithm": "aimd", "useWindowed": False}
+ALL, ORDERS = "backpressure.partitions.*", "backpressure.partitions.orders-3"
+FOREVER = 10**9
+
+
+def bad(at_ms: int, partition: str = "orders-3") -> Event:
+    """A sample that lowers an AIMD limit: 100, 90, 81, 72, 64."""
+    return sample(f"{partition}@{at_ms}", at_ms, 300, 30, partition=partition)
+
+
+def limits(events: list[Event], timeline: PolicyTimeline) -> list[int]:
+    """The limit after each sample."""
+    return [decision["limit"] for decision in replay(events, timeline)]
+
+
+def test_a_partitions_own_entry_wins_over_the_one_for_all_others() -> None:
+    """Exact name, else "*"; a partition that nothing matches gets no decision."""
+    own = {"algorithm": "fixed", "fixed": {"limit": 7}}
+    events = [bad(0), bad(1, "orders-4")]
+    assert limits(events, timeline_of({ALL: PLAIN, ORDERS: own})) == [7, 90]
+    assert limits(events, timeline_of({ORDERS: PLAIN})) == [90]
+    assert limits(events, timeline_of({})) == []
+    assert fold(ConcurrencyTable(), events, timeline_of({}), NOW) == []
+
+
+def test_a_change_of_parameters_starts_a_partition_afresh() -> None:
+    """From initialLimit of the new settings; a sample at the very time of the change counts as after it."""
+    timeline = timeline_of({ALL: PLAIN}, [(2, ALL, PLAIN | {"aimd": {"initialLimit": 50, "minLimit": 2}})])
+    assert limits([bad(0), bad(1), bad(2), bad(3)], timeline) == [90, 81, 45, 40]
+
+
+def test_a_change_of_algorithm_starts_afresh_even_if_it_is_taken_back_unseen() -> None:
+    """Nobody asked in between, but the policy was another one."""
+    timeline = timeline_of({ALL: PLAIN}, [(2, ALL, PLAIN | {"algorithm": "vegas"}), (3, ALL, PLAIN)])
+    assert limits([bad(0), bad(1), bad(4)], timeline) == [90, 81, 90]
+    gone = timeline_of({ALL: PLAIN}, [(2, ALL, None), (4, ALL, PLAIN)])
+    assert limits([bad(0), bad(1), bad(3), bad(5)], gone) == [90, 81, 90]
+
+
+def test_the_same_in_other_words_changes_nothing() -> None:
+    """Defaults spelled out, another unit, keys of another algorithm, an entry of its own."""
+    spelled = PLAIN | {"aimd": {"requestTimeout": "0.2s", "maxLimit": 1000}, "vegas": {"alpha": 9}}
+    changes = [(1, ALL, spelled), (2, ORDERS, PLAIN), (3, "backpressure.partitions.other", PLAIN)]
+    assert limits([bad(0), bad(1), bad(2), bad(3)], timeline_of({ALL: PLAIN}, changes)) == [90, 81, 72, 64]
+
+
+@pytest.mark.parametrize("between", ["nothing", "a batch", "a checkpoint", "a sweep"])
+def test_batches_do_not_show(between: str) -> None:
+    """A change of policy lands the same whether its neighbours come in one batch or two."""
+    changes = [(2, ALL, PLAIN | {"aimd": {"initialLimit": 50}}), (3, ALL, PLAIN)]
+    timeline = timeline_of({ALL: PLAIN}, changes)
+    first, second = [bad(0), bad(1)], [bad(4), bad(5)]
+    if between == "nothing":
+        assert limits(first + second, timeline) == [90, 81, 90, 81]
+        return
+    table = ConcurrencyTable()
+    fold(table, first, timeline)
+    if between == "a checkpoint":
+        table = through_bytes(table)
+    if between == "a sweep":
+        table.sweep(timeline, T0 + 3)
+        timeline.forget_before(T0 + 3)
+    assert [decision["limit"] for decision in fold(table, second, timeline)] == [90, 81]
+
+
+def test_a_policy_that_comes_too_late_still_starts_afresh() -> None:
+    """It rewrites the past of a partition: what was learned under the other one is not used."""
+    table = ConcurrencyTable()
+    fold(table, [bad(0), bad(1)], timeline_of({ALL: PLAIN}))
+    other = timeline_of({ALL: PLAIN}, [(0, ALL, PLAIN | {"aimd": {"initialLimit": 50}})])
+    assert [decision["limit"] for decision in fold(table, [bad(2)], other)] == [45]
+
+
+def test_time_never_goes_back() -> None:
+    """A straggler is decided by the policies of its partition's newest time, under its own ts."""
+    timeline = timeline_of({ALL: PLAIN}, [(5, ALL, PLAIN | {"aimd": {"initialLimit": 50}})])
+    table = ConcurrencyTable()
+    fold(table, [bad(6)], timeline, NOW)
+    (decision,) = fold(table, [bad(1)], timeline, NOW)
+    assert (decision["limit"], decision["ts"]) == (40, T0 + 1)
+
+
+def test_live_writes_one_decision_a_partition_and_batch_when_the_limit_changed() -> None:
+    """Under the newest sample's id; a partition's first is written in any case."""
+    timeline = timeline_of({ALL: PLAIN})
+    table = ConcurrencyTable()
+    idle = sample("idle", 9, 14, 1, partition="b")
+    first = fold(table, [bad(0), bad(1), idle, bad(10)], timeline, NOW)
+    assert [(d["id"], d["limit"]) for d in first] == [("idle", 100), ("orders-3@10", 72)]
+    assert fold(through_bytes(table), [idle | {"ts": T0 + 11}], timeline, NOW) == []
+    up_and_down = [sample("up", 12, 14, partition="b"), sample("down", 13, 300, 9, partition="b")]
+    assert [d["limit"] for d in fold(table, up_and_down, timeline, NOW)] == [90]
+    assert [d["limit"] for d in replay(up_and_down, timeline)] == [101, 90]
+
+
+def test_live_tells_of_a_fresh_start() -> None:
+    """A new algorithm is written even if its limit is the same number."""
+    timeline = timeline_of({ALL: PLAIN}, [(5, ALL, PLAIN | {"algorithm": "fixed", "fixed": {"limit": 90}})])
+    table = ConcurrencyTable()
+    assert [d["limit"] for d in fold(table, [bad(0)], timeline, NOW)] == [90]
+    assert [d["algorithm"] for d in fold(table, [bad(6)], timeline, NOW)] == ["fixed"]
+    assert fold(table, [bad(7)], timeline, NOW) == []
+
+
+def test_only_rows_that_say_nothing_are_swept() -> None:
+    """A learned limit stays for as long as the partition is idle; one at its start leaves."""
+    timeline = timeline_of({ALL: PLAIN, "backpressure.partitions.c": {"algorithm": "fixed"}})
+    table = ConcurrencyTable()
+    fold(table, [bad(0, "a"), sample("b", 1, 14, 1, partition="b"), bad(2, "c")], timeline, NOW)
+    assert len(table) == 3
+    table.sweep(timeline, T0)
+    assert len(table) == 3, "too young to be judged"
+    table.sweep(timeline, T0 + FOREVER)
+    assert table.partitions.to_pylist() == ["a"]
+    assert [d["limit"] for d in fold(table, [bad(FOREVER, "a")], timeline)] == [81]
+
+
+def test_a_row_whose_policy_is_gone_is_swept() -> None:
+    """Nothing can be judged by it any more."""
+    timeline = timeline_of({ALL: PLAIN}, [(5, ALL, None)])
+    table = ConcurrencyTable()
+    fold(table, [bad(0)], timeline)
+    table.sweep(timeline, T0 + 4)
+    assert len(table) == 1
+    table.sweep(timeline, T0 + 5)
+    assert len(table) == 0
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond MAX_PARTITIONS those idle longest start afresh, ties by name; at once when live."""
+    monkeypatch.setattr(concurrency_table, "MAX_PARTITIONS", 3)
+    timeline = timeline_of({ALL: PLAIN})
+    table = ConcurrencyTable()
+    events = [bad(9, "e"), bad(1, "d"), bad(1, "a"), bad(2, "c"), bad(1, "b")]
+    fold(table, events, timeline)
+    assert len(table) == 5, "a replay has its whole input in hand"
+    table.sweep(timeline, T0)
+    assert sorted(table.partitions.to_pylist()) == ["c", "d", "e"]
+    fold(table, [bad(10, "f")], timeline, NOW)
+    assert sorted(table.partitions.to_pylist()) == ["c", "e", "f"]
+
+
+def test_an_empty_table_survives_its_bytes() -> None:
+    """Nothing known is a state too."""
+    assert len(through_bytes(ConcurrencyTable())) == 0
+
+
+@pytest.mark.parametrize("value", [{}, {"useWindowed": False}, {"window": {"windowSize": 20}}])
+def test_settings_that_differ_have_different_keys(value: dict[str, Any]) -> None:
+    """And the defaults are AIMD with a window of 1 s."""
+    key = concurrency_table.LimitSettings.of(limit_policy(**value)[ALL]).key
+    others = [{"algorithm": "vegas"}, {"algorithm": "aimd-plain"}, {"aimd": {"maxLimit": 999}}]
+    assert key not in [concurrency_table.LimitSettings.of(other).key for other in others]
+    written = {"algorithm": "aimd", "useWindowed": True, "window": {"maxWindow": "1000ms"}}
+    assert (key == concurrency_table.LimitSettings.of(written).key) == (value == {})
