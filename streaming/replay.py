@@ -13,13 +13,13 @@ from typing import IO, Any, Final
 
 import orjson
 
-from streaming.contract.decisions import DECISIONS, Outputs, output_order
+from streaming.contract.decisions import DECISIONS, Outputs, decided_subject, output_order
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
 from streaming.contract.policy_check import check_entry, load_policies
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import LAWS
-from streaming.laws.shard import Records, StepContext, step
+from streaming.laws.records import Records, StepContext
+from streaming.laws.shard import replay_all
 
 _COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
 
@@ -112,12 +112,10 @@ def replay_local(policies: str, files: Sequence[str]) -> Replayed:
         records.offset.append(line.number)
         records.ts.append(None)
         records.value.append(line.value)
-        records.subject.append(None)
         records.name.append(line.name)
         records.order.append((line.file, line.number))
     context = StepContext(initial=initial, replay=True, fail_fast=True)
-    (law,) = LAWS
-    _, written = step(law, 0, None, records, context)
+    written = replay_all(records, context)
     return ordered(written, [records.order[source] for source in written.source])
 
 
@@ -159,27 +157,65 @@ def write_lines(file: str, lines: Iterable[bytes]) -> None:
 def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:
     """Totals per subject (contract section 4, `--summary`).
 
-    `mutations` are those admitted and charged; a dry run counts as an event with 0 of them.
+    Admissions: events by outcome, `mutations` admitted and charged (a dry run counts as an event with 0 of
+    them), the longest throttle. Shares: rounds, the last share, why it ended. Dispatch: events, throttled
+    ones, the longest throttle. Limits: samples, least, greatest and last limit. Backlogs: reports, how many
+    exceeded a quota, planned evictions, the greatest size.
     """
-    subjects: dict[str, dict[str, int]] = {}
+    subjects: dict[str, dict[str, Any]] = {}
     for line in decisions:
         decision = orjson.loads(line)
-        totals = subjects.setdefault(
-            decision["subject"],
-            {
-                "events": 0,
-                "allowed": 0,
-                "throttled": 0,
-                "rejected": 0,
-                "mutations": 0,
-                "longest_throttle_ms": 0,
-            },
-        )
+        totals = subjects.setdefault(decided_subject(decision), {"events": 0})
         totals["events"] += 1
-        totals[_COUNTED[decision["outcome"]]] += 1
-        totals["mutations"] += decision["mutations"]
-        totals["longest_throttle_ms"] = max(totals["longest_throttle_ms"], decision["throttle_time_ms"])
+        _TOTALS[decision["type"]](totals, decision)
     return {"subjects": {subject: subjects[subject] for subject in sorted(subjects)}}
+
+
+def _add(totals: dict[str, Any], **counts: int) -> None:
+    for name, count in counts.items():
+        totals[name] = totals.get(name, 0) + count
+
+
+def _longest(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    longest = max(totals.get("longest_throttle_ms", 0), decision["throttle_time_ms"])
+    totals["longest_throttle_ms"] = longest
+
+
+def _total_admission(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    outcomes = {name: int(decision["outcome"] == outcome) for outcome, name in _COUNTED.items()}
+    _add(totals, **outcomes, mutations=decision["mutations"])
+    _longest(totals, decision)
+
+
+def _total_share(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    _add(totals, removed=int("removed" in decision))
+    totals["last_limits"] = decision["limits"]
+
+
+def _total_dispatch(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    _add(totals, throttled=int(decision["throttle_time_ms"] > 0))
+    _longest(totals, decision)
+
+
+def _total_limit(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    limit = decision["limit"]
+    totals["least_limit"] = min(totals.get("least_limit", limit), limit)
+    totals["greatest_limit"] = max(totals.get("greatest_limit", limit), limit)
+    totals["last_limit"] = limit
+
+
+def _total_backlog(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    _add(totals, exceeded=int(bool(decision["exceeded"])), evictions=len(decision["evict"]))
+    totals["greatest_size"] = max(totals.get("greatest_size", 0), decision["backlogSize"])
+
+
+_TOTALS: Final = {
+    "admission": _total_admission,
+    "share": _total_share,
+    "dispatch": _total_dispatch,
+    "limit": _total_limit,
+    "backlog": _total_backlog,
+}
 
 
 def _open(file: str, mode: str) -> IO[bytes]:

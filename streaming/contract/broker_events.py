@@ -10,6 +10,7 @@ from streaming.contract.fields import INT64_MAX, Fields, flag, integer, shown, t
 from streaming.contract.topic_policy import namespace_of
 
 Item = TypeVar("Item")
+_TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
 INT64_MIN: Final = -(2**63)
 APPLIED_TS_MAX_MS: Final = 253_402_300_799_999
 NOTHING_ACKNOWLEDGED: Final = -1
@@ -130,7 +131,8 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
     try:
         namespace_of(topic)
     except BadEvent as error:  # a topic without a namespace has no policies: better refused than not limited
-        raise BadEvent(f"topic: {shown(topic)}; a full name such as persistent://TENANT/NAMESPACE/TOPIC was expected") from error
+        expected = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
+        raise BadEvent(f"topic: {shown(topic)}; {expected} was expected") from error
     ledgers = _list(fields, "ledgers", _ledger)
     for number, (before, after) in enumerate(pairwise(ledgers), start=1):
         if after.id <= before.id:

@@ -5,7 +5,7 @@ not depend on who decided.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -38,13 +38,23 @@ class Outputs:
     source: list[int] = field(default_factory=list)
 
     def add_decision(self, decision: dict[str, Any], *, source: int) -> None:
-        """Append a decision; `decision` holds at least type, id, ts and subject."""
+        """Append a decision; `decision` holds at least type, id, ts and whom it is about."""
         self.sink.append(DECISIONS)
-        self.key.append(decision["subject"])
+        self.key.append(decided_subject(decision))
         self.value.append(orjson.dumps(decision))
         self.ts.append(decision["ts"])
         self.type.append(decision["type"])
         self.id.append(decision["id"])
+        self.source.append(source)
+
+    def add_repeat(self, value: bytes, *, subject: str, type: str, id: str, now: int, source: int) -> None:
+        """Append a standing decision said again; it counts as of `now`, not as of its first writing."""
+        self.sink.append(DECISIONS)
+        self.key.append(subject)
+        self.value.append(value)
+        self.ts.append(now)
+        self.type.append(type)
+        self.id.append(id)
         self.source.append(source)
 
     def add_dead_letter(self, letter: bytes, *, ts: int | None, source: int) -> None:
@@ -56,6 +66,20 @@ class Outputs:
         self.type.append("dead_letter")
         self.id.append("")
         self.source.append(source)
+
+
+_SUBJECTS: Final[dict[str, tuple[str, ...]]] = {
+    "admission": ("subject",),
+    "share": ("group", "broker"),
+    "dispatch": ("topic", "subscription"),
+    "limit": ("partition",),
+    "backlog": ("topic",),
+}
+
+
+def decided_subject(decision: Mapping[str, Any]) -> str:
+    """Whom a decision is about: quota entity, group/broker, topic/subscription, partition or topic."""
+    return "/".join(decision[name] for name in _SUBJECTS[decision["type"]])
 
 
 def dead_letter(

@@ -1,4 +1,4 @@
-"""Events: what a record on `weir.requests` or `weir.policies` may say (contract sections 1 to 3).
+"""Events: what a record may say (contract sections 1 to 3), requests and policies in particular.
 
 One parser for every engine, so that the live job, a replay and a test refuse the same records for the
 same reasons. Spark's own JSON reader is not used: it lets single quotes, trailing garbage, NaN and numbers
@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import orjson
 
+from streaming.contract.broker_events import BROKER_READERS, Backlog, Latency
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields, choice, flag, integer, shown, text
+from streaming.contract.usage_events import USAGE_READERS, DispatchUsage, GroupUsage, Tick
 
 CONTRACT_VERSION: Final = 1
 ANONYMOUS: Final = "ANONYMOUS"
@@ -97,7 +99,9 @@ class PolicyChange:
     version: int | None
 
 
-Event = Request | Refund | PolicyChange
+LawEvent = Request | Refund | GroupUsage | Tick | DispatchUsage | Latency | Backlog
+"""What laws decide."""
+Event = LawEvent | PolicyChange
 
 
 def load_object(value: bytes) -> dict[str, Any]:
@@ -196,6 +200,8 @@ _READERS: Final[dict[str, Callable[[Fields, str, int], Event]]] = {
     "request": _request,
     "refund": _refund,
     "policy": _policy,
+    **USAGE_READERS,
+    **BROKER_READERS,
 }
 
 

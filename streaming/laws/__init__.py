@@ -1,7 +1,34 @@
-"""The laws: pure functions of policy, state and events. `LAWS` names them; adding one is adding a line."""
+"""The laws: pure functions of policy, state and events. Adding one is adding its lines here."""
 
+from typing import Final
+
+from streaming.contract.broker_events import Backlog, Latency
+from streaming.contract.events import Refund, Request
+from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick
+from streaming.laws.backlog_table import BacklogTable
+from streaming.laws.concurrency_table import ConcurrencyTable
+from streaming.laws.dispatch_table import DispatchTable
+from streaming.laws.law import LawState
 from streaming.laws.mutation_table import MutationTable
+from streaming.laws.shares_table import SharesTable
 
-LAWS = {"mutation": MutationTable}
-LAW_OF_TYPE = {"request": "mutation", "refund": "mutation"}
-"""Which law decides an event, by the event's `type`; a `policy` goes to all."""
+LAWS: Final[dict[str, type[LawState]]] = {
+    "mutation": MutationTable,
+    "shares": SharesTable,
+    "dispatch": DispatchTable,
+    "concurrency": ConcurrencyTable,
+    "backlog": BacklogTable,
+}
+LAW_OF_EVENT: Final[dict[type, str]] = {
+    Request: "mutation",
+    Refund: "mutation",
+    GroupUsage: "shares",
+    Tick: "shares",
+    DispatchUsage: "dispatch",
+    Latency: "concurrency",
+    Backlog: "backlog",
+}
+"""Which law decides an event. A policy goes to all laws; a tick closes the rounds of shares and, for the
+other laws whose decisions stand, only says that time has passed."""
+STANDING_LAWS: Final = ("shares", "dispatch", "concurrency", "backlog")
+"""Laws whose decisions hold for a life time and are repeated (contract section 1)."""

@@ -70,6 +70,10 @@ class BacklogTable:
         self.last = {topic: last for topic, last in self.last.items() if last >= horizon}
         self._bound()
 
+    def policies_from(self, horizon: int) -> int:
+        """As old as `horizon`: sweeping settles what earlier changes mean."""
+        return horizon
+
     def _bound(self) -> None:
         """Hold the table to MAX_TOPICS."""
         surplus = len(self.last) - MAX_TOPICS

@@ -45,8 +45,6 @@ from streaming.laws.compiled import compiled
 from streaming.laws.limit_settings import AIMD, FIXED, GRADIENT, GRADIENT2, VEGAS
 from streaming.laws.limits import STATE, aimd, gradient, gradient2, vegas
 
-__all__ = ["NOT_LIMITED", "STATE", "start", "take", "walk"]
-
 LONGEST_NS: Final = 2**63 - 1
 """Sums of ns stop here: a round trip of centuries must not turn into a negative one."""
 NOT_LIMITED: Final = -1

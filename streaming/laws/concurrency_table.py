@@ -30,6 +30,8 @@ TTL_MS: Final = 60_000
 MAX_PARTITIONS: Final = 65_536
 """Rows of one shard. A learned limit is not forgotten for being idle, since a partition that comes back would
 start from `initialLimit` again; beyond this number those idle longest are, ties by name."""
+NO_KEY: Final = 0
+"""No LimitSettings has it: the partition is not limited."""
 Integers = NDArray[np.int64]
 
 
@@ -47,28 +49,28 @@ class _Eras:
         self.since: list[list[int]] = [[] for _ in range(names)]
         self.numbers: list[list[int]] = [[] for _ in range(names)]
         self._numbers: dict[tuple[int, int], int] = {}
+        self._newest = [NO_KEY] * names
 
     def add(self, u: int, time: int, settings: LimitSettings | None, *, at_start: bool) -> None:
         """Partition `u` goes by `settings` from `time` on; `at_start`: what came before does not count.
 
         What changes nothing begins no era; what is changed back does, after the one between.
         """
+        key = NO_KEY if settings is None else settings.key
         if at_start:
             self.since[u].clear()
             self.numbers[u].clear()
-        place = len(self.numbers[u])
+        elif key == self._newest[u]:
+            return
         number = NOT_LIMITED
         if settings is not None:
-            newest = self.numbers[u][-1] if place else NOT_LIMITED
-            if newest != NOT_LIMITED and self.settings[newest].key == settings.key:
-                return
-            number = self._numbers.setdefault((place, settings.key), len(self.settings))
+            # The place keeps an era that comes back apart from its first time.
+            number = self._numbers.setdefault((len(self.numbers[u]), key), len(self.settings))
             if number == len(self.settings):
                 self.settings.append(settings)
-        elif place and self.numbers[u][-1] == NOT_LIMITED:
-            return
         self.since[u].append(time)
         self.numbers[u].append(number)
+        self._newest[u] = key
 
     def of_events(self, at: Integers, of_event: Integers) -> Integers:
         """Era of each event, given its time and its partition."""
@@ -169,6 +171,10 @@ class ConcurrencyTable:
         if not keep.all():
             self._keep(keep)
         self._bound()
+
+    def policies_from(self, horizon: int) -> int:
+        """As old as `horizon`: sweeping settles what earlier changes mean."""
+        return horizon
 
     def _says_something(self, row: int, timeline: PolicyTimeline, horizon: int) -> bool:
         last, name = int(self.state["last"][row]), self.partitions[row].as_py()

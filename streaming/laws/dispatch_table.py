@@ -209,6 +209,10 @@ class DispatchTable:
             self.last, self.rolled_at = self.last[keep], self.rolled_at[keep]
             self.acquired, self.seen = self.acquired[keep], self.seen[keep]
 
+    def policies_from(self, horizon: int) -> int:
+        """As old as `horizon`: sweeping settles what earlier changes mean."""
+        return horizon
+
     def _assign_rows(self, events: Sequence[DispatchUsage], columns: _Batch) -> dict[int, Names]:
         """Fill `columns.rows`, adding rows for new names; returns the names of these rows."""
         numbers: dict[Names, int] = {}

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from streaming.contract.events import Event
+from streaming.contract.events import LawEvent
 from streaming.contract.policy_timeline import PolicyTimeline
 
 Decision = dict[str, Any]
@@ -22,7 +22,7 @@ class Entry:
         source: index of its record.
     """
 
-    event: Event
+    event: LawEvent
     home: str
     source: int
 
@@ -67,3 +67,6 @@ class LawState(Protocol):
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that say nothing at `horizon` (ms) and later: their leaving must be neutral."""
+
+    def policies_from(self, horizon: int) -> int:
+        """The time (ms, at most `horizon`) before which no policy is needed any more."""

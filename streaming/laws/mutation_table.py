@@ -6,7 +6,7 @@ of policy means for a balance is settled.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streaming.contract.events import Refund, Request
 from streaming.contract.policy import Algorithm, MutationQuota
 from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws.law import Batch, Decision
 from streaming.laws.mutation import (
     ALLOW,
     PERMISSIVE,
@@ -31,12 +32,11 @@ from streaming.laws.rates import FULL, Doubles, refill, sample_count, window_of
 
 OUTCOMES: Final = {ALLOW: "allow", REJECT: "reject", THROTTLE: "throttle"}
 NO_RING: Final[Doubles] = np.empty(0)
-Decision = dict[str, Any]
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _Columns:
     """One batch of events as columns; see `mutation.walk` for their meaning."""
 
     at: Integers
@@ -154,44 +154,35 @@ class MutationTable:
             "ring": pa.ListArray.from_arrays(pa.array(np.cumsum(lengths, dtype=np.int32)), pa.array(windows)),
         }
 
-    def fold(
-        self,
-        events: Sequence[Request | Refund],
-        subjects: Sequence[str],
-        timeline: PolicyTimeline,
-        processed_ts: int | None,
-    ) -> list[Decision | None]:
-        """Decide events in order.
+    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
+        """Decide requests and refunds in order: one decision a request, none a refund.
 
-        Args:
-            events: at least one request or refund, ordered as contract section 1 says.
-            subjects: the quota entity of each; empty: not limited.
-            timeline: the policies over time.
-            processed_ts: wall time of the batch in ms; None in a replay.
-
-        Returns:
-            One decision an event, in the same order; None for a refund.
+        The homes of the entries are their quota entities; empty: not limited.
         """
-        batch = _Batch.of(events, processed_ts)
-        names, of_event = np.unique(np.array(subjects, dtype=object), return_inverse=True)
+        if not batch.entries:
+            return []
+        timeline, processed_ts = batch.timeline, batch.processed_ts
+        events = [cast(Request | Refund, entry.event) for entry in batch.entries]
+        columns = _Columns.of(events, processed_ts)
+        homes = np.array([entry.home for entry in batch.entries], dtype=object)
+        names, of_event = np.unique(homes, return_inverse=True)
         known = self._rows(names.tolist())
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(known >= 0, self.last[known] if len(self) else 0, 0)
-        np.maximum(batch.at, seen[of_event], out=batch.at)
+        np.maximum(columns.at, seen[of_event], out=columns.at)
         quotas: list[MutationQuota | None] = [None] * len(events)
         versions = np.zeros(len(events), dtype=np.int64)
-        changes = np.array(timeline.changes(int(batch.at.min()), int(batch.at.max())), dtype=np.int64)
-        stretch = np.searchsorted(changes, batch.at, side="right")
+        changes = np.array(timeline.changes(int(columns.at.min()), int(columns.at.max())), dtype=np.int64)
+        stretch = np.searchsorted(changes, columns.at, side="right")
         for number in np.unique(stretch):
             order = np.flatnonzero(stretch == number)
-            at = int(batch.at[order].min())
+            at = int(columns.at[order].min())
             versions[order] = timeline.at(at).version
-            self._walk_stretch(batch, order, names, of_event, quotas, timeline, at)
+            self._walk_stretch(columns, order, names, of_event, quotas, timeline, at)
         return [
-            None
-            if isinstance(event, Refund)
-            else _decision(event, i, batch, quotas[i], int(versions[i]), processed_ts)
-            for i, event in enumerate(events)
+            (entry.source, _decision(event, i, columns, quotas[i], int(versions[i]), processed_ts))
+            for i, (entry, event) in enumerate(zip(batch.entries, events, strict=True))
+            if isinstance(event, Request)
         ]
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -209,6 +200,10 @@ class MutationTable:
             keep[row] = self._says_something(int(row), policies.mutation_quota_of_subject(subject), horizon)
         if not keep.all():
             self._keep(keep)
+
+    def policies_from(self, horizon: int) -> int:
+        """As old as `horizon`: sweeping settles what earlier changes mean."""
+        return horizon
 
     def _says_something(self, row: int, quota: MutationQuota | None, horizon: int) -> bool:
         idle_windows = window_of(horizon) - window_of(int(self.last[row]))
@@ -243,7 +238,7 @@ class MutationTable:
 
     def _walk_stretch(
         self,
-        batch: _Batch,
+        columns: _Columns,
         order: Integers,
         names: NDArray[Any],
         of_event: Integers,
@@ -263,20 +258,21 @@ class MutationTable:
         order = order[np.isin(of_event[order], limited)]
         spot = np.searchsorted(np.array(limited), of_event[order])  # `limited` ascends: np.unique sorted it
         chosen = [limits[u] for u in limited]
-        batch.row[order] = np.array(rows, dtype=np.int64)[spot]
-        batch.rate[order] = np.array([quota.rate if quota else 0.0 for quota in chosen])[spot]
-        batch.burst[order] = np.array([quota.burst if quota else 0.0 for quota in chosen])[spot]
-        batch.samples[order] = np.array([len(self.rings[row]) if row in ring_first else 0 for row in rows])[
+        columns.row[order] = np.array(rows, dtype=np.int64)[spot]
+        columns.rate[order] = np.array([quota.rate if quota else 0.0 for quota in chosen])[spot]
+        columns.burst[order] = np.array([quota.burst if quota else 0.0 for quota in chosen])[spot]
+        columns.samples[order] = np.array([len(self.rings[row]) if row in ring_first else 0 for row in rows])[
             spot
         ]
-        batch.ring_first[order] = np.array([ring_first.get(row, 0) for row in rows])[spot]
+        columns.ring_first[order] = np.array([ring_first.get(row, 0) for row in rows])[spot]
         for i, place in zip(order.tolist(), spot.tolist(), strict=True):
             quotas[i] = chosen[place]
         walk(
-            order, batch.at, batch.of_ts, batch.mode, batch.dry, batch.first, batch.mutations, batch.rejected,
-            batch.row, batch.rate, batch.burst, batch.samples, batch.ring_first,
+            order, columns.at, columns.of_ts, columns.mode, columns.dry, columns.first,
+            columns.mutations, columns.rejected, columns.row, columns.rate, columns.burst, columns.samples,
+            columns.ring_first,
             self.tokens, self.last, self.plain, rings,
-            batch.outcome, batch.wait_ms, batch.level, batch.plain_rate,
+            columns.outcome, columns.wait_ms, columns.level, columns.plain_rate,
         )  # fmt: skip
         for row, first in ring_first.items():
             self.rings[row] = rings[first : first + len(self.rings[row])].copy()
@@ -345,12 +341,17 @@ def _resized(ring: Doubles, length: int, last: int) -> Doubles:
 
 
 def _decision(
-    event: Request, i: int, batch: _Batch, quota: MutationQuota | None, version: int, processed_ts: int | None
+    event: Request,
+    i: int,
+    columns: _Columns,
+    quota: MutationQuota | None,
+    version: int,
+    processed_ts: int | None,
 ) -> Decision:
     """The admission of contract 3.1; `mutations` (charged) and the bucket's plain `rate` are additions."""
-    gone = batch.rejected[batch.first[i] : batch.first[i + 1]]
+    gone = columns.rejected[columns.first[i] : columns.first[i + 1]]
     if quota is None:
-        gone = np.full(len(event.names), batch.mode[i] == REFUSED)
+        gone = np.full(len(event.names), columns.mode[i] == REFUSED)
     charged = (
         0 if event.validate_only else sum(n for n, out in zip(event.mutations, gone, strict=True) if not out)
     )
@@ -361,19 +362,19 @@ def _decision(
         "proxy": event.proxy,
         "subject": "" if quota is None else quota.subject,
         "algorithm": None if quota is None else quota.algorithm,
-        "outcome": OUTCOMES[int(batch.outcome[i])]
+        "outcome": OUTCOMES[int(columns.outcome[i])]
         if quota is not None
         else "reject"
         if gone.any()
         else "allow",
-        "throttle_time_ms": int(batch.wait_ms[i]),
+        "throttle_time_ms": int(columns.wait_ms[i]),
         "rejected": [name for name, out in zip(event.names, gone, strict=True) if out],
     }
     if quota is not None and quota.algorithm == Algorithm.SAMPLED_RATE:
-        decision["rate"] = float(batch.level[i])
+        decision["rate"] = float(columns.level[i])
     elif quota is not None:
-        decision["tokens"] = float(batch.level[i])
-        decision["rate"] = float(batch.plain_rate[i])
+        decision["tokens"] = float(columns.level[i])
+        decision["rate"] = float(columns.plain_rate[i])
     decision["limit"] = None if quota is None else quota.rate
     decision["mutations"] = charged
     decision["policy_version"] = version

@@ -2,28 +2,40 @@
 
 import zlib
 from dataclasses import dataclass
+from enum import IntEnum
 
+from streaming.contract.broker_events import Backlog, Latency
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import PolicyChange, Refund, Request, parse
+from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import LAW_OF_TYPE, LAWS
+from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick, split_group_usage
+from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
+
+
+class Origin(IntEnum):
+    """Who else gets a record."""
+
+    EVENT = 0
+    """Nobody: it belongs to one home."""
+    BROADCAST = 1
+    """Every shard: a policy or a tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """Where one record goes.
+class Place:
+    """One shard that gets a record.
 
     Attributes:
         law: the law that decides it.
-        home: what must stay together and in order: the quota entity.
-        subject: the quota entity, None if the record names none.
-        broadcast: goes to every shard of every law: a policy.
+        shard: number of the shard.
+        origin: whether other shards get it too.
+        value: the record's bytes, or the part of it that belongs there.
     """
 
     law: str
-    home: str
-    subject: str | None = None
-    broadcast: bool = False
+    shard: int
+    origin: Origin
+    value: bytes
 
 
 def subject_at(event: Request | Refund, timeline: PolicyTimeline) -> str:
@@ -32,20 +44,38 @@ def subject_at(event: Request | Refund, timeline: PolicyTimeline) -> str:
     return "" if quota is None else quota.subject
 
 
-def route(value: bytes, timeline: PolicyTimeline, default_id: str) -> Route:
-    """Replay's stateless step: resolve a record against the policies of its time, whatever it says itself.
+def places(
+    value: bytes, *, default_id: str, default_ts: int | None, shards: int, timeline: PolicyTimeline | None
+) -> list[Place]:
+    """Every shard that must see a record; a report of many groups is cut up by group.
 
-    A record that cannot be used is routed too, by its id: its shard writes the dead letter.
+    A record that cannot be used has a place too, by its id: the step there writes the dead letter.
+
+    Args:
+        value: the record's bytes.
+        default_id: its id if it names none.
+        default_ts: its timestamp; None for a line of a file.
+        shards: shards per law.
+        timeline: resolves requests to their quota entity, whatever they say; None: they are trusted.
     """
     try:
-        event = parse(value, default_id=default_id, default_ts=None)
+        event = parse(value, default_id=default_id, default_ts=default_ts)
+        if isinstance(event, PolicyChange):
+            return _everywhere(tuple(LAWS), shards, value)
+        if isinstance(event, Tick):
+            return _everywhere(STANDING_LAWS, shards, value)
+        if isinstance(event, GroupUsage):
+            parts = split_group_usage(value)
+        else:
+            parts = [(_home(event, timeline), value)]
     except BadEvent:
-        return Route(law=next(iter(LAWS)), home=default_id)
-    if isinstance(event, PolicyChange):
-        return Route(law="", home="", broadcast=True)
-    subject = subject_at(event, timeline)
-    law = LAW_OF_TYPE["refund" if isinstance(event, Refund) else "request"]
-    return Route(law=law, home=home_of(subject, event.user), subject=subject)
+        return [
+            Place(law=next(iter(LAWS)), shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
+        ]
+    law = LAW_OF_EVENT[type(event)]
+    return [
+        Place(law=law, shard=shard_of(home, shards), origin=Origin.EVENT, value=part) for home, part in parts
+    ]
 
 
 def home_of(subject: str, user: str) -> str:
@@ -56,3 +86,23 @@ def home_of(subject: str, user: str) -> str:
 def shard_of(home: str, shards: int) -> int:
     """Number of the shard that keeps `home`; CRC-32, which Spark has as a built-in too."""
     return zlib.crc32(home.encode()) % shards
+
+
+def _home(event: LawEvent, timeline: PolicyTimeline | None) -> str:
+    if isinstance(event, Request | Refund):
+        subject = event.subject or "" if timeline is None else subject_at(event, timeline)
+        return home_of(subject, event.user)
+    if isinstance(event, DispatchUsage):
+        return event.broker
+    if isinstance(event, Latency):
+        return event.partition
+    assert isinstance(event, Backlog)
+    return event.topic
+
+
+def _everywhere(laws: tuple[str, ...], shards: int, value: bytes) -> list[Place]:
+    return [
+        Place(law=law, shard=shard, origin=Origin.BROADCAST, value=value)
+        for law in laws
+        for shard in range(shards)
+    ]

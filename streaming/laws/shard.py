@@ -5,19 +5,21 @@ no I/O, no Spark.
 """
 
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from streaming.contract.decisions import Outputs, dead_letter
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import PolicyChange, Refund, Request, parse
+from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
 from streaming.contract.policy import parse_subject
 from streaming.contract.policy_check import check_entry
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import LAWS
-from streaming.laws.mutation_table import Decision, MutationTable
+from streaming.contract.usage_events import Tick
+from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
+from streaming.laws.law import Batch, Decision, Entry
+from streaming.laws.records import Records, StepContext
 from streaming.laws.routing import subject_at
+from streaming.laws.standing import Standing
 from streaming.laws.table import Body, decode, encode
 
 STATE_VERSION: Final = 1
@@ -30,82 +32,24 @@ SWEEP_MS: Final = 60_000
 
 
 @dataclass(slots=True)
-class Records:
-    """Records of one shard, in any order, as parallel lists.
-
-    Attributes:
-        topic: topic, or base name of a file.
-        partition: partition; 0 for a file.
-        offset: offset, or line number from 1.
-        ts: record timestamp in ms; None for a line of a file.
-        value: the bytes.
-        subject: quota entity found by replay's stateless step; None: as the event says.
-        name: default id of the event, None for `<topic>-<partition>-<offset>`.
-        order: what sorts events of one time: (partition, offset) live, (file, line) in a replay.
-        broadcast: whether every shard got this record, as policies must and nothing else may; None: there
-            is one shard only.
-    """
-
-    topic: list[str] = field(default_factory=list)
-    partition: list[int] = field(default_factory=list)
-    offset: list[int] = field(default_factory=list)
-    ts: list[int | None] = field(default_factory=list)
-    value: list[bytes] = field(default_factory=list)
-    subject: list[str | None] = field(default_factory=list)
-    name: list[str] | None = None
-    order: list[tuple[int, int]] | None = None
-    broadcast: list[bool] | None = None
-
-    def name_of(self, i: int) -> str:
-        """Id of a record that names none itself (contract section 1)."""
-        if self.name is not None:
-            return self.name[i]
-        return f"{self.topic[i]}-{self.partition[i]}-{self.offset[i]}"
-
-    def check_channel(self, i: int, is_policy: bool) -> None:
-        """A policy that one shard alone saw, or an event that all saw, would be decided wrongly.
-
-        Raises:
-            BadEvent: it came by the wrong topic.
-        """
-        if self.broadcast is not None and self.broadcast[i] != is_policy:
-            raise BadEvent(
-                f"type: {'a policy' if is_policy else 'not a policy'}; it does not belong on this topic"
-            )
-
-    def order_of(self, i: int) -> tuple[int, int]:
-        """Arrival of a record."""
-        return self.order[i] if self.order is not None else (self.partition[i], self.offset[i])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepContext:
-    """What a step needs to know beside its records.
-
-    Attributes:
-        initial: policies in force before every event, as version 1 (replay's `--policies`).
-        processed_ts: wall time of the micro-batch in ms, None in a replay.
-        fail_fast: a code error in a law stops the query instead of making dead letters.
-        replay: subjects are resolved against the policies, not taken from the event.
-    """
-
-    initial: Mapping[str, Any] = field(default_factory=dict)
-    processed_ts: int | None = None
-    fail_fast: bool = False
-    replay: bool = False
-
-
-@dataclass(slots=True)
 class _Parsed:
-    """Usable records: changes of policy, and (time, arrival, source, event, subject) of all others."""
+    """Usable records: changes of policy, and events by law, each with its time, arrival and source.
+
+    `newest` is the time of the newest event, ticks included.
+    """
 
     policies: list[tuple[int, tuple[int, int], int, PolicyChange]] = field(default_factory=list)
-    events: list[tuple[int, tuple[int, int], int, Request | Refund]] = field(default_factory=list)
+    events: dict[str, list[tuple[int, tuple[int, int], int, LawEvent]]] = field(default_factory=dict)
+    newest: int = -1
+
+    def ordered(self, law: str) -> list[tuple[int, LawEvent]]:
+        """A law's events with their sources, as contract section 1 orders them."""
+        return [entry[2:] for entry in sorted(self.events.get(law, []), key=lambda entry: entry[:3])]
 
 
 def step(
     law: str, shard: int, body: bytes | None, records: Records, context: StepContext
-) -> tuple[bytes | None, Outputs]:
+) -> tuple[bytes, Outputs]:
     """Take a shard one batch further.
 
     Args:
@@ -116,83 +60,125 @@ def step(
         context: see StepContext.
 
     Returns:
-        The state after (None: nothing to keep) and what was decided, in order of time.
+        The state after and what was decided, in order of time.
 
     Raises:
         Exception: whatever a law raised, under `fail_fast`.
     """
     outputs = Outputs()
     before = None if body is None else decode(body)
+    columns = {} if before is None else before.columns
     notes = {} if before is None else before.notes
     timeline = (
         PolicyTimeline.from_json(notes["policies"])
         if "policies" in notes
         else PolicyTimeline(context.initial)
     )
-    # Only one shard reports what is wrong with a policy that all of them see.
+    # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and law == next(iter(LAWS))
-    parsed = _parse(records, reporter, outputs)
-    for _, _, _, change in sorted(parsed.policies, key=lambda entry: entry[:3]):
-        timeline.apply(change.path, change.value, change.ts, change.version)
-    parsed.events.sort(key=lambda entry: entry[:3])
-    table = LAWS[law].from_columns({} if before is None else before.columns)
-    newest = max([int(notes.get("newest", b"-1"))] + [at for at, _, _, _ in parsed.events])
+    parsed = _parse(records, outputs, law, reporter)
+    _apply_policies(parsed, timeline)
+    events = parsed.ordered(law)
+    newest = max(int(notes.get("newest", b"-1")), parsed.newest)
     swept = int(notes.get("swept", b"-1"))
+    standing = Standing(notes.get("standing"))
+    table = LAWS[law].from_columns(columns)
     try:
-        decided = _decide(table, parsed, records, timeline, context) if parsed.events else []
+        decided = table.fold(_batch(events, timeline, context)) if events else []
         if not context.replay and newest - swept >= SWEEP_MS:
             table.sweep(timeline, newest - LATENESS_MS)
-            timeline.forget_before(newest - LATENESS_MS)
+            timeline.forget_before(table.policies_from(newest - LATENESS_MS))
             swept = newest
     except Exception:
         # A bug in a law costs its batch, not the query: nothing is decided, every record is buried.
         if context.fail_fast:
             raise
         reason = f"law {law} failed: {traceback.format_exc()}"
-        for _, _, i, _ in parsed.events:
+        for i, _ in events:
             _bury(records, i, reason, outputs)
-        table = LAWS[law].from_columns({} if before is None else before.columns)
-        decided = []
+        table, decided = LAWS[law].from_columns(columns), []
     for i, decision in decided:
         outputs.add_decision(decision, source=i)
-    after = {"policies": timeline.to_json(), "newest": b"%d" % newest, "swept": b"%d" % swept}
+    after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": timeline.to_json()}
+    if not context.replay and law in STANDING_LAWS:
+        _repeat(standing, [decision for _, decision in decided], newest, outputs)
+        after["standing"] = standing.to_bytes()
     return encode(Body(columns=table.columns(), notes=after)), outputs
 
 
-def _parse(records: Records, reporter: bool, outputs: Outputs) -> _Parsed:
+def replay_all(records: Records, context: StepContext) -> Outputs:
+    """Decide a whole log at once, every law in one shard: what the local engine does.
+
+    Raises:
+        Exception: whatever a law raised.
+    """
+    outputs = Outputs()
+    timeline = PolicyTimeline(context.initial)
+    parsed = _parse(records, outputs, None, reporter=True)
+    _apply_policies(parsed, timeline)
+    for law in parsed.events:
+        table = LAWS[law].from_columns({})
+        for i, decision in table.fold(_batch(parsed.ordered(law), timeline, context)):
+            outputs.add_decision(decision, source=i)
+    return outputs
+
+
+def _parse(records: Records, outputs: Outputs, law: str | None, reporter: bool) -> _Parsed:
+    """Read the records of one law (None: of all laws)."""
     parsed = _Parsed()
     for i, value in enumerate(records.value):
         try:
             event = parse(value, default_id=records.name_of(i), default_ts=records.ts[i])
-            records.check_channel(i, isinstance(event, PolicyChange))
+            records.check_channel(i, isinstance(event, PolicyChange | Tick))
             if isinstance(event, PolicyChange):
                 check_entry(event.path, event.value)
                 parsed.policies.append((event.ts, records.order_of(i), i, event))
-            else:
-                if event.subject:
-                    parse_subject(event.subject)
-                parsed.events.append((event.at, records.order_of(i), i, event))
+                continue
+            if isinstance(event, Request | Refund) and event.subject:
+                parse_subject(event.subject)
+            entry = (event.at, records.order_of(i), i, event)
+            own = LAW_OF_EVENT[type(event)]
+            if law not in (None, own) and not isinstance(event, Tick):
+                raise BadEvent(f"type: of the law {own}; it does not belong on this topic")
+            parsed.newest = max(parsed.newest, event.at)
+            if law in (None, own):
+                parsed.events.setdefault(own, []).append(entry)
         except BadEvent as error:
             if reporter or records.broadcast is None or not records.broadcast[i]:
                 _bury(records, i, error.reason, outputs)
     return parsed
 
 
-def _decide(
-    table: MutationTable, parsed: _Parsed, records: Records, timeline: PolicyTimeline, context: StepContext
-) -> list[tuple[int, Decision]]:
-    """Decisions with the index of the record that each answers."""
-    events = [entry[3] for entry in parsed.events]
-    subjects: list[str] = []
-    for (_, _, i, _), event in zip(parsed.events, events, strict=True):
-        subject = records.subject[i]
-        if subject is None:
-            trusted = not context.replay and event.subject is not None
-            subject = event.subject if trusted else subject_at(event, timeline)
-        subjects.append(subject or "")
-    decisions = table.fold(events, subjects, timeline, context.processed_ts)
-    sources = [entry[2] for entry in parsed.events]
-    return [(i, decision) for i, decision in zip(sources, decisions, strict=True) if decision is not None]
+def _apply_policies(parsed: _Parsed, timeline: PolicyTimeline) -> None:
+    for _, _, _, change in sorted(parsed.policies, key=lambda entry: entry[:3]):
+        timeline.apply(change.path, change.value, change.ts, change.version)
+
+
+def _batch(events: list[tuple[int, LawEvent]], timeline: PolicyTimeline, context: StepContext) -> Batch:
+    return Batch(
+        entries=[Entry(event, _home(event, timeline, context), i) for i, event in events],
+        timeline=timeline,
+        processed_ts=context.processed_ts,
+        end=context.replay,
+    )
+
+
+def _home(event: LawEvent, timeline: PolicyTimeline, context: StepContext) -> str:
+    """The quota entity of a request; other laws find their homes in their events."""
+    if not isinstance(event, Request | Refund):
+        return ""
+    if context.replay or event.subject is None:
+        return subject_at(event, timeline)
+    return event.subject
+
+
+def _repeat(standing: Standing, decisions: list[Decision], newest: int, outputs: Outputs) -> None:
+    """Note what was decided, and say again what has stood for long."""
+    standing.note(decisions, newest)
+    for again in standing.repeats(newest):
+        outputs.add_repeat(
+            again.value, subject=again.subject, type=again.type, id=again.id, now=newest, source=0
+        )
 
 
 def _bury(records: Records, i: int, reason: str, outputs: Outputs) -> None:

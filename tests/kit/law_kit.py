@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 
 from streaming.contract.decisions import DECISIONS
-from streaming.laws.shard import Records, StepContext, step
+from streaming.laws.records import Records, StepContext
+from streaming.laws.shard import step
 
 T0 = 1_795_166_700_000
 
@@ -60,7 +61,6 @@ def records_of(events: Sequence[Event], first: int = 0) -> Records:
         records.offset.append(offset)
         records.ts.append(None)
         records.value.append(orjson.dumps(event))
-        records.subject.append(None)
     return records
 
 

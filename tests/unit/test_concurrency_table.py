@@ -74,6 +74,15 @@ def test_batches_do_not_show(between: str) -> None:
     assert [decision["limit"] for decision in fold(table, second, timeline)] == [90, 81]
 
 
+def test_a_change_at_a_partitions_newest_event_was_seen_already() -> None:
+    """However far back the batch must look for other partitions."""
+    timeline = timeline_of({ALL: PLAIN}, [(2, ALL, PLAIN | {"aimd": {"initialLimit": 50}})])
+    table = ConcurrencyTable()
+    fold(table, [bad(1, "b"), bad(2, "a")], timeline)
+    found = fold(table, [bad(3, "a"), bad(4, "b"), bad(5, "c")], timeline)
+    assert [decision["limit"] for decision in found] == [40, 45, 45]
+
+
 def test_a_policy_that_comes_too_late_still_starts_afresh() -> None:
     """It rewrites the past of a partition: what was learned under the other one is not used."""
     table = ConcurrencyTable()

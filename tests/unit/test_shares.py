@@ -114,8 +114,9 @@ def test_member_that_comes_back_recovers() -> None:
     removed = [decision for decision in decided if decision["limits"] is None]
     assert [(d["broker"], d["round"], d["removed"]) for d in removed] == [("b2", ROUND + 1, "idle")]
     assert "usage" not in removed[0]
-    assert shares(decided)[1:] == [[100], [pytest.approx(90.91, abs=0.01), pytest.approx(9.09, abs=0.01)],
-                                   [pytest.approx(70.45, abs=0.01), pytest.approx(29.55, abs=0.01)]]  # fmt: skip
+    assert shares(decided)[1] == [100]
+    assert shares(decided)[2] == pytest.approx([90.91, 9.09], abs=0.01)
+    assert shares(decided)[3] == pytest.approx([70.45, 29.55], abs=0.01)
 
 
 @pytest.mark.parametrize(("throttled_ms", "share"), [(2999, 50), (3000, 75)])
@@ -224,6 +225,19 @@ def test_unknown_groups_are_skipped() -> None:
     assert decide(table, events, timeline, end=True) == []
     table.sweep(timeline, T0 + 7 * MINUTE)
     assert len(table) == 0
+
+
+def test_sweep_keeps_reports_that_may_count_yet() -> None:
+    """A report of a group without limits takes part once there is one, as long as it has not expired."""
+    for swept_rounds, expected in ((5, [60.0, 40.0]), (6, [100.0])):
+        timeline = PolicyTimeline({"resourcegroups.rg1": {}})
+        timeline.apply("resourcegroups.rg1", {"publishRateInMsgs": 100}, T0 + MINUTE)
+        table = SharesTable()
+        decide(table, [report(0, "b1", 30)], timeline)
+        decide(table, [tick(T0 + MINUTE)], PolicyTimeline({"resourcegroups.rg1": {}}))
+        table.sweep(timeline, T0 + swept_rounds * MINUTE + 1)
+        events = [report(swept_rounds, "b2", 20)]
+        assert shares(decide(table, events, timeline, end=True)) == [expected]
 
 
 def test_limits_in_force_at_the_close_count() -> None:

@@ -1,6 +1,7 @@
 """Properties of the share law: sums, fairness, no waste, and what must never change a decision."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -191,7 +192,7 @@ def test_two_equal_demands_become_fair(first: float, demand: float) -> None:
     assert missing(history[3]) <= 0.15
     assert missing(history[4]) <= 0.07
     misses = [missing(shares) for shares in history]
-    assert all(after <= before + 1e-6 for before, after in zip(misses[3:], misses[4:], strict=False))
+    assert all(after <= before + 1e-6 for before, after in pairwise(misses[3:]))
     if demand >= LIMIT / 2:
         # The one that has more than its half never becomes the one that has less.
         leads = [shares[0] - shares[1] for shares in history]

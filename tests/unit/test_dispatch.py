@@ -1,0 +1,289 @@
+"""The law of dispatch: the numbers of the seed, of the contract and of facts/pulsar.md 2.4."""
+
+from typing import Any
+
+import pytest
+from usage_kit import Event, decide
+
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws.dispatch import COUNT_MAX
+from streaming.laws.dispatch_table import DispatchTable
+from streaming.laws.law import Decision
+
+T0 = 1_795_166_700_000
+HOUR = 3_600_000
+TOPIC = "persistent://acme/orders/t1"
+NAMESPACE = "namespaces.acme/orders"
+
+
+def rate(msgs: int = -1, size: int = -1, period_s: int = 1) -> dict[str, int]:
+    return {
+        "dispatchThrottlingRateInMsg": msgs,
+        "dispatchThrottlingRateInByte": size,
+        "ratePeriodInSecond": period_s,
+    }
+
+
+def subscription_rate(msgs: int = -1, size: int = -1, period_s: int = 1) -> dict[str, Any]:
+    return {NAMESPACE: {"subscriptionDispatchRate": rate(msgs, size, period_s)}}
+
+
+TEN = subscription_rate(10)
+
+
+def delivery(at_ms: int, msgs: int = 0, size: int = 0, entries: int | None = None, **fields: Any) -> Event:
+    """A delivery `at_ms` after T0, in entries of one message unless said otherwise."""
+    return {
+        "type": "dispatch_usage",
+        "id": f"d{at_ms}",
+        "ts": T0 + at_ms,
+        "broker": "b1",
+        "topic": TOPIC,
+        "subscription": "sub1",
+        "msgs": msgs,
+        "bytes": size,
+        "entries": msgs if entries is None else entries,
+        "backlog": True,
+    } | fields
+
+
+def run(policies: dict[str, Any], *events: Event) -> list[Decision]:
+    return decide(DispatchTable(), events, PolicyTimeline(policies))
+
+
+def left(decisions: list[Decision], dimension: str = "msgs") -> list[int | None]:
+    return [decision["available"][dimension] for decision in decisions]
+
+
+def test_contract_decision() -> None:
+    """The decision has the contract's fields in the contract's order, and how long it stands."""
+    (decision,) = run(TEN, delivery(0, 11, 1100, avg_publish_entry_bytes=100))
+    assert decision == {
+        "type": "dispatch",
+        "id": "d0",
+        "ts": T0,
+        "broker": "b1",
+        "topic": TOPIC,
+        "subscription": "sub1",
+        "available": {"msgs": 0, "bytes": None},
+        "throttle_time_ms": 1000,
+        "limited_by": {"level": "subscription", "dimension": "msgs"},
+        "entries_to_read": 0,
+        "shadow": False,
+        "ttl_ms": 1000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("policies", "sent", "expected"),
+    [
+        (TEN, [11, 0, 0], [0, 9, 10]),  # the seed's 11
+        (TEN, [30, 0, 0, 0], [0, 0, 0, 10]),  # the seed's 30: two silent periods
+        (TEN, [60, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 10]),
+        (TEN, [4, 0, 12, 0], [6, 10, 0, 8]),  # idle credit is not carried: 10, not 16
+        (TEN, [10, 0], [0, 10]),  # exactly the limit: nothing available, no debt
+    ],
+)
+def test_periods(policies: dict[str, Any], sent: list[int], expected: list[int]) -> None:
+    """What is available after each second's delivery (facts/pulsar.md 2.4, arithmetic)."""
+    assert left(run(policies, *(delivery(1000 * n, msgs) for n, msgs in enumerate(sent)))) == expected
+
+
+def test_long_period() -> None:
+    """25 of 10 per 5 s: three periods later all 10 are there again, at the epoch's multiples of 5 s."""
+    decided = run(
+        subscription_rate(10, period_s=5),
+        *(delivery(at, 25 if at == 1 else 0) for at in (1, 5000, 10_000, 15_000)),
+    )
+    assert left(decided) == [0, 0, 5, 10]
+    assert [decision["throttle_time_ms"] for decision in decided] == [9999, 5000, 0, 0]
+    assert {decision["ttl_ms"] for decision in decided} == {5000}
+
+
+def test_bytes_by_entries() -> None:
+    """1,000 B/s in entries of 134 B: 8, 7, 8, 7 entries (facts/pulsar.md 2.4)."""
+    events, plans, at = [], [], 0
+    for sent in (0, 8, 7, 8, 7):
+        events.append(delivery(at, sent, sent * 134, avg_publish_entry_bytes=134))
+        decided = run(subscription_rate(size=1000), *events, delivery(at + 999))
+        plans.append(decided[-2]["available"]["bytes"])
+        at += 1000
+    assert plans == [1000, 0, 0, 0, 0]
+    decided = run(subscription_rate(size=1000), *events, delivery(5000, avg_publish_entry_bytes=134))
+    assert left(decided, "bytes")[-1] == 980
+    assert decided[-1]["entries_to_read"] == 7
+
+
+def test_precise_flow_control_reads_two_entries() -> None:
+    """The seed: 10 per second and 6 messages an entry are 2 entries, exactly 10 per second in the long run."""
+    policies = TEN | {"broker": {"preciseDispatcherFlowControl": True}}
+    decided = run(
+        policies,
+        delivery(0, 6, entries=1),
+        delivery(1000, 12, entries=2),
+        delivery(2000, 12, entries=2),
+        delivery(3000),
+    )
+    assert [decision["entries_to_read"] for decision in decided] == [1, 0, 0, 1]
+    assert left(decided) == [4, 0, 0, 6]
+    plain = run(TEN, delivery(0, 6, entries=1), delivery(1000))
+    assert plain[1]["entries_to_read"] == 10
+
+
+def test_batch_counting_counts_entries() -> None:
+    """With dispatchThrottlingOnBatchMessageEnabled 10 entries are 10, however many messages they hold."""
+    both = {"dispatchThrottlingOnBatchMessageEnabled": True, "preciseDispatcherFlowControl": True}
+    (decision,) = run(TEN | {"broker": both}, delivery(0, 54, entries=9))
+    assert (decision["available"]["msgs"], decision["entries_to_read"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("backlog", "charging", "expected"), [(True, False, 0), (False, True, 0), (False, False, 10)]
+)
+def test_caught_up_consumers(backlog: bool, charging: bool, expected: int) -> None:
+    """Without a backlog nothing is charged if the flag says so, but the averages go on."""
+    flags = {"dispatchThrottlingOnNonBacklogConsumerEnabled": charging, "preciseDispatcherFlowControl": True}
+    events = [delivery(0, 50, entries=10, backlog=backlog), delivery(900)]
+    decided = run(TEN | {"broker": flags}, *events)
+    assert left(decided) == [expected, expected]
+    assert decided[1]["entries_to_read"] == (2 if expected else 0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "published", "expected"),
+    [
+        (delivery(0), None, 1),  # no mean at all: exactly one entry
+        (delivery(0, 2, 500), None, 2),  # mean dispatched 250
+        (delivery(0, 2, 500), 100, 5),  # mean published first
+        (delivery(0, 2, 500), 0.3, 1666),
+        (delivery(0, 2, 500), 501, 1),  # at least one
+        (delivery(0, 0, 500), None, 1),  # bytes without entries
+        (delivery(0, 5, 0), None, 1),  # entries without bytes
+    ],
+)
+def test_entries_by_bytes(seen: Event, published: float | None, expected: int) -> None:
+    """The order in which the seed looks for a mean size of an entry."""
+    more = {} if published is None else {"avg_publish_entry_bytes": published}
+    decided = run(subscription_rate(size=1000), seen, delivery(1, **more))
+    assert decided[1]["entries_to_read"] == (expected if seen["bytes"] else min(expected, 1000))
+
+
+def test_all_levels_apply_together() -> None:
+    """The smallest of broker, topic and subscription is available; who frees last is named."""
+    policies = {
+        "broker": {"dispatchThrottlingRateInMsg": 20},
+        NAMESPACE: {"dispatchRate": rate(msgs=8), "subscriptionDispatchRate": rate(msgs=5, size=10_000)},
+    }
+    decided = run(
+        policies,
+        delivery(0, 4),
+        delivery(1, 3, subscription="sub2"),
+        delivery(2, 1),
+        delivery(3, 20, topic="persistent://acme/other/t", subscription="x"),
+        delivery(4),
+    )
+    assert left(decided) == [1, 1, 0, 0, 0]
+    assert left(decided, "bytes") == [10_000, 10_000, 10_000, None, 10_000]
+    limited = [decision["limited_by"] and decision["limited_by"]["level"] for decision in decided]
+    # 28 of the broker's 20 and 8 of the topic's 8: the first free again at the end of this second.
+    assert limited == [None, None, "topic", "broker", "broker"]
+
+
+def test_counters_are_kept_per_broker() -> None:
+    """Two brokers that deliver the same topic each have the whole rate."""
+    assert left(run(TEN, delivery(0, 10), delivery(1, broker="b2"))) == [0, 10]
+
+
+def test_precedence_of_rates() -> None:
+    """A subscription's own rate, then topic, namespace, broker; one that sets no rate is passed over."""
+    policies: dict[str, Any] = {
+        "broker": {"dispatchThrottlingRatePerSubscriptionInMsg": 1},
+        NAMESPACE: {"subscriptionDispatchRate": rate(msgs=2)},
+        f"topics.{TOPIC}": {
+            "subscriptionDispatchRate": rate(msgs=-1),
+            "subscriptions": {"own": {"dispatchRate": {"dispatchThrottlingRateInByte": 3}}},
+        },
+    }
+    other = "persistent://acme/other/t"
+    decided = run(policies, delivery(0), delivery(1, subscription="own"), delivery(2, topic=other))
+    assert [decision["available"] for decision in decided] == [
+        {"msgs": 2, "bytes": None},
+        {"msgs": None, "bytes": 3},
+        {"msgs": 1, "bytes": None},
+    ]
+
+
+def test_nothing_limits() -> None:
+    """Without a rate everything is null, and nothing is throttled."""
+    (decision,) = run({}, delivery(0, 100))
+    assert decision["available"] == {"msgs": None, "bytes": None}
+    assert (decision["entries_to_read"], decision["throttle_time_ms"], decision["limited_by"]) == (
+        None,
+        0,
+        None,
+    )
+
+
+def test_debt_outlives_a_change_of_rate() -> None:
+    """Periods before a change are paid at the old rate, those after it at the new one."""
+    timeline = PolicyTimeline(TEN)
+    timeline.apply(NAMESPACE, subscription_rate(20)[NAMESPACE], T0 + 2500)
+    decided = decide(
+        DispatchTable(), [delivery(0, 75), delivery(2000), delivery(4000), delivery(5000)], timeline
+    )
+    # 75 - 10 - 10 = 55, then - 20 - 20 = 15 of 20, then nothing.
+    assert left(decided) == [0, 0, 5, 20]
+    assert [decision["throttle_time_ms"] for decision in decided] == [7000, 5000, 0, 0]
+    whole = decide(DispatchTable(), [delivery(0, 75), delivery(4000)], timeline)
+    assert left(whole)[-1] == 5
+
+
+def test_lifted_limit_forgives() -> None:
+    """While nothing limits nothing is counted: a limit set again starts at 0."""
+    timeline = PolicyTimeline(TEN)
+    timeline.apply(NAMESPACE, None, T0 + 500)
+    timeline.apply(NAMESPACE, TEN[NAMESPACE], T0 + 700)
+    assert left(decide(DispatchTable(), [delivery(0, 75), delivery(800)], timeline)) == [0, 10]
+
+
+def test_time_of_a_broker_never_goes_back() -> None:
+    """A late delivery is taken at the broker's newest time and keeps its own in the decision."""
+    table, timeline = DispatchTable(), PolicyTimeline(TEN)
+    decide(table, [delivery(1000, 11)], timeline)
+    decide(table, [delivery(2000, topic="persistent://acme/orders/t2")], timeline)
+    (decision,) = decide(table, [delivery(900)], timeline)
+    assert (decision["ts"], decision["available"]["msgs"]) == (T0 + 900, 9)
+
+
+def test_averages_are_forgotten_after_an_hour() -> None:
+    """An hour without a delivery: what entries held then says nothing now; up to that it does."""
+    policies = TEN | {"broker": {"preciseDispatcherFlowControl": True}}
+    for gap, entries in ((HOUR, 2), (HOUR + 1, 10)):
+        assert run(policies, delivery(0, 5, entries=1), delivery(gap))[-1]["entries_to_read"] == entries
+
+
+def test_idle_rows_leave_but_debts_stay() -> None:
+    """A row leaves an hour after its last event if it owes nothing; a day's quota is not forgotten."""
+    daily = subscription_rate(1000, period_s=86_400)
+    table, timeline = DispatchTable(), PolicyTimeline(daily)
+    decide(table, [delivery(0, 900)], timeline)
+    table.sweep(timeline, T0 + HOUR)
+    assert len(table) == 3
+    table.sweep(timeline, T0 + HOUR + 1)
+    assert len(table) == 1
+    assert left(decide(table, [delivery(2 * HOUR)], timeline)) == [100]
+    table.sweep(timeline, T0 + 90_000_000 + 2 * HOUR)
+    assert len(table) == 0
+
+
+def test_huge_numbers_stay_in_bounds() -> None:
+    """Counts, rates and periods at their largest neither wrap round nor raise."""
+    events = [delivery(n, COUNT_MAX, COUNT_MAX, COUNT_MAX, avg_publish_entry_bytes=1e-300) for n in range(3)]
+    for msgs in (1, 2**62, 10**30):
+        decided = run(subscription_rate(msgs, msgs, 2**31 - 1), *events, delivery(250_000_000_000_000 - T0))
+        assert all(0 <= number <= COUNT_MAX for number in left(decided) if number is not None)
+        assert all(0 <= decision["throttle_time_ms"] <= COUNT_MAX for decision in decided)
+        assert all(0 <= decision["entries_to_read"] <= COUNT_MAX for decision in decided)
+    precise = {"broker": {"preciseDispatcherFlowControl": True}}
+    few = delivery(0, 1, 1, COUNT_MAX)
+    assert run(subscription_rate(2**62, 2**62) | precise, few)[0]["entries_to_read"] == COUNT_MAX
