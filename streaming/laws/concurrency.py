@@ -16,6 +16,7 @@ same eleven at 14 ms raise it to 101. So a limit moves once a second at most, an
 second it never moves.
 
 >>> from streaming.laws.limit_settings import LimitSettings
+>>> from streaming.laws.limits import STATE
 >>> def limit_after(settings, samples):
 ...     state = np.zeros(1, dtype=STATE)
 ...     start(state[0], settings.row[0])
@@ -43,7 +44,7 @@ from numpy.typing import NDArray
 
 from streaming.laws.compiled import compiled
 from streaming.laws.limit_settings import AIMD, FIXED, GRADIENT, GRADIENT2, VEGAS
-from streaming.laws.limits import STATE, aimd, gradient, gradient2, vegas
+from streaming.laws.limits import aimd, gradient, gradient2, vegas
 
 LONGEST_NS: Final = 2**63 - 1
 """Sums of ns stop here: a round trip of centuries must not turn into a negative one."""
