@@ -18,6 +18,7 @@ COMMANDS = {
     "up": "weir.up",
     "demo": "weir.demo",
     "tail": "weir.tail",
+    "send": "weir.send",
     "policy": "weir.policy",
     "dump": "weir.dump",
     "replay": "weir.replay",

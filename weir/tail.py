@@ -2,16 +2,14 @@
 
 import argparse
 import time
-from typing import Any
 
 import orjson
 
 from streaming.contract.errors import WeirError
+from weir import tail_lines
 from weir.common_args import add_cluster_options, cluster_of
 from weir.foreground import StopSignal
-from weir.times import EXPECTED, clock, parse_time
-
-SUBJECT_WIDTH = 34
+from weir.times import EXPECTED, parse_time
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -25,8 +23,16 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--from", dest="start", default="end", metavar="TIME", help=f"end (default), or {EXPECTED}"
     )
-    parser.add_argument("--subject", help="only decisions of this subject, such as user=alice")
-    parser.add_argument("--type", help="only decisions of this type, such as admission")
+    parser.add_argument(
+        "--subject",
+        help="only decisions of this subject: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
+    )
+    parser.add_argument(
+        "--type", help="only decisions of this type: admission, share, dispatch, limit or backlog"
+    )
+    parser.add_argument(
+        "--repeats", action="store_true", help="show standing decisions that are only said again, too"
+    )
     parser.add_argument("--json", action="store_true", help="print the records as they are, one per line")
     parser.set_defaults(run=run)
 
@@ -43,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
     reader = TopicReader(cluster.bootstrap, cluster.client)
 
     def show(record: Record) -> None:
-        line = render(record.value, as_json=args.json, subject=args.subject, kind=args.type)
+        line = render(
+            record.value, as_json=args.json, subject=args.subject, kind=args.type, repeats=args.repeats
+        )
         if line is not None:
             print(line, flush=True)
 
@@ -68,10 +76,13 @@ def _start(text: str) -> int:
         raise WeirError(f"--from: {error}") from error
 
 
-def render(value: bytes, *, as_json: bool, subject: str | None, kind: str | None) -> str | None:
+def render(
+    value: bytes, *, as_json: bool, subject: str | None, kind: str | None, repeats: bool = False
+) -> str | None:
     """One decision as a line; None if the filters leave it out.
 
-    A record that is no JSON object is shown as it is, unless a filter is set: it has no subject.
+    A record that is no JSON object is shown as it is, unless a filter is set: it has no subject. A standing
+    decision that is only said again is left out too, unless `repeats` or `as_json` asks for it.
     """
     try:
         decision = orjson.loads(value)
@@ -79,41 +90,10 @@ def render(value: bytes, *, as_json: bool, subject: str | None, kind: str | None
         decision = None
     if not isinstance(decision, dict):
         return None if subject or kind else value.decode("utf-8", "replace")
-    if subject is not None and decision.get("subject") != subject:
+    if subject is not None and tail_lines.subject(decision) != subject:
         return None
     if kind is not None and decision.get("type") != kind:
         return None
-    return value.decode("utf-8", "replace") if as_json else describe(decision)
-
-
-def describe(decision: dict[str, Any]) -> str:
-    """A decision for people: time, outcome, subject, balance, and why."""
-    ts = decision.get("ts")
-    when = clock(ts) if isinstance(ts, int) and not isinstance(ts, bool) else "?"
-    if decision.get("type") != "admission":
-        rest = {key: value for key, value in decision.items() if key not in ("type", "ts")}
-        return f"{when}  {decision.get('type', '?')!s:<9} {orjson.dumps(rest).decode()}"
-    subject = str(decision.get("subject") or "(no quota)")
-    parts = [f"{when}  {decision.get('outcome', '?')!s:<9} {subject:<{SUBJECT_WIDTH}}", _balance(decision)]
-    if decision.get("throttle_time_ms"):
-        parts.append(f"wait {decision['throttle_time_ms']} ms")
-    if decision.get("rejected"):
-        parts.append("rejected " + ",".join(_names(decision["rejected"])))
-    parts += [flag for flag in ("late", "shadow", "repeat") if decision.get(flag) is True]
-    parts.append(f"[{decision.get('id', '?')}]")
-    return "  ".join(part for part in parts if part)
-
-
-def _balance(decision: dict[str, Any]) -> str:
-    limit = decision.get("limit")
-    if limit is None:
-        return f"{'':24}"
-    if "tokens" in decision:
-        text = f"tokens {decision['tokens']:>8.1f} at {limit:g}/s"
-    else:
-        text = f"rate {decision.get('rate', 0.0):>10.2f} of {limit:g}/s"
-    return f"{text:<24}"
-
-
-def _names(rejected: list[Any]) -> list[str]:
-    return [str(name) for name in rejected]
+    if as_json:
+        return value.decode("utf-8", "replace")
+    return None if decision.get("repeat") is True and not repeats else tail_lines.describe(decision)
