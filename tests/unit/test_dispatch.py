@@ -115,7 +115,7 @@ def test_bytes_by_entries() -> None:
 
 
 def test_precise_flow_control_reads_two_entries() -> None:
-    """The seed: 10 per second and 6 messages an entry are 2 entries, exactly 10 per second in the long run."""
+    """The seed: with 10 per second and 6 messages an entry 2 entries are read, and not 10."""
     policies = TEN | {"broker": {"preciseDispatcherFlowControl": True}}
     decided = run(
         policies,
@@ -147,6 +147,9 @@ def test_caught_up_consumers(backlog: bool, charging: bool, expected: int) -> No
     decided = run(TEN | {"broker": flags}, *events)
     assert left(decided) == [expected, expected]
     assert decided[1]["entries_to_read"] == (2 if expected else 0)
+    events = [delivery(0, size=50, entries=1, backlog=backlog)]
+    by_size = run(subscription_rate(size=10) | {"broker": flags}, *events)
+    assert left(by_size, "bytes") == [expected]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +239,43 @@ def test_debt_outlives_a_change_of_rate() -> None:
     assert [decision["throttle_time_ms"] for decision in decided] == [7000, 5000, 0, 0]
     whole = decide(DispatchTable(), [delivery(0, 75), delivery(4000)], timeline)
     assert left(whole)[-1] == 5
+
+
+def test_period_that_ends_at_a_change_is_paid_at_the_new_rate() -> None:
+    """Policies come first at their time, so that boundary is already theirs."""
+    timeline = PolicyTimeline(TEN)
+    timeline.apply(NAMESPACE, subscription_rate(20)[NAMESPACE], T0 + 1000)
+    assert left(decide(DispatchTable(), [delivery(0, 25), delivery(1000)], timeline)) == [0, 15]
+    assert left(decide(DispatchTable(), [delivery(0, 35), delivery(2000)], timeline)) == [0, 20]
+
+
+def test_sweep_settles_changes_before_they_are_forgotten() -> None:
+    """What a debt was paid before a change stays paid when the timeline no longer knows the old rate."""
+    timeline = PolicyTimeline(TEN)
+    timeline.apply(NAMESPACE, subscription_rate(1)[NAMESPACE], T0 + 5500)
+    table = DispatchTable()
+    decide(table, [delivery(0, 52)], timeline)
+    table.sweep(timeline, T0 + 6000)
+    timeline.forget_before(T0 + 6000)
+    # 52 - 5 * 10 = 2, then - 1 at T0 + 6 s.
+    (decision,) = decide(table, [delivery(6000)], timeline)
+    assert decision["throttle_time_ms"] == 1000
+    # A delivery from before the time that is settled does not bring anything back.
+    table.sweep(timeline, T0 + 6000)
+    late = decide(table, [delivery(100)], timeline)[0]
+    assert late["throttle_time_ms"] == 1000
+
+
+def test_late_delivery_after_a_sweep() -> None:
+    """A delivery older than what was settled is taken at the settled time: nothing is paid back twice."""
+    timeline = PolicyTimeline(TEN)
+    timeline.apply("tenants.acme", {"resourcegroup": "rg1"}, T0 + 5500)
+    table = DispatchTable()
+    decide(table, [delivery(0, 100)], timeline)
+    table.sweep(timeline, T0 + 6000)
+    assert left(decide(table, [delivery(100)], timeline)) == [0]
+    (decision,) = decide(table, [delivery(5999)], timeline)
+    assert decision["throttle_time_ms"] == 4001
 
 
 def test_lifted_limit_forgives() -> None:
