@@ -15,7 +15,7 @@ from weir.demo_clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.foreground import StopSignal
 from weir.jars import ROOT
 from weir.local import POLL_S, Stack
-from weir.tail import describe
+from weir.tail_lines import describe
 from weir.times import clock
 from weir.up import add_stack_options, serve
 

@@ -225,12 +225,12 @@ class Pace:
         self.first_ms = first_ms
         self.begin_s = max(self.now_s(), first_ms / 1000) if at_its_time else self.now_s()
 
-    def steps(self, due_ms: int) -> Iterator[float]:
-        """Wait until `due_ms` comes, a little at a time; yields what is left, s, before each wait."""
+    def steps(self, due_ms: int) -> Iterator[int]:
+        """Wait until `due_ms` comes, a little at a time; yields where the recording stands, ms."""
         assert self.begin_s is not None
         due_s = self.begin_s + (due_ms - self.first_ms) / 1000 / self.factor
         while (left := due_s - self.now_s()) > 0:
-            yield left
+            yield due_ms - round(left * 1000 * self.factor)
             if self.wait(min(left, _POLL_S)):
                 return
 
@@ -265,8 +265,8 @@ def send(
                 _begin(item.at, addresser, pace, keep_times)
             record = addresser.address(item)
             if begun and pace is not None:
-                for _ in pace.steps(record.due):
-                    sender.idle(record.due, 0)
+                for reached_ms in pace.steps(record.due):
+                    sender.idle(reached_ms, 0)
             if stopped():
                 return False
             sender.send(record)

@@ -25,7 +25,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument(
         "--subject",
-        help="only decisions of this subject: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
+        help="only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
     )
     parser.add_argument(
         "--type", help="only decisions of this type: admission, share, dispatch, limit or backlog"

@@ -3,8 +3,10 @@
 from typing import Any
 
 import orjson
+import pytest
 
-from weir.tail import describe, render
+from weir.tail import render
+from weir.tail_lines import describe
 
 ADMISSION = {
     "type": "admission",
@@ -17,11 +19,70 @@ ADMISSION = {
     "tokens": -4.0,
     "limit": 1.0,
 }
+SHARE = {
+    "type": "share",
+    "id": "rg1/b1@7",
+    "ts": 0,
+    "group": "rg1",
+    "broker": "b1",
+    "round": 7,
+    "usage": {"publishRateInMsgs": 10.0, "dispatchRateInBytes": 5.0, "dispatchRateInMsgs": 0.0},
+    "limits": {"publishRateInMsgs": 11.1111, "dispatchRateInBytes": 50.0},
+    "shadow": True,
+}
+DISPATCH = {
+    "type": "dispatch",
+    "id": "d1",
+    "ts": 0,
+    "broker": "b1",
+    "topic": "persistent://a/n/t",
+    "subscription": "s",
+    "available": {"msgs": 0, "bytes": 70},
+    "throttle_time_ms": 900,
+    "limited_by": {"level": "subscription", "dimension": "msgs"},
+    "entries_to_read": 0,
+}
+FREE = {"throttle_time_ms": 0, "limited_by": None}
+LIMIT = {
+    "type": "limit",
+    "id": "l1",
+    "ts": 0,
+    "partition": "orders-3",
+    "algorithm": "vegas",
+    "limit": 26,
+    "estimated_limit": 26.4,
+}
+BACKLOG = {
+    "type": "backlog",
+    "id": "k1",
+    "ts": 0,
+    "topic": "persistent://a/n/t",
+    "backlogSize": 103900.0,
+    "backlogQuotaLimitSize": 100000,
+    "backlogQuotaLimitTime": 60,
+    "oldestBacklogMessageAgeSeconds": 100,
+    "oldestBacklogMessageSubscriptionName": "slow",
+    "exceeded": ["destination_storage", "message_age"],
+    "actions": [
+        {"quota_type": "size", "policy": "consumer_backlog_eviction"},
+        {"quota_type": "time", "policy": "producer_exception"},
+    ],
+    "evict": [
+        {"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100},
+        {"subscription": "slow", "before_publish_time": 40_000},
+    ],
+}
+EMPTY = {"oldestBacklogMessageSubscriptionName": None, "exceeded": [], "actions": [], "evict": []}
 
 
 def line(decision: Any, **filters: Any) -> str | None:
     """Rendered with the filters given."""
     return render(orjson.dumps(decision), **({"as_json": False, "subject": None, "kind": None} | filters))
+
+
+def said(decision: dict[str, Any]) -> list[str]:
+    """The parts of its line that stand two blanks apart."""
+    return [part.strip() for part in describe(decision).split("  ") if part.strip()]
 
 
 def test_admission_tells_who_what_and_why() -> None:
@@ -33,20 +94,82 @@ def test_admission_tells_who_what_and_why() -> None:
     assert "rate       5.60 of 5/s" in describe(
         {key: value for key, value in ADMISSION.items() if key != "tokens"} | {"rate": 5.6, "limit": 5.0}
     )
+    assert "(no quota)" in describe(ADMISSION | {"subject": "", "limit": None})
+
+
+@pytest.mark.parametrize(
+    ("decision", "expected"),
+    [
+        (
+            SHARE,
+            "share, rg1/b1, 11.11 publish msgs/s, used 10.00, 50.00 dispatch bytes/s, used 5.00, round 7, "
+            "shadow",
+        ),
+        (SHARE | {"limits": None, "removed": "idle"}, "removed, rg1/b1, idle, round 7, shadow"),
+        (
+            DISPATCH,
+            "pause, persistent://a/n/t/s, 0 msgs, 70 bytes left, wait 900 ms, "
+            "limited by subscription msgs, at b1",
+        ),
+        (
+            DISPATCH | FREE | {"available": {"msgs": 9, "bytes": None}, "entries_to_read": 9},
+            "deliver, persistent://a/n/t/s, 9 msgs left, read 9 entries",
+        ),
+        (
+            DISPATCH | FREE | {"available": {"msgs": None, "bytes": None}, "entries_to_read": None},
+            "deliver, persistent://a/n/t/s, not limited",
+        ),
+        (LIMIT, "limit, orders-3, 26 in flight, vegas, estimate 26.40"),
+        (LIMIT | {"estimated_limit": 26.0, "repeat": True}, "limit, orders-3, 26 in flight, vegas, repeat"),
+        (
+            BACKLOG,
+            "exceeded, persistent://a/n/t, 103900 bytes behind, oldest slow, 100 s old, "
+            "over 100000 bytes: consumer_backlog_eviction, over 60 s: producer_exception, "
+            "evict slow up to 1:99, 100 entries, evict slow before 00:00:40.000",
+        ),
+        (
+            BACKLOG
+            | EMPTY
+            | {"oldestBacklogMessageSubscriptionName": "x", "oldestBacklogMessageAgeSeconds": -1},
+            "within, persistent://a/n/t, 103900 bytes behind, oldest x, age not known",
+        ),
+        (BACKLOG | EMPTY | {"backlogSize": 0.0}, "empty, persistent://a/n/t, 0 bytes"),
+    ],
+)
+def test_every_form_tells_whom_what_and_why(decision: dict[str, Any], expected: str) -> None:
+    """Between the time and the id; one line each."""
+    time, *words, name = said(decision)
+    assert (time, ", ".join(words), name) == ("00:00:00.000", expected, f"[{decision['id']}]")
+    assert "\n" not in describe(decision)
 
 
 def test_lines_are_aligned() -> None:
-    """Outcome, subject and balance start in the same columns for all decisions with a short subject."""
+    """Outcome, subject, numbers and reasons start in the same columns for all short subjects."""
     other = ADMISSION | {"outcome": "throttle", "subject": "client-id=x", "tokens": -123.5}
     assert describe(ADMISSION).index("user=") == describe(other).index("client-id=")
     assert describe(ADMISSION).index("tokens") == describe(other).index("tokens")
+    assert describe(ADMISSION).index("wait") == describe(LIMIT).index("vegas")
+    assert (
+        describe(SHARE).index("rg1/") == describe(LIMIT).index("orders-3") == describe(other).index("client")
+    )
 
 
 def test_filters_leave_out_the_rest() -> None:
-    """By subject and by type; no filter shows all."""
+    """By subject, however its type says it, and by type; no filter shows all."""
     assert line(ADMISSION, subject="user=alice", kind="admission")
     assert line(ADMISSION, subject="user=bob") is None
     assert line(ADMISSION, kind="share") is None
+    found = [line(SHARE, subject="rg1/b1"), line(DISPATCH, subject="persistent://a/n/t/s")]
+    assert None not in found
+    assert line(LIMIT, subject="orders-4") is None
+
+
+def test_repeats_are_shown_when_asked_for() -> None:
+    """A standing decision that is said again is no news; --json leaves nothing out."""
+    again = LIMIT | {"repeat": True}
+    assert line(again) is None
+    assert line(again, repeats=True) == describe(again)
+    assert line(again, as_json=True) == orjson.dumps(again).decode()
 
 
 def test_json_is_the_record_itself() -> None:
@@ -54,14 +177,17 @@ def test_json_is_the_record_itself() -> None:
     assert line(ADMISSION, as_json=True) == orjson.dumps(ADMISSION).decode()
 
 
-def test_decision_without_quota_and_of_other_types() -> None:
-    """An unlimited request and a decision of another law are shown too."""
-    assert "(no quota)" in describe(ADMISSION | {"subject": "", "limit": None})
-    assert "rg1" in describe({"type": "share", "ts": 0, "group": "rg1"})
-
-
 def test_garbage_on_the_topic_is_shown_and_does_no_harm() -> None:
     """Whatever anybody writes there; with a filter it has no subject and is left out."""
-    for value in (b"\xff", b"[]", b"", b'{"ts":true}', b'{"type":"admission","ts":"x"}'):
+    for value in (b"\xff", b"[]", b"", b'{"ts":true}', b'{"type":"admission","ts":"x"}', b'{"type":[]}'):
         assert render(value, as_json=False, subject=None, kind=None) is not None
         assert render(value, as_json=False, subject="user=a", kind=None) is None
+
+
+@pytest.mark.parametrize("decision", [ADMISSION, SHARE, DISPATCH, LIMIT, BACKLOG])
+def test_a_decision_that_lacks_something_is_shown_field_by_field(decision: dict[str, Any]) -> None:
+    """Any field may be missing or of another kind; the line still says what there is."""
+    for name in decision:
+        for broken in ({k: v for k, v in decision.items() if k != name}, decision | {name: ["odd"]}):
+            assert describe(broken)
+    assert describe({"type": "share", "ts": 0, "group": "rg1"}) == '00:00:00.000  share     {"group":"rg1"}'
