@@ -1,7 +1,7 @@
 """Output records within the size that a broker takes: one that is refused would end the query for ever."""
 
 from streaming.contract.decisions import DEADLETTER, DECISIONS, Outputs, dead_letter
-from streaming.laws.shard import Records
+from streaming.laws.records import Records
 
 RECORD_BYTES_MAX = 1_000_000
 """Kafka's default message.max.bytes is 1,048,588; the rest is left to headers and the batch's overhead."""

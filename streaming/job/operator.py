@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -14,12 +15,28 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.contract.decisions import Outputs
 from streaming.job import schemas
 from streaming.job.fit import fit
-from streaming.laws.shard import STATE_VERSION, Records, StepContext, step
+from streaming.laws.records import Records, StepContext
+from streaming.laws.shard import STATE_VERSION, step
 
-_WARM_UP_POLICY = {"quotas[user=u]": {"controller_mutation_rate": 1}}
-_WARM_UP_EVENTS = {
-    "mutation": b'{"type":"request","user":"u","subject":"user=u","items":[{"name":"t","mutations":1}]}'
+_WARM_UP_POLICY = {
+    "quotas[user=u]": {"controller_mutation_rate": 1},
+    "resourcegroups.g": {"publishRateInMsgs": 1},
+    "namespaces.t/n": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}},
+    "backpressure.partitions.*": {"algorithm": "aimd"},
 }
+_TOPIC = "persistent://t/n/x"
+_WARM_UP_EVENTS: dict[str, dict[str, Any]] = {
+    "mutation": {
+        "type": "request", "user": "u", "subject": "user=u", "items": [{"name": "t", "mutations": 1}],
+    },
+    "shares": {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g": {"publishedMsg": 1}}},
+    "dispatch": {
+        "type": "dispatch_usage", "broker": "b", "topic": _TOPIC, "subscription": "s", "msgs": 1, "bytes": 1,
+        "entries": 1, "backlog": True,
+    },
+    "concurrency": {"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1},
+    "backlog": {"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []},
+}  # fmt: skip
 """One event that every compiled part of a law sees."""
 GroupFunction = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
 
@@ -30,7 +47,7 @@ class Input:
 
     Attributes:
         context: the laws' context, without the time of the batch.
-        names: topic per origin; in a replay base name per file.
+        names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
     """
 
     context: StepContext
@@ -62,10 +79,7 @@ def group_function(given: Input) -> GroupFunction:
         processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
         context = replace(given.context, processed_ts=processed_ts)
         body, outputs = step(law, shard, body, records, context)
-        if body is not None:
-            state.update((STATE_VERSION, body))
-        elif state.exists:
-            state.remove()
+        state.update((STATE_VERSION, body))
         if outputs.value and replay:
             yield replay_frame(outputs, records)
         elif outputs.value:
@@ -85,8 +99,7 @@ def gather(chunks: Iterable[pd.DataFrame], given: Input) -> Records:
         records.offset += chunk["offset"].tolist()
         records.ts += chunk["ts"].tolist()
         records.value += chunk["value"].tolist()
-    records.subject = [None] * len(origins)
-    records.broadcast = [origin == schemas.POLICY for origin in origins]
+    records.broadcast = [origin in schemas.BROADCAST for origin in origins]
     if given.context.replay:
         _as_lines(records, given.names)
     else:
@@ -127,5 +140,5 @@ def warm_up() -> None:
     """
     context = StepContext(initial=_WARM_UP_POLICY, processed_ts=0, fail_fast=True)
     for law, event in _WARM_UP_EVENTS.items():
-        records = Records(topic=[""], partition=[0], offset=[0], ts=[0], value=[event], subject=[None])
+        records = Records(topic=[""], partition=[0], offset=[0], ts=[0], value=[orjson.dumps(event)])
         step(law, 0, None, records, context)

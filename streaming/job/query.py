@@ -7,12 +7,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
 from streaming.job.settings import JobSettings
-from streaming.job.sources import kafka_policies, kafka_requests
-from streaming.job.transforms import kafka_records, routed_policies, routed_requests
+from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
+from streaming.job.transforms import kafka_records, placed_usage, routed_policies, routed_requests
 from streaming.laws import LAWS
-from streaming.laws.shard import StepContext
+from streaming.laws.records import StepContext
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
 topics, grouping keys or the set of laws change; the new one is filled by reading the topics from their
 start."""
@@ -43,9 +43,12 @@ def start_query(
     """
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), settings.shards)
     policies = routed_policies(kafka_policies(spark, settings, bootstrap, topics), settings.shards)
-    # By origin: schemas.EVENT, schemas.POLICY.
-    given = Input(context=StepContext(fail_fast=settings.fail_fast), names=(topics.requests, topics.policies))
-    output = decide(requests.transform(observed_events).unionByName(policies), given)
+    usage = placed_usage(kafka_usage(spark, settings, bootstrap, topics), topics.usage, settings.shards)
+    # By origin: schemas.EVENT, POLICY, USAGE, TICK.
+    names = (topics.requests, topics.policies, topics.usage, topics.usage)
+    given = Input(context=StepContext(fail_fast=settings.fail_fast), names=names)
+    events = requests.unionByName(usage).transform(observed_events)
+    output = decide(events.unionByName(policies), given)
     writer = (
         kafka_records(output.transform(observed_decisions), topics)
         .writeStream.format("kafka")

@@ -5,7 +5,7 @@ Same bytes as `streaming.replay.replay_local`; reader, timeline of policies and 
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,28 +20,18 @@ from pyspark.sql import DataFrame, SparkSession
 from streaming.contract.decisions import Outputs
 from streaming.contract.errors import WeirError
 from streaming.contract.policy_check import load_policies
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
+from streaming.job.placing import line_placer
 from streaming.job.session import build_session, reason_of, stop_session
 from streaming.job.settings import JobSettings, Profile
 from streaming.job.sources import staged_lines
-from streaming.job.transforms import sharded_lines
-from streaming.laws.routing import route
-from streaming.laws.shard import StepContext
+from streaming.laws.records import StepContext
 from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
 
 QUERY_NAME = "weir-replay"
 _LINES_PER_FILE = 200_000
 _STAGED = pa.schema([("file", pa.int32()), ("line", pa.int64()), ("value", pa.binary())])
-_ROUTED = pa.schema(
-    [
-        ("law", pa.string()), ("home", pa.binary()), ("origin", pa.int32()), ("partition", pa.int32()),
-        ("offset", pa.int64()), ("ts", pa.int64()), ("value", pa.binary()),
-    ]
-)  # fmt: skip
-_NO_TS = 0
-Batches = Iterable[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +105,10 @@ def replay_staged(spark: SparkSession, staged: Staged, *, shards: int) -> Replay
     Raises:
         WeirError: the query failed.
     """
-    routed = staged_lines(spark, _lines_in(staged.work)).mapInArrow(
-        _router(staged.names, staged.policies), schemas.ROUTED
-    )
+    placer = line_placer(staged.names, staged.policies, shards)
+    lines = staged_lines(spark, _lines_in(staged.work)).mapInArrow(placer, schemas.PLACED)
     context = StepContext(initial=staged.initial, replay=True, fail_fast=True)
-    output = decide(sharded_lines(routed, shards), Input(context=context, names=staged.names))
+    output = decide(lines, Input(context=context, names=staged.names))
     written = staged.work / "output"
     try:
         query = (
@@ -155,34 +144,6 @@ def _staged(lines: Iterator[Line], folder: Path) -> Iterator[Line]:
         pq.write_table(table, folder / f"part-{number:06d}.parquet")
         number += 1
         yield from chunk
-
-
-def _router(names: tuple[str, ...], policies: bytes) -> Callable[[Batches], Batches]:
-    """The stateless step: every event goes to the home of the quota that was in force at its time."""
-
-    def run(batches: Batches) -> Batches:
-        timeline = PolicyTimeline.from_json(policies)
-        for batch in batches:
-            columns = batch.to_pydict()
-            routes = [
-                route(value, timeline, f"{names[file]}:{line}")
-                for file, line, value in zip(columns["file"], columns["line"], columns["value"], strict=True)
-            ]
-            origins = [schemas.POLICY if found.broadcast else schemas.EVENT for found in routes]
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "law": [found.law for found in routes],
-                    "home": [found.home.encode() for found in routes],
-                    "origin": origins,
-                    "partition": columns["file"],
-                    "offset": columns["line"],
-                    "ts": [_NO_TS] * len(routes),
-                    "value": columns["value"],
-                },
-                schema=_ROUTED,
-            )
-
-    return run
 
 
 def _writer(folder: Path) -> Callable[[DataFrame, int], None]:

@@ -11,16 +11,22 @@ from typing import Final
 
 STATE: Final = "version int, body binary"
 RECORD_COLUMNS: Final = ("law", "shard", "origin", "partition", "offset", "ts", "value")
-"""What the stateful operator takes. `origin` is EVENT or POLICY; live, `partition`, `offset` and `ts` (ms)
-are the Kafka record's; in a replay `partition` is the number of the file and `offset` that of the line."""
+"""What the stateful operator takes. `origin` is one of the four below; live, `partition`, `offset` and `ts`
+(ms) are the Kafka record's; in a replay `partition` is the number of the file, `offset` that of the line."""
 EVENT: Final = 0
+"""A record of `weir.requests`, or in a replay any record for one home."""
 POLICY: Final = 1
-"""A record that every shard of every law gets."""
+"""A record of `weir.policies`, or in a replay any record for all shards."""
+USAGE: Final = 2
+"""A record of `weir.usage` for one home."""
+TICK: Final = 3
+"""A record of `weir.usage` for all shards of the laws whose decisions stand."""
+BROADCAST: Final = frozenset({POLICY, TICK})
 OUTPUT: Final = "sink string, key string, value binary, ts bigint"
 """A decision or dead letter of the live job; `ts` in ms."""
 REPLAY_OUTPUT: Final = f"{OUTPUT}, type string, id string, file int, line bigint"
 """The same in a replay, with what its output is sorted by; file and line are those of the event answered."""
 STAGED: Final = "file int, line bigint, value binary"
 """One line of a replay's input."""
-ROUTED: Final = "law string, home binary, origin int, partition int, offset bigint, ts bigint, value binary"
-"""A replay's line after its stateless step."""
+PLACED: Final = "law string, shard int, origin int, partition int, offset bigint, ts bigint, value binary"
+"""RECORD_COLUMNS with their types: what the stateless step in Python gives."""

@@ -11,17 +11,16 @@ from streaming.job.settings import JobSettings
 
 
 def kafka_requests(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
-    """Stream of `weir.requests`, at most `max_events_per_batch` records a batch.
+    """Stream of `weir.requests`, at most `max_events_per_batch` records a batch."""
+    return _capped(_kafka(spark, settings, bootstrap, topics.requests), settings)
 
-    `weir.usage` is not read yet. The law that reads it needs the policies published before it existed, so
-    the release that brings it must start a new checkpoint anyway (`query.LAYOUT`).
+
+def kafka_usage(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
+    """Stream of `weir.usage`, at most `max_events_per_batch` records a batch.
+
+    A source of its own: its laws and those of the requests share nothing, and neither may starve the other.
     """
-    return (
-        _kafka(spark, settings, bootstrap, topics.requests)
-        .option("startingOffsets", settings.starting_offsets)
-        .option("maxOffsetsPerTrigger", settings.max_events_per_batch)
-        .load()
-    )
+    return _capped(_kafka(spark, settings, bootstrap, topics.usage), settings)
 
 
 def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
@@ -37,6 +36,14 @@ def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, t
 def staged_lines(spark: SparkSession, folder: Path) -> DataFrame:
     """Stream of a replay's lines from Parquet files, all in one batch: no cap on files."""
     return spark.readStream.schema(schemas.STAGED).parquet(str(folder))
+
+
+def _capped(reader: DataStreamReader, settings: JobSettings) -> DataFrame:
+    return (
+        reader.option("startingOffsets", settings.starting_offsets)
+        .option("maxOffsetsPerTrigger", settings.max_events_per_batch)
+        .load()
+    )
 
 
 def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: str) -> DataStreamReader:

@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from streaming.contract.topics import Topics
 from streaming.job import schemas
+from streaming.job.placing import usage_placer
 from streaming.laws import LAWS
 
 
@@ -27,12 +28,16 @@ def routed_policies(kafka: DataFrame, shards: int) -> DataFrame:
     return copies.select("pair.law", "pair.shard", *schemas.RECORD_COLUMNS[2:])
 
 
-def sharded_lines(routed: DataFrame, shards: int) -> DataFrame:
-    """A replay's lines (`schemas.ROUTED`) with their shard; policies once for every shard of every law."""
-    own = F.array(F.struct("law", _shard(F.col("home"), F.col("offset"), shards).alias("shard")))
-    pairs = F.when(F.col("origin") == schemas.POLICY, _all_pairs(shards)).otherwise(own)
-    copies = routed.select(F.explode(pairs).alias("pair"), *schemas.RECORD_COLUMNS[2:])
-    return copies.select("pair.law", "pair.shard", *schemas.RECORD_COLUMNS[2:])
+def placed_usage(kafka: DataFrame, topic: str, shards: int) -> DataFrame:
+    """Records of `weir.usage` by home, in Python: reports of many groups are cut up by group.
+
+    Args:
+        kafka: columns of Spark's Kafka source.
+        topic: its name, for the ids of events that have none.
+        shards: shards per law.
+    """
+    records = kafka.select(*_record_columns(schemas.USAGE))
+    return records.mapInArrow(usage_placer(topic, shards), schemas.PLACED)
 
 
 def kafka_records(output: DataFrame, topics: Topics) -> DataFrame:

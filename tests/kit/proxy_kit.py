@@ -13,7 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from enforcer.kafka_proxy import KafkaProxy, ProxyConfig
 from enforcer.ledger import Ask
 from streaming.contract.topics import Topics
-from streaming.laws.shard import Records, StepContext, step
+from streaming.laws.records import Records, StepContext
+from streaming.laws.shard import step
 
 WAIT_S = 20.0
 
@@ -158,7 +159,6 @@ class Decider:
             records.offset.append(message.offset())
             records.ts.append(message.timestamp()[1])
             records.value.append(message.value())
-            records.subject.append(None)
             if message.topic() == self._topics.requests:
                 self.events.append(orjson.loads(message.value()))
         context = StepContext(processed_ts=time.time_ns() // 1_000_000, fail_fast=True)

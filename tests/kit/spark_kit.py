@@ -9,7 +9,7 @@ import pandas as pd
 
 from streaming.job import schemas
 from streaming.job.operator import Input
-from streaming.laws.shard import StepContext
+from streaming.laws.records import StepContext
 
 TOPICS = ("weir.requests", "weir.policies")
 LIVE = Input(context=StepContext(fail_fast=True), names=TOPICS)

@@ -20,7 +20,8 @@ from spark_kit import TOPICS
 
 from streaming.contract.topics import Topics
 from streaming.job.session import is_local_path
-from streaming.laws.shard import Records, StepContext, step
+from streaming.laws.records import Records, StepContext
+from streaming.laws.shard import step
 from weir.local_kafka import LocalKafka
 from weir.topics import ensure_topics
 
@@ -174,7 +175,6 @@ def uninterrupted(broker: Broker) -> dict[str, bytes]:
             records.offset.append(message.offset())
             records.ts.append(message.timestamp()[1])
             records.value.append(message.value() or b"")
-            records.subject.append(None)
             records.broadcast.append(bool(number))
     _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
     return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}

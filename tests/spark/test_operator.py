@@ -13,7 +13,8 @@ from streaming.contract.decisions import Outputs
 from streaming.job import operator, schemas
 from streaming.job.fit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
 from streaming.job.operator import Input, group_function
-from streaming.laws.shard import STATE_VERSION, StepContext
+from streaming.laws.records import StepContext
+from streaming.laws.shard import STATE_VERSION
 
 ALICE = "user=alice"
 KEY = ("mutation", 0)

@@ -18,8 +18,9 @@ from spark_kit import LIVE, TOPICS, write_records
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
 from streaming.job.operator import decide, group_function
+from streaming.laws.records import Records, StepContext
 from streaming.laws.routing import shard_of
-from streaming.laws.shard import Records, StepContext, step
+from streaming.laws.shard import step
 
 SHARDS = 4
 USERS = 25
@@ -68,7 +69,6 @@ def decided_locally(*batches: list[Row]) -> dict[str, bytes]:
                 offset=[found["offset"] for found in own],
                 ts=[found["ts"] for found in own],
                 value=[found["value"] for found in own],
-                subject=[None] * len(own),
             )
             bodies[shard], outputs = step(
                 "mutation", shard, bodies[shard], records, StepContext(fail_fast=True)

@@ -3,34 +3,83 @@
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
-from law_kit import policy, quota, request
+from law_kit import T0, policy, quota, request
 
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.routing import route, shard_of
+from streaming.laws import LAWS, STANDING_LAWS
+from streaming.laws.routing import Origin, Place, places, shard_of
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
+SHARDS = 8
+TOPIC = "persistent://acme/orders/t1"
+USAGE = {"publishedMsg": 6}
+
+
+def placed(event: object, timeline: PolicyTimeline | None = TIMELINE) -> list[Place]:
+    value = event if isinstance(event, bytes) else orjson.dumps(event)
+    return places(value, default_id="f:1", default_ts=T0, shards=SHARDS, timeline=timeline)
+
+
+def only(event: object, timeline: PolicyTimeline | None = TIMELINE) -> tuple[str, int]:
+    (place,) = placed(event, timeline)
+    assert place.origin is Origin.EVENT
+    return place.law, place.shard
 
 
 def test_a_request_goes_to_the_home_of_its_quota() -> None:
     """The quota entity; without one the user, so that the unlimited do not share one shard."""
-    limited = route(orjson.dumps(request("a", 0, 1)), TIMELINE, "f:1")
-    assert (limited.law, limited.home, limited.subject) == ("mutation", "user=alice", "user=alice")
-    free = route(orjson.dumps(request("a", 0, 1, user="bob")), TIMELINE, "f:1")
-    assert (free.home, free.subject) == ("user=bob", "")
+    assert only(request("a", 0, 1)) == ("mutation", shard_of("user=alice", SHARDS))
+    assert only(request("a", 0, 1, user="bob")) == ("mutation", shard_of("user=bob", SHARDS))
 
 
-def test_a_policy_goes_everywhere_and_garbage_to_some_shard() -> None:
-    """What cannot be read is buried by the shard that its name falls on."""
-    assert route(orjson.dumps(policy(0, "broker", {})), TIMELINE, "f:1").broadcast
-    garbage = route(b"{", TIMELINE, "f:2")
-    assert (garbage.home, garbage.subject, garbage.broadcast) == ("f:2", None, False)
+def test_a_live_request_is_trusted_and_a_replayed_one_is_not() -> None:
+    """The proxy stamped it from the policies that it held."""
+    stamped = request("a", 0, 1, subject="user=alice,client-id=x")
+    assert only(stamped, None) == ("mutation", shard_of("user=alice,client-id=x", SHARDS))
+    assert only(stamped) == ("mutation", shard_of("user=alice", SHARDS))
+
+
+def test_usage_goes_to_its_home() -> None:
+    """Dispatch to its broker, latency to its partition, backlog to its topic."""
+    delivery = {"broker": "b1", "topic": TOPIC, "subscription": "s", "msgs": 1, "bytes": 1, "entries": 1}
+    dispatch = {"type": "dispatch_usage", "backlog": True} | delivery
+    assert only(dispatch) == ("dispatch", shard_of("b1", SHARDS))
+    latency = {"type": "latency", "partition": "p3", "rtt_ns": 1, "inflight": 1}
+    assert only(latency) == ("concurrency", shard_of("p3", SHARDS))
+    backlog = {"type": "backlog", "topic": TOPIC, "ledgers": [], "subscriptions": []}
+    assert only(backlog) == ("backlog", shard_of(TOPIC, SHARDS))
+
+
+def test_a_report_of_many_groups_is_cut_up_by_group() -> None:
+    """Each group's shard reads what is its own."""
+    report = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g1": USAGE, "g2": USAGE}}
+    found = placed(report)
+    assert [(place.law, place.shard) for place in found] == [
+        ("shares", shard_of("g1", SHARDS)),
+        ("shares", shard_of("g2", SHARDS)),
+    ]
+    assert [list(orjson.loads(place.value)["usage"]) for place in found] == [["g1"], ["g2"]]
+
+
+def test_a_policy_goes_everywhere_and_a_tick_to_what_stands() -> None:
+    """Every shard of every law; every shard of the laws whose decisions have a life time."""
+    policies = placed(policy(0, "broker", {}))
+    assert {place.origin for place in policies} == {Origin.BROADCAST}
+    assert len(policies) == len(LAWS) * SHARDS
+    assert {place.law for place in placed({"type": "tick", "ts": T0})} == set(STANDING_LAWS)
+
+
+def test_garbage_goes_to_the_shard_of_its_id() -> None:
+    """Which buries it."""
+    assert only(b"{") == (next(iter(LAWS)), shard_of("f:1", SHARDS))
+    broken = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g1": USAGE, "g2": 7}}
+    assert only(broken) == (next(iter(LAWS)), shard_of("f:1", SHARDS))
 
 
 @given(st.text(), st.integers(1, 64))
 def test_a_home_has_one_shard(home: str, shards: int) -> None:
     """Any text, any number of shards."""
     assert 0 <= shard_of(home, shards) < shards
-    assert shard_of(home, shards) == shard_of(home, shards)
 
 
 def test_the_shard_is_sparks_crc32() -> None:

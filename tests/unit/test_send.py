@@ -108,7 +108,7 @@ def test_events_go_out_in_the_rhythm_of_the_recording(
     times = [at - producer.records[0][0] for at, *_ in producer.records]
     assert times == pytest.approx(expected)
     assert done and sender.delivered == {"weir.usage": 3}
-    assert len(said) >= (0 if speed is None else 3 / speed)
+    assert bool(said) == (speed is not None)
 
 
 def test_times_are_moved_to_now_or_kept(tmp_path: Path) -> None:
