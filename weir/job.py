@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     options = JobOptions(
         bootstrap=bootstrap,
         topics=topics,
+        client=kafka.client,
         jars=jars,
         work_dir=args.log_dir,
         metrics=args.metrics,

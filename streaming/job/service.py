@@ -5,8 +5,9 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -23,6 +24,7 @@ from streaming.job.progress import JobMetrics, ProgressReader
 from streaming.job.query import checkpoint_path, start_query
 from streaming.job.session import Session, build_session, is_local_path, reason_of, stop_session
 from streaming.job.settings import JobSettings
+from streaming.job.ticker import Ticker
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S = 1.0
@@ -38,6 +40,7 @@ class JobOptions:
     Attributes:
         bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
         topics: their names; they exist.
+        client: librdkafka properties for the connection that writes ticks.
         jars: folder with the jars of conf/spark/pom.xml.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
@@ -46,6 +49,7 @@ class JobOptions:
 
     bootstrap: str
     topics: Topics
+    client: dict[str, str]
     jars: Path
     work_dir: Path
     metrics: tuple[str, int] | None = None
@@ -74,13 +78,16 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             metrics = JobMetrics(held.restarts if held is not None else 0)
             address = _serve_metrics(metrics, options.metrics)
             query = _start(session, settings, options)
-            _watch(
-                query,
-                ProgressReader(query, metrics),
-                session,
-                stop,
-                lambda: _announce(session, options, address),
-            )
+            ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
+            with closing(ticker):
+                _watch(
+                    query,
+                    ProgressReader(query, metrics),
+                    session,
+                    stop,
+                    ticker,
+                    lambda: _announce(session, options, address),
+                )
             _LOG.info("stopping")
 
 
@@ -96,6 +103,7 @@ def _watch(
     reader: ProgressReader,
     session: Session,
     stop: threading.Event,
+    ticker: Ticker,
     announce: Callable[[], None],
 ) -> None:
     ready = False
@@ -104,6 +112,8 @@ def _watch(
             if not query.isActive:
                 raise WeirError(f"the query failed: {reason_of(query.exception())}; see {session.log}")
             counted = reader.poll()
+            if ready:
+                ticker.poll(time.monotonic() * 1000)
             if not ready and (counted or query.status["message"] == _IDLE):
                 ready = True
                 announce()

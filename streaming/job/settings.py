@@ -36,6 +36,12 @@ class JobSettings:
     trigger_interval_ms: int = setting(
         0, "least time between two batches, ms; 0: as soon as there is an event", minimum=0
     )
+    tick_interval_ms: int = setting(
+        5000,
+        "longest time between two ticks, ms; rounds shorter than it have one each, down to 1 s",
+        minimum=1000,
+        maximum=15_000,
+    )
     max_events_per_batch: int = setting(500_000, "requests read in one batch, for catching up", minimum=1)
     checkpoint_dir: str = setting(
         ".weir/checkpoint",

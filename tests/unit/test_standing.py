@@ -20,7 +20,14 @@ def limit(partition: str, ts: int) -> dict[str, Any]:
 
 def throttle(ts: int, throttle_ms: int, broker: str = "b1") -> dict[str, Any]:
     subject = {"broker": broker, "topic": TOPIC, "subscription": "s"}
-    return {"type": "dispatch", "id": "d", "ts": ts, **subject, "throttle_time_ms": throttle_ms, "ttl_ms": 1000}
+    return {
+        "type": "dispatch",
+        "id": "d",
+        "ts": ts,
+        **subject,
+        "throttle_time_ms": throttle_ms,
+        "ttl_ms": 1000,
+    }
 
 
 def test_a_limit_is_repeated_at_a_quarter_of_its_life_time() -> None:
@@ -58,7 +65,15 @@ def test_a_throttle_stands_until_it_has_passed() -> None:
 
 def test_what_was_removed_stands_no_more() -> None:
     """The last word to a member that left its group."""
-    share = {"type": "share", "id": "g/b@1", "ts": 0, "group": "g", "broker": "b", "limits": {}, "ttl_ms": 3000}
+    share = {
+        "type": "share",
+        "id": "g/b@1",
+        "ts": 0,
+        "group": "g",
+        "broker": "b",
+        "limits": {},
+        "ttl_ms": 3000,
+    }
     held = Standing(None)
     held.note([share], 0)
     held.note([share | {"limits": None, "removed": "idle"}], 1)
@@ -86,7 +101,9 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_live_step_repeats_on_ticks_and_a_replay_never_does() -> None:
     """A tick moves time for a shard in which nothing else happens."""
     sample = {"type": "latency", "id": "l", "ts": T0, "partition": "p", "rtt_ns": 10**6, "inflight": 1}
-    policies = {"backpressure.partitions.*": {"algorithm": "fixed", "fixed": {"limit": 5}, "useWindowed": False}}
+    policies = {
+        "backpressure.partitions.*": {"algorithm": "fixed", "fixed": {"limit": 5}, "useWindowed": False}
+    }
     live = StepContext(initial=policies, processed_ts=T0, fail_fast=True)
     body, first = step("concurrency", 0, None, records_of([sample]), live)
     assert len(first.value) == 1
@@ -95,5 +112,7 @@ def test_the_live_step_repeats_on_ticks_and_a_replay_never_does() -> None:
     body, told = step("concurrency", 0, body, records_of([{"type": "tick", "ts": T0 + 20_000}], 2), live)
     assert orjson.loads(told.value[0])["repeat"] is True
     replayed = StepContext(initial=policies, replay=True, fail_fast=True)
-    _, once = step("concurrency", 0, None, records_of([sample, {"type": "tick", "ts": T0 + 90_000}]), replayed)
+    _, once = step(
+        "concurrency", 0, None, records_of([sample, {"type": "tick", "ts": T0 + 90_000}]), replayed
+    )
     assert len(once.value) == 1

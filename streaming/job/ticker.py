@@ -1,0 +1,97 @@
+"""Ticks: the job tells its own log that time has passed (contract 3.2).
+
+Rounds of resource groups close and standing decisions are repeated by event time. Where nobody reports any
+more, a record on `weir.usage` must say so; being a record, it is in a dump too and a replay closes the same
+rounds.
+"""
+
+import logging
+from typing import Final
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
+from streaming.contract.topics import Topics
+
+_LOG = logging.getLogger("weir.job")
+TICK: Final = b'{"type":"tick"}'
+ROUND_DEFAULT_S: Final = 60
+"""resourceUsagePublishIntervalInSecs where no policy sets it (contract section 2)."""
+_METADATA_LIMIT_S: Final = 5.0
+_RECORDS_AT_ONCE: Final = 1000
+
+
+class Ticker:
+    """Writes a tick each round, and at least every `interval_ms`.
+
+    Args:
+        bootstrap: the cluster.
+        topics: where ticks go and policies come from.
+        client: librdkafka properties of our connections.
+        interval_ms: the longest time between two ticks.
+    """
+
+    def __init__(self, bootstrap: str, topics: Topics, client: dict[str, str], interval_ms: int) -> None:
+        common: dict[str, str | int | bool] = {"bootstrap.servers": bootstrap, **client}
+        self._topics = topics
+        self._interval_ms = interval_ms
+        self._round_ms = ROUND_DEFAULT_S * 1000
+        self._next_ms = 0.0
+        # A tick that cannot be sent in time is of no use later: the next one says more.
+        limits = {"message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
+        self._producer = Producer({**common, "enable.idempotence": True, **limits})
+        self._consumer = Consumer({**common, "group.id": "weir-ticker", "enable.auto.commit": False})
+        self._assigned = False
+
+    @property
+    def period_ms(self) -> int:
+        """Time between two ticks, ms."""
+        return min(self._round_ms, self._interval_ms)
+
+    def poll(self, now_ms: float) -> None:
+        """Send a tick if one is due; never waits long, never raises: the job goes on without ticks.
+
+        Args:
+            now_ms: a steady clock.
+        """
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + self.period_ms
+        try:
+            self._read_round()
+            self._producer.produce(self._topics.usage, TICK)
+            self._producer.poll(0)
+        except (KafkaException, BufferError) as error:
+            _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._producer.flush(1.0)
+        self._consumer.close()
+
+    def _read_round(self) -> None:
+        """Follow the length of a round in the policies; a change counts from when it is published."""
+        if not self._assigned:
+            topic = self._topics.policies
+            found = self._consumer.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic].partitions
+            self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
+            self._assigned = True
+        while messages := self._consumer.consume(_RECORDS_AT_ONCE, timeout=0.05):
+            for message in messages:
+                if message.error() is None:
+                    self._round_ms = _round_ms(message.value(), self._round_ms)
+
+
+def _round_ms(record: bytes | None, known: int) -> int:
+    """The length of a round after a policy record; what is no usable policy changes nothing."""
+    try:
+        policy = orjson.loads(record or b"")
+    except orjson.JSONDecodeError:
+        return known
+    if not isinstance(policy, dict) or policy.get("path") != "broker":
+        return known
+    value = policy.get("value") or {}
+    seconds = (
+        value.get("resourceUsagePublishIntervalInSecs", ROUND_DEFAULT_S) if isinstance(value, dict) else 0
+    )
+    return seconds * 1000 if type(seconds) is int and seconds > 0 else known
