@@ -203,6 +203,34 @@ def roll_row(acquired: Integers, rate: Integers, period_ms: int, since: int, now
 
 
 @compiled
+def charge_row(acquired: Integers, rate: Integers, units: int, size: int) -> None:
+    """Add a delivery to the counters of a row that limit, in place."""
+    if rate[MSGS] != NOT_LIMITED:
+        acquired[MSGS] = added(acquired[MSGS], units)
+    if rate[BYTES] != NOT_LIMITED:
+        acquired[BYTES] = added(acquired[BYTES], size)
+
+
+@compiled
+def last_to_free(
+    acquired: Integers, rate: Integers, period_ms: Integers, rows: Integers, now: int
+) -> tuple[int, int]:
+    """The longest wait of all counters of `rows`, and whose it is (level * 2 + dimension; NONE: no wait)."""
+    longest = 0
+    freed_by = NONE
+    for level in range(len(rows)):
+        row = rows[level]
+        for dimension in range(len(DIMENSIONS)):
+            if rate[row, dimension] == NOT_LIMITED:
+                continue
+            wait = wait_ms(acquired[row, dimension], rate[row, dimension], period_ms[row], now)
+            if wait > longest:  # not >=: the first level, then dimension, wins a tie
+                longest = wait
+                freed_by = level * len(DIMENSIONS) + dimension
+    return longest, freed_by
+
+
+@compiled
 def walk(
     order: Integers,
     at: Integers,
@@ -245,19 +273,9 @@ def walk(
             roll_row(acquired[row], rate[row], period_ms[row], rolled_at[row], now)
             rolled_at[row] = now
             last[row] = now
-            if charged[i] and rate[row, MSGS] != NOT_LIMITED:
-                acquired[row, MSGS] = added(acquired[row, MSGS], units)
-            if charged[i] and rate[row, BYTES] != NOT_LIMITED:
-                acquired[row, BYTES] = added(acquired[row, BYTES], delivered[i, SEEN_BYTES])
-        for level in range(len(LEVELS)):
-            row = rows[i, level]
-            for dimension in range(len(DIMENSIONS)):
-                if rate[row, dimension] == NOT_LIMITED:
-                    continue
-                wait = wait_ms(acquired[row, dimension], rate[row, dimension], period_ms[row], now)
-                if wait > throttle_ms[i]:  # not >=: the first level, then dimension, wins a tie
-                    throttle_ms[i] = wait
-                    freed_by[i] = level * len(DIMENSIONS) + dimension
+            if charged[i]:
+                charge_row(acquired[row], rate[row], units, delivered[i, SEEN_BYTES])
+        throttle_ms[i], freed_by[i] = last_to_free(acquired, rate, period_ms, rows[i], now)
         for dimension in range(len(DIMENSIONS)):
             left[i, dimension] = least_available(acquired[rows[i], dimension], rate[rows[i], dimension])
         to_read[i] = entries_to_read(
