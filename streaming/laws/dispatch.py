@@ -261,9 +261,8 @@ def walk(
     counter that frees last, NONE: not throttled), `to_read` entries.
     """
     for i in order:
-        broker = rows[i, 0]
         subscription = rows[i, 2]
-        now = max(at[i], last[broker])
+        now = max(at[i], last[rows[i, 0]])  # the broker's clock
         if now - last[subscription] > FORGET_MS:
             seen[subscription] = 0
         for place in range(len(delivered[i])):
