@@ -266,7 +266,7 @@ class KafkaProxy:
         client that came then would be answered without its decision.
         """
         started_ms = complained_ms = self.now_ms()
-        first_ms, quick = 0, 0
+        first_ms, quick = 0.0, 0
         while quick < _QUICK_PROBES:
             asked_ms = self.now_ms()
             decided = await self._ask_probe()
