@@ -71,6 +71,8 @@ class KafkaProxy:
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
         self.settings = config.settings
+        if self.settings.write_buffer_low_bytes > self.settings.write_buffer_high_bytes:
+            raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.ready = asyncio.Event()
         """Set once a probe request has been decided."""
