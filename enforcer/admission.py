@@ -16,7 +16,7 @@ from enforcer.counting import Charged, asked_of, changes_made, charged_items, ex
 from enforcer.decisions import Decision
 from enforcer.guard import Asked, Guard
 from enforcer.ledger import Answered, Ask
-from enforcer.messages import NOTHING_KNOWN, TopicCounts
+from enforcer.messages import TopicCounts
 from enforcer.mutations import MutationRequest, subset
 from enforcer.settings import OnLate
 from enforcer.throttle import patch_throttle
@@ -55,6 +55,7 @@ class Admission:
         user: Kafka principal.
         client_id: Kafka client id.
         quota: in force for them, None if none is.
+        wait_ms: how long its subject must still wait, if it must.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Admission:
         user: str,
         client_id: str,
         quota: MutationQuota | None,
+        wait_ms: float = 0,
     ) -> None:
         self.link = link
         self.guard = guard
@@ -73,6 +75,7 @@ class Admission:
         self.user = user
         self.client_id = client_id
         self.quota = quota
+        self.until_ms = guard.clock.steady_ms() + wait_ms
         self.ask: Ask | None = None
         self.items: Charged = {}
 
@@ -139,19 +142,8 @@ class Passing(Admission):
 class _Deciding(Admission):
     """A request with a decision to wait for, for a limited time."""
 
-    def __init__(
-        self,
-        link: Link,
-        guard: Guard,
-        request: MutationRequest,
-        *,
-        user: str,
-        client_id: str,
-        quota: MutationQuota | None,
-    ) -> None:
-        super().__init__(link, guard, request, user=user, client_id=client_id, quota=quota)
-        self.decision: Decision | None = None
-        self._timer: asyncio.TimerHandle | None = None
+    decision: Decision | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def _put_question(self) -> bool:
         """Send the event and start the time limit; False if nobody will decide."""
@@ -234,13 +226,14 @@ class Strict(_Deciding):
             )
             return
         left_ms, message = self._verdict(rejected)
-        self.link.complete(refuse_all(self.request, left_ms, message), left_ms)
+        self.link.complete(refuse_all(self.request, left_ms, message), self._mute_ms(left_ms))
 
     def _answered(self, response: bytes, rejected: Collection[int]) -> None:
         if self.ask is None or self.ask.answered is not Answered.REJECTED:
             self._note_executed(response)
         left_ms, message = self._verdict(rejected)
-        self.link.complete(merge(response, self.request, rejected, message, left_ms), left_ms)
+        merged = merge(response, self.request, rejected, message, left_ms)
+        self.link.complete(merged, self._mute_ms(left_ms))
 
     def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
         """Throttle time and message for the rejected items."""
@@ -250,23 +243,36 @@ class Strict(_Deciding):
         left_ms = max(1, self._left_ms()) if self.decision else self.guard.settings.decision_timeout_ms
         return left_ms, explain(self.quota, self.decision, left_ms)
 
+    def _mute_ms(self, left_ms: int) -> int:
+        """The connection that was told to wait is not read for so long."""
+        return left_ms
+
+
+class Refused(Strict):
+    """Its subject must still wait: nobody is asked, and the connection is not muted.
+
+    Items that are bound to fail go to the broker all the same, as in Kafka, where validation comes first.
+    """
+
+    def _counted(self) -> None:
+        if self.items and self.quota is not None:
+            self._count_outcome("not_before")
+            self.guard.report_refused(self._asked(), self.quota)
+        self._carry_out([item.position for item, _ in self.items.values()])
+
+    def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
+        left_ms = max(1, ceil(self.until_ms - self.guard.clock.steady_ms()))
+        return (left_ms, explain(self.quota, None, left_ms)) if rejected else (0, "")
+
+    def _mute_ms(self, left_ms: int) -> int:
+        return 0
+
 
 class Permissive(_Deciding):
     """An old version that knows no rejection: carried out, then the client is made to wait."""
 
-    def __init__(
-        self,
-        link: Link,
-        guard: Guard,
-        request: MutationRequest,
-        *,
-        user: str,
-        client_id: str,
-        quota: MutationQuota | None,
-    ) -> None:
-        super().__init__(link, guard, request, user=user, client_id=client_id, quota=quota)
-        self._response: bytes | None = None
-        self._settled = False
+    _response: bytes | None = None
+    _settled = False
 
     def start(self) -> None:
         super().start()
@@ -312,14 +318,3 @@ class Permissive(_Deciding):
             response = patch_throttle(api, version, response, left_ms)
             response = explain_throttle(api, version, response, explain(self.quota, self.decision, left_ms))
         self.link.complete(response, left_ms)
-
-
-def refuse_at_once(
-    guard: Guard, request: MutationRequest, quota: MutationQuota, *, user: str, client_id: str, wait_ms: int
-) -> bytes:
-    """The answer to a strict request whose subject must still wait; its event is reported, not charged."""
-    # Without a look at the cluster: the answer must not cost the broker anything.
-    items = charged_items(request, NOTHING_KNOWN, guard.default_partitions)
-    guard.report_refused(asked_of(request, user, client_id, items), quota)
-    guard.metrics.requests.labels(request.api.event_name, "not_before").inc()
-    return refuse_all(request, wait_ms, explain(quota, None, wait_ms))

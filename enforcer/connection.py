@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from enforcer.addresses import rewrite_addresses
-from enforcer.admission import Admission, Passing, Permissive, Strict, refuse_at_once
+from enforcer.admission import Admission, Passing, Permissive, Refused, Strict
 from enforcer.gate import Action
 from enforcer.link import GatedLink, Hub, Slot
 from enforcer.messages import (
@@ -329,24 +329,22 @@ class Connection(asyncio.Protocol):
         user, client_id = self._observer.principal, header.client_id or ""
         quota = self._guard.quota(user, client_id)
         verdict = self._guard.judge(quota, strict=request.strict, probing=probing)
-        if quota is None or verdict.action is Action.FORWARD:
-            link = GatedLink(self, header)
-            Passing(link, self._guard, request, user=user, client_id=client_id, quota=quota).start()
-        elif verdict.action is Action.ASK:
-            way = Strict if request.strict else Permissive
-            link = GatedLink(self, header)
-            self._gate = way(link, self._guard, request, user=user, client_id=client_id, quota=quota)
-            self._gate_slot = link.slot
-            self._gate.start()
-        elif verdict.action is Action.REFUSE:
-            self._reply(
-                header,
-                refuse_at_once(
-                    self._guard, request, quota, user=user, client_id=client_id, wait_ms=verdict.wait_ms
-                ),
-            )
-        else:
+        if quota is not None and verdict.action is Action.HOLD:
             self._hold(frame, quota.subject, verdict.wait_ms)
+            return
+        link = GatedLink(self, header)
+        way: type[Admission] = Permissive
+        if quota is None or verdict.action is Action.FORWARD:
+            way = Passing
+        elif request.strict:
+            way = Refused if verdict.action is Action.REFUSE else Strict
+        admission = way(
+            link, self._guard, request,
+            user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms,
+        )  # fmt: skip
+        if way is not Passing:
+            self._gate, self._gate_slot = admission, link.slot
+        admission.start()
 
     def _hold(self, frame: bytes, subject: str, wait_ms: float) -> None:
         """Keep a request at the head of the connection until its subject may go on."""

@@ -253,7 +253,9 @@ class Guard:
 
     def _decided(self, ask: Ask, decision: Decision) -> None:
         waited_ms = self.clock.steady_ms() - ask.sent_ms
-        self.metrics.decision_wait.observe(waited_ms / 1000)
+        if ask.client_id != PROBE_CLIENT_ID:
+            # A probe may wait for the job's start; clients do not.
+            self.metrics.decision_wait.observe(waited_ms / 1000)
         if decision.subject:
             self.metrics.decided(decision.subject, decision.tokens, decision.rate, decision.throttle_time_ms)
         on_decision, ask.on_decision = ask.on_decision, None

@@ -30,6 +30,9 @@ Address = tuple[str, int]
 
 _TICK_S = 1.0
 _PROBE_S = 5.0
+# In a row, each within half of the decision timeout; asked for at most so long after the first decision.
+_QUICK_PROBES = 3
+_WARM_UP_S = 30.0
 _COMPLAIN_S = 10.0
 _TAIL_STOP_S = 1.0
 _FLUSH_S = 2.0
@@ -68,6 +71,8 @@ class KafkaProxy:
     def __init__(self, config: ProxyConfig) -> None:
         self.config = config
         self.settings = config.settings
+        if self.settings.write_buffer_low_bytes > self.settings.write_buffer_high_bytes:
+            raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.ready = asyncio.Event()
         """Set once a probe request has been decided."""
@@ -257,19 +262,38 @@ class KafkaProxy:
             self.guard.tick()
 
     async def _probe(self) -> None:
-        """Send requests that cost nothing until one has been decided."""
-        asked = probe()
+        """Send requests that cost nothing until decisions come in time, several in a row.
+
+        One alone says too little: the first batches of a job that has just started take seconds, and a
+        client that came then would be answered without its decision.
+        """
         started_ms = complained_ms = self.now_ms()
-        while True:
-            quota = self.guard.quota(asked.user, asked.client_id)
-            ask = self.guard.ask(asked, quota, lambda _decision: self.ready.set())
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.ready.wait(), _PROBE_S)
-                logger.info("ready: a probe was decided after %.1f s", (self.now_ms() - started_ms) / 1000)
-                return
-            if ask is not None:
-                # A job that is only starting answers later; keep the question, within the bound.
-                self.guard.ledger.watch(ask)
-            if self.now_ms() - complained_ms >= _COMPLAIN_S * 1000:
-                complained_ms = self.now_ms()
+        first_ms, quick = 0.0, 0
+        while quick < _QUICK_PROBES:
+            asked_ms = self.now_ms()
+            decided = await self._ask_probe()
+            now_ms = self.now_ms()
+            if decided:
+                first_ms = first_ms or now_ms
+                quick = quick + 1 if (now_ms - asked_ms) * 2 <= self.settings.decision_timeout_ms else 0
+                if now_ms - first_ms > _WARM_UP_S * 1000:
+                    logger.warning("decisions still take long on this machine; going on all the same")
+                    break
+            elif now_ms - complained_ms >= _COMPLAIN_S * 1000:
+                complained_ms = now_ms
                 logger.warning("no probe decided yet: is the job running? requests get on_late_decision")
+        logger.info("ready: a probe was decided, after %.1f s", (self.now_ms() - started_ms) / 1000)
+        self.ready.set()
+
+    async def _ask_probe(self) -> bool:
+        """Whether one probe was decided within its limit."""
+        asked, decided = probe(), asyncio.Event()
+        quota = self.guard.quota(asked.user, asked.client_id)
+        ask = self.guard.ask(asked, quota, lambda _decision: decided.set())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(decided.wait(), _PROBE_S)
+            return True
+        if ask is not None:
+            # A job that is only starting answers later; keep the question, within the bound.
+            self.guard.ledger.watch(ask)
+        return False

@@ -24,7 +24,6 @@ BATCH_MAX = 1_000
 _POLL_S = 0.1
 _ASK_LIMIT_S = 2.0
 _RETRY_S = 1.0
-_PARTITIONS_S = 10.0
 
 
 class Tail(Generic[T]):
@@ -36,6 +35,7 @@ class Tail(Generic[T]):
         from_beginning: read what is there already; else only what comes from now on.
         parse: record -> what the loop wants, or None to skip it; runs in the thread, must not raise.
         deliver: gets what was parsed, in order, in the loop.
+        look_s: how often new partitions are looked for.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Tail(Generic[T]):
         from_beginning: bool,
         parse: Callable[[Message], T | None],
         deliver: Callable[[list[T]], None],
+        look_s: float = 30.0,
     ) -> None:
         self._properties = {
             **properties,
@@ -66,11 +67,13 @@ class Tail(Generic[T]):
         self._from_beginning = from_beginning
         self._parse = parse
         self._deliver = deliver
+        self._look_s = look_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._assigned: set[int] = set()
         self._behind: set[int] = set()
+        self._was_absent = False
         self.caught_up = asyncio.Event()
         """Set once what was there at the start has been delivered."""
 
@@ -93,7 +96,7 @@ class Tail(Generic[T]):
             while not self._stopping.is_set():
                 if time.monotonic() >= next_look:
                     found = self._look_for_partitions(consumer)
-                    next_look = time.monotonic() + (_PARTITIONS_S if found else _RETRY_S)
+                    next_look = time.monotonic() + (self._look_s if found else _RETRY_S)
                 self._read_batch(consumer)
         finally:
             consumer.close()
@@ -111,10 +114,12 @@ class Tail(Generic[T]):
         except KafkaException as error:
             logger.debug("tail of %s: %s", self._topic, error)
             return False
+        if not known:
+            self._was_absent = True
         if not known or any(span is None for span in ends.values()):
             return False
-        # A partition added later has only records that came after our start: read it whole.
-        whole = self._from_beginning or bool(self._assigned)
+        # A topic or partition added later has only records that came after our start: read it whole.
+        whole = self._from_beginning or self._was_absent or bool(self._assigned)
         # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
         starts = [
             TopicPartition(self._topic, number, OFFSET_BEGINNING if whole else end)

@@ -11,10 +11,11 @@ lack() {
     lacking=1
 }
 
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     lack "Python 3.11 or later is needed ('$python' is not); install python3.11 (apt install python3, brew install python) or run: make PYTHON=/path/to/python3.11"
-"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     lack "Python's venv module is needed; on Debian and Ubuntu: apt install python3-venv"
+fi
 
 for tool in "$@"; do
     case $tool in

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.contract.errors import WeirError
 from streaming.contract.settings import read_settings
 from weir.common_args import add_cluster_options, cluster_of
 from weir.foreground import host_port, write_ready_file
@@ -67,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         kafka = tuple(host_port(part) for part in cluster.bootstrap.split(","))
     except ValueError as error:
-        raise WeirError(f"--kafka: {error}") from error
+        print(f"weir proxy: --kafka: {error}", file=sys.stderr)
+        return 2
     config = ProxyConfig(
         kafka=kafka,
         listen=args.listen,

@@ -19,7 +19,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--events", metavar="FILE", required=True, nargs="+", help="event files (.jsonl, .jsonl.gz)"
     )
     parser.add_argument("--out", metavar="FILE", required=True, help="decisions, sorted by (ts, type, id)")
-    parser.add_argument("--dead-letters", metavar="FILE", help="lines that could not be used, with the reason")
+    parser.add_argument(
+        "--dead-letters", metavar="FILE", help="lines that could not be used, with the reason"
+    )
     parser.add_argument("--engine", choices=("local", "spark"), default="local", help="default: local")
     parser.add_argument("--summary", metavar="FILE", help="totals per subject, as JSON")
     parser.set_defaults(run=run)

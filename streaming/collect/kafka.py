@@ -96,6 +96,15 @@ class QuotaReader:
 class _QuotaAdmin(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
     """kafka-python has the messages of this API but no method for it yet."""
 
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except KafkaError:
+            # A constructor that fails leaves its thread behind, which would go on trying for ever.
+            self._closed = False
+            self.close()
+            raise
+
     def describe_client_quotas(self) -> Any:
         """Every client quota; `strict` false and no component is what asks for all entities."""
         request = DescribeClientQuotasRequest(components=[], strict=False)

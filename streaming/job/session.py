@@ -209,6 +209,13 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log_config.as_uri()}"',
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Kept for the pages of the UI that we do not serve: several plans a second as text and objects.
+        "spark.ui.liveUpdate.period": "-1",
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",

@@ -25,7 +25,7 @@ class JobSettings:
         "latency: small batches without code generation; throughput: large batches with it",
     )
     shards: int = setting(
-        8, "state rows per law; another number starts a new checkpoint", minimum=1, maximum=4096
+        4, "state rows per law; another number starts a new checkpoint", minimum=1, maximum=4096
     )
     shuffle_partitions: int = setting(
         1,

@@ -244,3 +244,21 @@ def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
     stack.wait()
     assert len(pids) == 3
     until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)
+
+
+def test_demo_shows_decisions_and_ends_by_itself(tmp_path: Path, config: list[str]) -> None:
+    """What `make run` runs: three real clients, the job's decisions and what each client saw, exit 0."""
+    shown = weir(
+        "demo", "--once", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
+        *config[-2:], limit_s=240,
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    for seen in (
+        "created, created, created, error 89",
+        "waited and tried again: created",
+        "Created topic",
+        "retry after",
+        "job decides",
+        "confluent-2, 1 partitions: created after",
+    ):
+        assert seen in shown.stdout

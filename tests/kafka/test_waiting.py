@@ -43,6 +43,8 @@ def test_other_connections_are_refused_at_once(
     assert errors(answer) == {f"{name}-b": 89}
     assert 2_000 < answer.throttle_time_ms <= 4_000
     assert cluster.event_of(name, strict=True)["answered"] == "not_before"
+    # What is bound to fail is the broker's to refuse, as in Kafka, where validation comes before the quota.
+    assert errors(second.create({f"{name}-a": 1})) == {f"{name}-a": 36}
     # Its connection goes on: producers and consumers of the user are not in the way of the quota.
     begun = time.monotonic()
     assert {topic.name for topic in second.metadata([f"{name}-a"]).topics} == {f"{name}-a"}

@@ -56,7 +56,7 @@ class Desk:
 
     def decide(self, ask: Any, **fields: Any) -> Decision:
         """The job's decision for it arrives."""
-        made = decision(id=ask.id, subject=ask.subject, ts=self.wall_ms, **fields)
+        made = decision(**{"id": ask.id, "subject": ask.subject, "ts": self.wall_ms, **fields})
         self.guard.take([made])
         return made
 

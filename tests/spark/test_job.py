@@ -19,7 +19,6 @@ from law_kit import quota
 from spark_kit import TOPICS
 
 from streaming.contract.topics import Topics
-from streaming.job.session import is_local_path
 from streaming.laws.records import Records, StepContext
 from streaming.laws.shard import step
 from weir.local_kafka import LocalKafka
@@ -232,13 +231,13 @@ def test_a_job_killed_under_load_decides_as_one_that_was_not(job: Job, broker: B
     assert {orjson.loads(value)["id"]: value for value in values} == expected
     assert set(values) == set(expected.values())
     assert metric(second["metrics"], "weir_job_restarts_total") == 1
-    _dead_letters(broker)
+    check_dead_letters(broker)
     assert metric(second["metrics"], "weir_job_decisions_total") > 0
     assert job.end(signal.SIGTERM) == 0
     assert gone(second["jvm_pid"])
 
 
-def _dead_letters(broker: Broker) -> None:
+def check_dead_letters(broker: Broker) -> None:
     """Records that cannot be used, without keys, values or sense, each become one dead letter."""
     bad: list[tuple[str, str | None, bytes | None]] = [
         (TOPICS[0], None, b"\xff\x00 not JSON"),
@@ -275,9 +274,3 @@ def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_paths_of_this_machine_are_told_from_others() -> None:
-    """Only these get the local file system without chmod, and the lease."""
-    assert is_local_path("/a/b") and is_local_path("a") and is_local_path("file:///a")
-    assert not is_local_path("hdfs://host/a") and not is_local_path("s3a://bucket/a")

@@ -14,7 +14,7 @@ IMPURE = {
     "pyspark", "kafka", "confluent_kafka", "time", "random", "socket", "asyncio", "datetime", "threading",
 }  # fmt: skip
 LINES_MAX = 400
-FUNCTION_LINES_MAX = 60
+CODE_LINES_MAX = 50
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
@@ -88,19 +88,24 @@ def test_packages_are_listed() -> None:
     assert sorted(listed) == sorted(there)
 
 
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function beside its signature and docstring, which grow with what it says of itself."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
 def test_files_and_functions_stay_readable() -> None:
-    """No file beyond 400 lines, no function beyond 60, no third folder level."""
+    """No file beyond 400 lines, no function with more than 50 lines of code, no third folder level."""
     large = []
     for path, tree in sources():
         lines = (ROOT / path).read_text().count("\n")
         large += [f"{path}: {lines} lines"] if lines > LINES_MAX else []
         large += [f"{path}: too deep"] if path.count("/") > 2 else []
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                length = (node.end_lineno or 0) - node.lineno + 1
-                large += (
-                    [f"{path}:{node.lineno} {node.name}: {length}"] if length > FUNCTION_LINES_MAX else []
-                )
+        large += [
+            f"{path}:{node.lineno} {node.name}: {code_lines(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and code_lines(node) > CODE_LINES_MAX
+        ]
     assert large == []
 
 

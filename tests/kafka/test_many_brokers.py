@@ -1,0 +1,84 @@
+"""More than one broker: each behind a port of its own (facts/kip599.md section 4.4)."""
+
+from collections.abc import Iterator
+
+import pytest
+from cluster_kit import LOOPBACK, address, fresh
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from proxy_kit import Decider, PolicyWriter, ProxyThread, until
+from wire_client import WireClient, errors
+
+from enforcer.kafka_proxy import ProxyConfig
+from enforcer.settings import ProxySettings
+from streaming.contract.topics import Topics
+from weir.local_kafka import LocalKafka
+from weir.topics import ensure_topics
+
+NAMES = Topics()
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """Two brokers and Weir's topics, with the law running."""
+    with LocalKafka(tmp_path_factory.mktemp("pair"), brokers=2) as kafka:
+        ensure_topics(kafka.bootstrap, NAMES)
+        with Decider(kafka.bootstrap, NAMES):
+            yield kafka
+
+
+@pytest.fixture(scope="module")
+def proxy(pair: LocalKafka) -> Iterator[ProxyThread]:
+    """A proxy that knows both bootstrap addresses."""
+    config = ProxyConfig(
+        kafka=tuple(address(part) for part in pair.bootstrap.split(",")),
+        listen=(LOOPBACK, 0),
+        topics=NAMES,
+        settings=ProxySettings(id="pair"),
+    )
+    with ProxyThread(config) as running:
+        assert running.proxy is not None
+        until(lambda: running.proxy and len(running.proxy.brokers.ports) == 2, what="both ports")
+        yield running
+
+
+def test_traffic_uses_both_ports(proxy: ProxyThread) -> None:
+    """Partitions on both brokers are written and read through the proxy's two ports, and no others."""
+    assert proxy.proxy is not None
+    ports = proxy.proxy.brokers.ports
+    assert len(set(ports.values())) == 2
+    topic = fresh("spread")
+    admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
+    admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(10)
+    seen = {broker.id: broker.port for broker in admin.list_topics(timeout=10).brokers.values()}
+    assert seen == ports
+    producer = Producer({"bootstrap.servers": proxy.bootstrap})
+    for number in range(400):
+        producer.produce(topic, b"x", partition=number % 4)
+    assert producer.flush(20) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": proxy.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    read = 0
+    for _ in range(100):
+        read += sum(message.error() is None for message in consumer.consume(100, 0.2))
+        if read == 400:
+            break
+    consumer.close()
+    assert read == 400
+
+
+def test_a_wait_holds_at_every_broker(pair: LocalKafka, proxy: ProxyThread) -> None:
+    """A subject over its quota through one broker's port is refused on the other's."""
+    name = fresh("ports")
+    PolicyWriter(pair.bootstrap, NAMES).put(f"quotas[client-id={name}]", {"controller_mutation_rate": 1})
+    assert proxy.proxy is not None
+    guard = proxy.proxy.guard
+    until(lambda: guard.quota("ANONYMOUS", name) is not None)
+    one, other = (f"{LOOPBACK}:{port}" for port in proxy.proxy.brokers.ports.values())
+    with WireClient(one, name) as client, WireClient(other, name) as second:
+        assert errors(client.create({f"{name}-a": 20})) == {f"{name}-a": 0}
+        assert errors(client.create({f"{name}-b": 1})) == {f"{name}-b": 89}
+        answer = second.create({f"{name}-b": 1})
+        assert errors(answer) == {f"{name}-b": 89} and answer.throttle_time_ms > 5_000

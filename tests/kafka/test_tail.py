@@ -1,0 +1,100 @@
+"""Following a topic: what is there, what comes, and what is not there yet."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Message, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from proxy_kit import until
+
+from enforcer.tail import Tail
+
+
+class Writer:
+    """Writes to one topic and changes it."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.properties = {"bootstrap.servers": cluster.kafka.bootstrap, "log_level": "0"}
+        self.topic = topic
+        self.admin = AdminClient(self.properties)
+
+    def create(self) -> None:
+        """One partition."""
+        self.admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(10)
+
+    def grow(self) -> None:
+        """A second partition."""
+        self.admin.create_partitions([NewPartitions(self.topic, 2)])[self.topic].result(10)
+
+    def put(self, value: bytes, partition: int = 0) -> None:
+        """One record, by a producer that knows the partitions as they are now."""
+        producer = Producer(self.properties)
+        until(
+            lambda: len(producer.list_topics(self.topic, timeout=5).topics[self.topic].partitions) > partition
+        )
+        producer.produce(self.topic, value, partition=partition)
+        assert producer.flush(10) == 0
+
+
+def value_of(message: Message) -> bytes | None:
+    """A record's bytes."""
+    return message.value()
+
+
+async def followed(
+    cluster: Cluster, topic: str, steps: list[Callable[[], None]], count: int, *, from_beginning: bool
+) -> list[bytes]:
+    """Start a tail, take the steps in a thread, wait for so many records."""
+    seen: list[bytes] = []
+    tail = Tail(
+        {"bootstrap.servers": cluster.kafka.bootstrap}, topic,
+        from_beginning=from_beginning, parse=value_of, deliver=seen.extend, look_s=0.3,
+    )  # fmt: skip
+    tail.start(asyncio.get_running_loop())
+    try:
+        for step in steps:
+            await asyncio.to_thread(step)
+        async with asyncio.timeout(20):
+            while len(seen) < count:  # noqa: ASYNC110  # the list has no event
+                await asyncio.sleep(0.02)
+            await tail.caught_up.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 0.2)
+    finally:
+        await tail.stop(5)
+    return seen
+
+
+def test_from_the_beginning(cluster: Cluster) -> None:
+    """Old records first, then new ones, and it says when it has caught up."""
+    writer = Writer(cluster, fresh("tail"))
+    writer.create()
+    writer.put(b"old")
+    work = followed(cluster, writer.topic, [lambda: writer.put(b"new")], 2, from_beginning=True)
+    assert asyncio.run(work) == [b"old", b"new"]
+
+
+def test_from_now_on(cluster: Cluster) -> None:
+    """Old records are left out, and partitions added later are read whole."""
+    writer = Writer(cluster, fresh("tail"))
+    writer.create()
+    writer.put(b"old")
+    steps = [
+        lambda: time.sleep(1.5),
+        lambda: writer.put(b"new"),
+        writer.grow,
+        lambda: writer.put(b"second", partition=1),
+    ]
+    work = followed(cluster, writer.topic, steps, 2, from_beginning=False)
+    assert asyncio.run(work) == [b"new", b"second"]
+
+
+def test_a_topic_that_is_created_later(cluster: Cluster) -> None:
+    """A topic that is not there yet is waited for, and nothing written to it is missed."""
+    writer = Writer(cluster, fresh("tail"))
+    steps = [lambda: time.sleep(1), writer.create, lambda: writer.put(b"first")]
+    work = followed(cluster, writer.topic, steps, 1, from_beginning=False)
+    assert asyncio.run(work) == [b"first"]

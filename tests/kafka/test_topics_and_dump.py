@@ -1,0 +1,258 @@
+"""Topics, dump and collector on a real broker of their own."""
+
+import gzip
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from streaming.collect.kafka import QuotaReader
+from streaming.collect.policy_topic import Update, publish_policies, read_policies
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from weir.collect import collect_once
+from weir.common_args import Cluster
+from weir.dump import dump
+from weir.jars import java_command
+from weir.local_kafka import LocalKafka, brokers_seen
+from weir.topics import KEPT_MS, ensure_topics
+
+NOW = 1_795_166_668_375
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """One broker for this file."""
+    with LocalKafka(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+def cluster_for(kafka: LocalKafka, prefix: str) -> Cluster:
+    """An installation with topics of its own, created."""
+    cluster = Cluster(bootstrap=kafka.bootstrap, topics=Topics(prefix), client={})
+    ensure_topics(cluster.bootstrap, cluster.topics)
+    return cluster
+
+
+def write(cluster: Cluster, topic: str, *values: Any, key: str = "user=a") -> None:
+    """Send records, in order."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+    for value in values:
+        data = value if isinstance(value, bytes) or value is None else orjson.dumps(value)
+        producer.produce(topic, key=key.encode(), value=data)
+    assert producer.flush(20) == 0
+
+
+def test_topics_have_the_settings_of_the_contract(kafka: LocalKafka) -> None:
+    """LogAppendTime where proxies write, compaction of policies not sooner than requests go."""
+    topics = cluster_for(kafka, "settings.").topics
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics.all()]
+    found = {r.name: f.result() for r, f in admin.describe_configs(resources, request_timeout=20).items()}
+
+    for name in (topics.requests, topics.usage, topics.policies):
+        assert found[name]["message.timestamp.type"].value == "LogAppendTime"
+    assert found[topics.policies]["cleanup.policy"].value == "compact"
+    assert found[topics.policies]["min.compaction.lag.ms"].value == str(KEPT_MS)
+    for name in (topics.requests, topics.decisions):
+        assert found[name]["retention.ms"].value == str(KEPT_MS)
+
+
+def test_topics_are_created_once(kafka: LocalKafka) -> None:
+    """Calling again creates nothing and is no error."""
+    topics = Topics("twice.")
+    assert ensure_topics(kafka.bootstrap, topics, partitions=2) == list(topics.all())
+    assert ensure_topics(kafka.bootstrap, topics, partitions=2) == []
+    known = AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=20).topics
+    assert len(known[topics.requests].partitions) == 2
+    assert len(known[topics.policies].partitions) == 1
+
+
+def test_topic_with_other_settings_is_refused(kafka: LocalKafka) -> None:
+    """Somebody else's topic of that name is named and left alone."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic("foreign.requests", 1)])["foreign.requests"].result(20)
+    with pytest.raises(WeirError, match=r"foreign\.requests exists with message\.timestamp\.type=CreateTime"):
+        ensure_topics(kafka.bootstrap, Topics("foreign."))
+
+
+def test_absent_cluster_is_an_error_within_the_limit() -> None:
+    """No hang, and the address is named."""
+    begun = time.monotonic()
+    with pytest.raises(WeirError, match=r"127\.0\.0\.1:1 does not answer"):
+        ensure_topics("127.0.0.1:1", Topics(), limit_s=2)
+    assert time.monotonic() - begun < 10
+
+
+def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) -> None:
+    """Record time and name where missing, late and applied times from the decisions, policies at theirs."""
+    cluster = cluster_for(kafka, "dump.")
+    topics, out = cluster.topics, tmp_path / "events.jsonl.gz"
+    base = {"type": "request", "user": "a", "subject": "user=a", "items": []}
+    decided = {"type": "admission", "subject": "user=a"}
+    write(cluster, topics.requests, base | {"id": "new", "ts": NOW}, base | {"id": "old", "ts": NOW - 500})
+    write(cluster, topics.requests, base, b"{'no': json}", None)
+    write(cluster, topics.policies, {"type": "policy", "ts": NOW, "path": "broker", "value": None})
+    write(
+        cluster,
+        topics.decisions,
+        decided | {"id": "new", "ts": NOW},
+        decided | {"id": "old", "ts": NOW - 500},
+    )
+    write(cluster, topics.decisions, decided | {"id": "dump.requests-0-2", "ts": NOW + 1, "late": True})
+
+    counts = dump(cluster, 0, int(time.time() * 1000) + 60_000, out, progress=lambda text: None)
+
+    lines = gzip.decompress(out.read_bytes()).splitlines()
+    assert lines[-1] == b"{'no': json}"
+    policy, new, old, unnamed = [orjson.loads(line) for line in lines[:-1]]
+    assert (policy["type"], policy["ts"], policy["id"]) == ("policy", NOW, "dump.policies-0-0")
+    assert (new["id"], "applied_ts" in new) == ("new", False)
+    assert (old["id"], old["ts"], old["applied_ts"]) == ("old", NOW - 500, NOW)
+    assert (unnamed["id"], unnamed["late"]) == ("dump.requests-0-2", True)
+    assert abs(unnamed["ts"] - time.time() * 1000) < 60_000
+    assert (counts.events, counts.policies, counts.late, counts.not_json, counts.left_out) == (4, 1, 1, 1, 1)
+
+
+def test_dump_of_a_stretch_has_its_events_and_all_policies(kafka: LocalKafka, tmp_path: Path) -> None:
+    """[from, to) by record time; policies from the beginning, since they may be older."""
+    cluster = cluster_for(kafka, "stretch.")
+    event = {"type": "request", "items": []}
+    write(cluster, cluster.topics.policies, {"type": "policy", "ts": 1, "path": "broker", "value": None})
+    write(cluster, cluster.topics.requests, event | {"id": "before"})
+    time.sleep(0.05)
+    from_ms = int(time.time() * 1000)
+    write(cluster, cluster.topics.requests, event | {"id": "within"})
+    time.sleep(0.05)
+    to_ms = int(time.time() * 1000)
+    write(cluster, cluster.topics.requests, event | {"id": "after"})
+
+    dump(cluster, from_ms, to_ms, tmp_path / "out.jsonl", progress=lambda text: None)
+
+    found = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [line.get("path", line["id"]) for line in found] == ["broker", "within"]
+
+
+def kafka_configs(kafka: LocalKafka, *words: str) -> None:
+    """Kafka's own kafka-configs."""
+    command = java_command(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", kafka.bootstrap, "--alter", *words, heap_mb=128
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> None:
+    """Added, changed and removed ones follow; a file's entry wins and its removal lets them back."""
+    cluster = cluster_for(kafka, "collect.")
+    reader = QuotaReader(kafka.bootstrap, client={}, timeout_ms=10_000)
+    alice, bob = (
+        ("--entity-type", "users", "--entity-name", "alice"),
+        ("--entity-type", "users", "--entity-name", "bob"),
+    )
+
+    def round_() -> dict[str, Any]:
+        collect_once(reader, cluster, 20.0)
+        log = read_policies(kafka.bootstrap, cluster.topics)
+        return {path: (value, log.origins[path]) for path, value in log.entries.items()}
+
+    def apply(value: Any) -> None:
+        publish_policies(
+            kafka.bootstrap,
+            cluster.topics,
+            [Update(path="quotas[user=bob]", value=value)],
+            log=read_policies(kafka.bootstrap, cluster.topics),
+            origin="apply",
+        )
+
+    try:
+        assert round_() == {}
+        apply({"controller_mutation_rate": 9})
+        kafka_configs(kafka, *alice, "--add-config", "controller_mutation_rate=2.5,producer_byte_rate=1000")
+        kafka_configs(kafka, *bob, "--add-config", "controller_mutation_rate=1")
+        assert round_() == {
+            "quotas[user=alice]": ({"controller_mutation_rate": 2.5, "producer_byte_rate": 1000}, "kafka"),
+            "quotas[user=bob]": ({"controller_mutation_rate": 9}, "apply"),
+        }
+        assert collect_once(reader, cluster, 20.0) == 0
+        apply(None)
+        kafka_configs(kafka, *alice, "--delete-config", "controller_mutation_rate,producer_byte_rate")
+        assert round_() == {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}
+    finally:
+        reader.close()
+
+
+# One reading for each line of input. In a process of its own: kafka-python drops the sockets of failed
+# attempts without closing them, which pytest would report.
+READ_AND_SAY = """
+import logging, sys, threading
+from streaming.collect.kafka import QuotaReader
+from streaming.contract.errors import WeirError
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+reader = QuotaReader(sys.argv[1], client={}, timeout_ms=2000)
+for line in sys.stdin:
+    try:
+        print(reader.read(), flush=True)
+    except WeirError as error:
+        print(error, threading.active_count(), "thread", flush=True)
+"""
+
+
+def test_collector_connects_again_after_an_outage(tmp_path: Path) -> None:
+    """An error of ours while the broker is away, no thread left over; the next reading works."""
+
+    def ask() -> str:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+        return child.stdout.readline()
+
+    with LocalKafka(tmp_path) as broker:
+        child = subprocess.Popen(
+            [sys.executable, "-c", READ_AND_SAY, broker.bootstrap],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with child:
+            try:
+                assert ask() == "{}\n"
+                broker.stop()
+                for _ in range(3):
+                    answer = ask()
+                    assert "could not be read" in answer and answer.endswith(" 1 thread\n")
+                broker.start()
+                assert ask() == "{}\n"
+            finally:
+                child.kill()
+
+
+def test_three_brokers_keep_their_data_and_ports_over_a_restart(tmp_path: Path) -> None:
+    """One cluster of several processes, for tests of what a proxy does with them."""
+    cluster = LocalKafka(tmp_path, brokers=3)
+    with cluster:
+        addresses = cluster.bootstrap
+        admin = AdminClient({"bootstrap.servers": addresses})
+        admin.create_topics([NewTopic("kept", 3, 3)])["kept"].result(20)
+        cluster.stop()
+        cluster.start()
+        assert cluster.bootstrap == addresses
+        assert [brokers_seen(int(address.rpartition(":")[2])) for address in addresses.split(",")] == [
+            3,
+            3,
+            3,
+        ]
+        assert "kept" in AdminClient({"bootstrap.servers": addresses}).list_topics(timeout=20).topics
+
+
+def test_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """A bad property ends the start at once, with the end of its log, and leaves no process."""
+    broker = LocalKafka(tmp_path, properties={"listeners": "NONSENSE://127.0.0.1:0"})
+    with pytest.raises(WeirError, match="NONSENSE"):
+        broker.start()
+    assert not any(child.alive() for child in broker.children)

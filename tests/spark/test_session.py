@@ -1,0 +1,122 @@
+"""How a session is configured, without starting one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streaming.contract.errors import ConfigError, WeirError
+from streaming.contract.settings import read_settings
+from streaming.job import session
+from streaming.job.query import checkpoint_path
+from streaming.job.session import build_session, find_java, is_local_path, reason_of
+from streaming.job.settings import JobSettings, Profile
+
+
+@pytest.fixture
+def jars(tmp_path: Path) -> Path:
+    """A folder that looks like that of `make setup`."""
+    (tmp_path / "spark-sql-kafka-0-10_2.13.jar").touch()
+    (tmp_path / "other.jar").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def conf(jars: Path, tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Spark properties for given settings."""
+
+    def make(checkpoint: str = "/data/checkpoint", **settings: object) -> dict[str, str]:
+        given = JobSettings(**settings)  # type: ignore[arg-type]
+        return session._conf(given, jars=jars, log_config=tmp_path / "l.properties", checkpoint=checkpoint)
+
+    return make
+
+
+def jdk(folder: Path, version: str) -> Path:
+    """A folder that looks like a JDK."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").touch()
+    (folder / "release").write_text(f'IMPLEMENTOR="X"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+def test_the_first_java_that_spark_can_use_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too old, too new and no JDK at all are passed over; with none left the message names what was seen."""
+    versions = {"old": "1.8.0_292", "new": "25.0.3", "right": "17.0.15", "later": "21.0.1"}
+    homes = [tmp_path / "none", *(jdk(tmp_path / name, version) for name, version in versions.items())]
+    monkeypatch.setattr(session, "_java_homes", lambda: iter(homes))
+    assert find_java() == tmp_path / "right"
+    monkeypatch.setattr(session, "_java_homes", lambda: iter(homes[:3]))
+    with pytest.raises(WeirError, match=r"old is Java 8; .*new is Java 25.*install a JDK 17"):
+        find_java()
+
+
+def test_missing_jars_are_named_with_the_remedy(tmp_path: Path) -> None:
+    """Before anything is started."""
+    with pytest.raises(WeirError, match="make setup"):
+        build_session(JobSettings(), jars=tmp_path, work_dir=tmp_path, checkpoint=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local", "local[1,4]"), ("local[*]", "local[*,4]"), ("local[2,7]", "local[2,7]"), ("yarn", "yarn")],
+)
+def test_local_masters_try_a_task_again(master: str, expected: str) -> None:
+    """Unless the user said how often."""
+    assert session._with_retries(master) == expected
+
+
+def test_the_latency_profile_generates_no_code(conf: Callable[..., dict[str, str]]) -> None:
+    """The throughput profile leaves Spark's defaults."""
+    names = ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode", "spark.sql.adaptive.enabled")
+    assert [conf()[name] for name in names] == ["false", "NO_CODEGEN", "false"]
+    assert not set(names) & set(conf(profile=Profile.THROUGHPUT))
+
+
+def test_what_only_suits_this_machine_stays_on_it(conf: Callable[..., dict[str, str]]) -> None:
+    """Loopback and bare jars for local masters; the local file system for local checkpoints."""
+    local, remote = conf(), conf(master="spark://h:7077", checkpoint="hdfs://h/c")
+    assert local["spark.driver.host"] == "127.0.0.1"
+    assert "BareLocalFileSystem" in local["spark.hadoop.fs.file.impl"]
+    assert "spark.jars" not in local
+    assert not {"spark.driver.host", "spark.hadoop.fs.file.impl"} & set(remote)
+    assert remote["spark.jars"].count(".jar") == 2
+
+
+def test_the_users_own_environment_does_not_choose_python_or_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another installation's variables would start its jars or its interpreter."""
+    monkeypatch.setenv("SPARK_HOME", os.sep)
+    assert session._environment("local[*]")["SPARK_HOME"].endswith("pyspark")
+    assert session._environment("local[*]")["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "SPARK_LOCAL_IP" not in session._environment("yarn")
+
+
+def test_paths_of_this_machine_are_told_from_others() -> None:
+    """By their scheme."""
+    assert is_local_path("/a/b") and is_local_path("a") and is_local_path("file:///a")
+    assert not is_local_path("hdfs://host/a") and not is_local_path("s3a://bucket/a")
+
+
+def test_a_reason_is_one_line() -> None:
+    """The last error of a Python traceback, else the first line, cut to a bearable length."""
+    trace = 'Job aborted.\nTraceback (most recent call last):\n  File "x"\nValueError: wrong\n\tat java'
+    assert reason_of(RuntimeError(trace)) == "ValueError: wrong"
+    assert reason_of(RuntimeError("\n first\nsecond")) == "first"
+    assert reason_of(RuntimeError()) == "RuntimeError"
+    assert len(reason_of("x" * 10_000)) == 600
+
+
+def test_numbers_that_spark_would_take_from_an_old_checkpoint_are_in_its_path() -> None:
+    """So that another setting is never silently ignored."""
+    settings = JobSettings(checkpoint_dir="/c/", shards=16, shuffle_partitions=2)
+    assert checkpoint_path(settings) == "/c/v1-shards16-partitions2"
+
+
+def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:
+    """Each with its line."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("job:\n  shards: 0\n  profile: fast\n  sharts: 3\n")
+    with pytest.raises(ConfigError) as refused:
+        read_settings(JobSettings, "job", str(file))
+    assert [problem.line for problem in refused.value.problems] == [2, 3, 4]
