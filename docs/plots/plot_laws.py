@@ -145,7 +145,7 @@ def _limits(value: dict[str, Any], *, late: bool) -> Points:
 def concurrency() -> Plot:
     """The two AIMDs when a request's slowness shows a second after it was let in."""
     return _of_limits(
-        "AIMD: 100 served at a time, 25 between 40 s and 80 s; samples come a second late",
+        "AIMD, samples a second late: room for 100, for 25 from 40 s to 80 s",
         [
             Line(name=name, points=_limits({"algorithm": name, name: {"initialLimit": 20}}, late=True))
             for name in ("aimd", "aimd-plain")
@@ -161,7 +161,7 @@ def concurrency_others() -> Plot:
         "gradient2": {},
     }
     return _of_limits(
-        "The others: 100 served at a time, 25 between 40 s and 80 s; samples come at once",
+        "The others, samples at once: room for 100, for 25 from 40 s to 80 s",
         [
             Line(name=name, points=_limits({"algorithm": name, name: own}, late=False))
             for name, own in settings.items()
