@@ -1,11 +1,13 @@
 """Options that several commands share."""
 
 import argparse
+import time
 from dataclasses import dataclass
 
 from streaming.contract.settings import read_settings
 from streaming.contract.topics import Topics
 from weir.settings import KafkaSettings
+from weir.times import parse_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +41,11 @@ def cluster_of(args: argparse.Namespace) -> Cluster:
         topics=Topics(settings.topic_prefix),
         client=settings.client,
     )
+
+
+def time_argument(text: str) -> int:
+    """A TIME on the command line as ms since the epoch; relative ones count back from now."""
+    try:
+        return parse_time(text, int(time.time() * 1000))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -4,15 +4,14 @@ import argparse
 import gzip
 import heapq
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from streaming.contract.errors import WeirError
-from weir.common_args import Cluster, add_cluster_options, cluster_of
+from weir.common_args import Cluster, add_cluster_options, cluster_of, time_argument
 from weir.dump_lines import Annotator, Counts, History, Line
-from weir.times import BEGINNING_MS, EXPECTED, parse_time
+from weir.times import BEGINNING_MS, EXPECTED
 
 _PROGRESS_EVERY = 50_000
 
@@ -26,21 +25,19 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "which they were applied. Policies are written from the beginning on, since they set the limits.",
     )
     add_cluster_options(parser)
-    parser.add_argument("--from", dest="start", default="beginning", metavar="TIME", help=EXPECTED)
-    parser.add_argument("--to", dest="end", default="now", metavar="TIME", help="the same; not included")
+    parser.add_argument(
+        "--from", dest="start", default="beginning", type=time_argument, metavar="TIME", help=EXPECTED
+    )
+    parser.add_argument(
+        "--to", dest="end", default="now", type=time_argument, metavar="TIME", help="the same; not included"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="FILE.gz is compressed")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the dump; raises WeirError if the cluster does not answer or a time is wrong."""
-    now_ms = int(time.time() * 1000)
-    try:
-        from_ms, to_ms = parse_time(args.start, now_ms), parse_time(args.end, now_ms)
-    except ValueError as error:
-        print(f"weir dump: {error}", file=sys.stderr)
-        return 2
-    counts = dump(cluster_of(args), from_ms, to_ms, args.out, progress=_say)
+    """Write the dump; raises WeirError if the cluster does not answer."""
+    counts = dump(cluster_of(args), args.start, args.end, args.out, progress=_say)
     _say(
         f"wrote {counts.events} events and {counts.policies} policy changes to {args.out}"
         f" ({counts.late} decided late, {counts.not_json} not JSON, {counts.left_out} left out: not one line)"

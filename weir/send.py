@@ -176,6 +176,10 @@ class Sender:
                 self.idle(record.due, _POLL_S)
         self.idle(record.due, 0)
 
+    def say(self, text: str) -> None:
+        """Tell people something beside the progress."""
+        self._progress(text)
+
     def idle(self, at_ms: int, limit_s: float) -> None:
         """Take reports of deliveries for `limit_s` at most; `at_ms` is where the recording stands."""
         self._producer.poll(limit_s)
@@ -210,14 +214,14 @@ class Pace:
         factor: how many times as fast as recorded.
         wait: sleeps for so many s at most; True: a stop was asked for.
         now_s: wall clock, s.
-        begin_s: wall time of the recording's first event; None: not begun.
+        begin_s: wall time of the recording's first event, s; set by `begin`, as is the next.
         first_ms: time in that event, ms.
     """
 
     factor: float
     wait: Callable[[float], bool]
     now_s: Callable[[], float]
-    begin_s: float | None = None
+    begin_s: float = 0.0
     first_ms: int = 0
 
     def begin(self, first_ms: int, *, at_its_time: bool) -> None:
@@ -227,7 +231,6 @@ class Pace:
 
     def steps(self, due_ms: int) -> Iterator[int]:
         """Wait until `due_ms` comes, a little at a time; yields where the recording stands, ms."""
-        assert self.begin_s is not None
         due_s = self.begin_s + (due_ms - self.first_ms) / 1000 / self.factor
         while (left := due_s - self.now_s()) > 0:
             yield due_ms - round(left * 1000 * self.factor)
@@ -263,6 +266,8 @@ def send(
             if not begun and item.at:  # lines before the first event have no time
                 begun = True
                 _begin(item.at, addresser, pace, keep_times)
+                if pace is not None and pace.begin_s > pace.now_s() + _PROGRESS_S:
+                    sender.say(f"begins with the next round, at {clock(round(pace.begin_s * 1000))}")
             record = addresser.address(item)
             if begun and pace is not None:
                 for reached_ms in pace.steps(record.due):

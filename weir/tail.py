@@ -1,15 +1,13 @@
 """`weir tail`: follow the decisions, as aligned lines or as they are."""
 
 import argparse
-import time
 
 import orjson
 
-from streaming.contract.errors import WeirError
 from weir import tail_lines
-from weir.common_args import add_cluster_options, cluster_of
+from weir.common_args import add_cluster_options, cluster_of, time_argument
 from weir.foreground import StopSignal
-from weir.times import EXPECTED, parse_time
+from weir.times import BEGINNING_MS, EXPECTED
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,7 +19,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_cluster_options(parser)
     parser.add_argument(
-        "--from", dest="start", default="end", metavar="TIME", help=f"end (default), or {EXPECTED}"
+        "--from",
+        dest="start",
+        default="end",
+        type=lambda text: None if text == "end" else time_argument(text),
+        metavar="TIME",
+        help=f"end (default), or {EXPECTED}",
     )
     parser.add_argument(
         "--subject",
@@ -43,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
     from weir.reading import Record, TopicReader
 
     cluster = cluster_of(args)
-    start_ms = None if args.start == "end" else _start(args.start)
     stop = StopSignal()
     stop.install()
     reader = TopicReader(cluster.bootstrap, cluster.client)
@@ -56,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
             print(line, flush=True)
 
     try:
-        spans = reader.spans(cluster.topics.decisions, 0 if start_ms is None else start_ms, None)
-        if start_ms is None:
+        spans = reader.spans(cluster.topics.decisions, args.start or BEGINNING_MS, None)
+        if args.start is None:
             spans = [span.at_end() for span in spans]
         for batch in reader.follow(spans):
             for record in batch:
@@ -67,13 +69,6 @@ def run(args: argparse.Namespace) -> int:
     finally:
         reader.close()
     return 0
-
-
-def _start(text: str) -> int:
-    try:
-        return parse_time(text, int(time.time() * 1000))
-    except ValueError as error:
-        raise WeirError(f"--from: {error}") from error
 
 
 def render(

@@ -4,13 +4,11 @@ from typing import Any, cast
 
 import orjson
 import pandas as pd
-import pytest
 from law_kit import T0, policy, quota, request
 from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, TOPICS, FakeGroupState, record_frame
 
-from streaming.contract.decisions import Outputs
-from streaming.job import operator, schemas
+from streaming.job import schemas
 from streaming.job.fit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
 from streaming.job.operator import Input, group_function
 from streaming.laws.records import StepContext
@@ -74,14 +72,6 @@ def test_the_time_of_the_batch_reaches_the_law() -> None:
     in_time = run([record_frame(records)], FakeGroupState(processed_ts=T0 + 2000))
     assert late[0]["value"].get("late") is True
     assert "late" not in in_time[0]["value"]
-
-
-def test_a_state_that_is_not_needed_any_more_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step that keeps nothing leaves no state behind, whether there was one or not."""
-    monkeypatch.setattr(operator, "step", lambda *_: (None, Outputs()))
-    for state in (FakeGroupState((STATE_VERSION, b"old")), FakeGroupState()):
-        assert run([record_frame([LIMIT])], state) == []
-        assert not state.exists
 
 
 def test_a_dead_letter_too_large_for_the_broker_keeps_the_beginning_of_its_record() -> None:

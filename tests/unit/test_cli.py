@@ -68,7 +68,16 @@ def test_interrupt_is_no_traceback(command: Any, capsys: Any) -> None:
     assert capsys.readouterr().err == "weir: interrupted\n"
 
 
-@pytest.mark.parametrize("words", [[], ["nonsense"], ["up", "--listen", "here"], ["tail", "--nonsense"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nonsense"],
+        ["up", "--listen", "here"],
+        ["tail", "--nonsense"],
+        ["dump", "--out", "x", "--to", "soon"],
+    ],
+)
 def test_bad_usage_ends_with_2(words: list[str]) -> None:
     """argparse's own status is the contract's."""
     with pytest.raises(SystemExit) as ended:
@@ -80,7 +89,7 @@ def test_relative_times_need_no_equals_sign() -> None:
     """`--from -10m` is understood, although argparse takes a leading dash for an option."""
     words = cli.joined_times(["dump", "--from", "-10m", "--to", "-5s", "--out", "-"])
     args = cli.build_parser("dump").parse_args(words)
-    assert (args.start, args.end) == ("-10m", "-5s")
+    assert args.end - args.start in range(594_000, 596_000)
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

@@ -114,9 +114,10 @@ def test_events_go_out_in_the_rhythm_of_the_recording(
 def test_times_are_moved_to_now_or_kept(tmp_path: Path) -> None:
     """Moved, an event goes out when its new time comes, in its place of the round; kept, at once."""
     moved = FakeProducer(Clock())
-    sending(tmp_path, moved, [tick(61_000)])
+    _, _, said = sending(tmp_path, moved, [tick(70_000)])
+    assert said[0] == "begins with the next round, at 18:40:10.000"
     ((at, *_, value),) = moved.records
-    assert orjson.loads(value)["ts"] == NOW + 1000 == pytest.approx(at * 1000)
+    assert orjson.loads(value)["ts"] == NOW + 10_000 == pytest.approx(at * 1000)
     kept = FakeProducer(Clock())
     sending(tmp_path, kept, [tick(61_000)], keep_times=True)
     ((at, *_, value),) = kept.records
