@@ -6,13 +6,15 @@ from typing import Any
 
 import orjson
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from streaming.collect.policy_topic import PolicyLog
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.cli import build_parser
-from weir.send import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, send
+from weir.common_args import Cluster
 from weir.send_lines import Addresser, Outgoing, recorded
+from weir.sender import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, producer_for, send
 
 NOW_S = 1_795_200_000.0
 NOW = int(NOW_S * 1000)
@@ -48,12 +50,16 @@ class Told:
 class FakeProducer:
     """Delivers on poll; `fails` records fail, `full` calls find the queue full, `lost` never arrive."""
 
-    def __init__(self, clock: Clock, *, fails: int = 0, full: int = 0, lost: int = 0) -> None:
-        self.clock, self.fails, self.full, self.lost = clock, fails, full, lost
+    def __init__(
+        self, clock: Clock, *, fails: int = 0, full: int = 0, lost: int = 0, broken: bool = False
+    ) -> None:
+        self.clock, self.fails, self.full, self.lost, self.broken = clock, fails, full, lost, broken
         self.records: list[tuple[float, str, bytes, bytes]] = []
         self._waiting: list[tuple[Callable[..., None], str]] = []
 
     def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+        if self.broken:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "lost its place", True))
         if self.full:
             self.full -= 1
             raise BufferError
@@ -140,6 +146,23 @@ def test_failures_are_counted_with_the_first_reason(tmp_path: Path) -> None:
     assert (done, sender.failed, sender.failure) == (True, 1, "it is away")
     _, sender, _ = sending(tmp_path, FakeProducer(Clock(), lost=3), [tick(1)], speed=None)
     assert (sender.failed, sender.failure) == (3, "no answer within 30 s")
+
+
+def test_a_record_too_large_fails_alone() -> None:
+    """The library refuses it before it is sent; what comes after it goes on."""
+    cluster = Cluster(bootstrap="127.0.0.1:1", topics=Topics(), client={})
+    sender = Sender(producer_for(cluster), progress=lambda line: None)
+    sender.send(Outgoing(due=0, topic="t", key=b"", value=b"x" * 2_000_000))
+    assert (sender.failed, sender.delivered) == (1, {})
+    assert "too large" in sender.failure
+
+
+def test_a_broken_producer_ends_it() -> None:
+    """An idempotent producer that has lost its place takes nothing any more."""
+    producer = FakeProducer(Clock(), broken=True)
+    sender = Sender(producer, progress=lambda line: None, now_s=producer.clock.now)
+    with pytest.raises(WeirError, match="sending broke off: "):
+        sender.send(Outgoing(due=0, topic="t", key=b"", value=b""))
 
 
 def test_a_stop_ends_it_between_two_events(tmp_path: Path) -> None:
