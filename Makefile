@@ -30,7 +30,7 @@ run: setup
 check: setup
 	@echo "== lint" && $(VENV)/bin/ruff check .
 	@echo "== types" && $(VENV)/bin/mypy
-	@echo "== unit tests" && $(PYTEST) tests/unit
+	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces
 
 # From the quick to the slow; each line is one kind, stops at the first that fails.
 test: check

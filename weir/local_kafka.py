@@ -22,7 +22,11 @@ START_LIMIT_S = 90.0
 FORMAT_LIMIT_S = 60.0
 STOP_LIMIT_S = 10.0
 _POLL_S = 0.1
-_LOG_LEVEL = ("org.slf4j.simpleLogger.defaultLogLevel=info", "org.slf4j.simpleLogger.showDateTime=true")
+_LOGGING = (
+    "org.slf4j.simpleLogger.defaultLogLevel=info",
+    "org.slf4j.simpleLogger.showDateTime=true",
+    "org.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
 # Everything that would wait for other brokers, or make files for them, at its smallest.
 _SMALL = {
     "offsets.topic.replication.factor": "1",
@@ -264,7 +268,7 @@ class LocalKafka:
     def _spawn(self, node: int) -> Child:
         properties = str(self._node_dir(node) / "server.properties")
         name = "kafka" if len(self._ports) == 1 else f"kafka-{node + 1}"
-        command = java_command("kafka.Kafka", properties, properties=_LOG_LEVEL)
+        command = java_command("kafka.Kafka", properties, properties=_LOGGING)
         child = Child(name, command, log=self._dir / f"{name}.log")
         child.start()
         return child
