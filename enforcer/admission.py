@@ -6,6 +6,7 @@ calls; the connection that owns it does all the reading and writing.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from math import ceil
@@ -45,7 +46,7 @@ class Link(Protocol):
         ...
 
 
-class Admission:
+class Admission(ABC):
     """What the three ways have in common.
 
     Args:
@@ -86,16 +87,17 @@ class Admission:
         ids = [topic_id for topic_id in unnamed if topic_id is not None]
         self.link.look_up(names, ids, self._looked_up)
 
+    @abstractmethod
     def gone(self) -> None:
         """The connection is lost; nothing more can be answered."""
-        raise NotImplementedError
 
     def _looked_up(self, topics: TopicCounts) -> None:
         self.items = charged_items(self.request, self.guard.corrected(topics), self.guard.default_partitions)
         self._counted()
 
+    @abstractmethod
     def _counted(self) -> None:
-        raise NotImplementedError
+        """The items and their mutations are known."""
 
     def _asked(self) -> Asked:
         return asked_of(self.request, self.user, self.client_id, self.items)
@@ -167,11 +169,13 @@ class _Deciding(Admission):
         self._timer = None
         self._late()
 
+    @abstractmethod
     def _decided(self) -> None:
-        raise NotImplementedError
+        """The decision has come in time."""
 
+    @abstractmethod
     def _late(self) -> None:
-        raise NotImplementedError
+        """The decision did not come in time, or cannot come."""
 
     def _left_ms(self) -> int:
         """What is left of the decision's throttle time, in whole ms."""

@@ -46,7 +46,7 @@ class CollectSettings:
     """The collector: what it takes over from the cluster."""
 
     quotas_from_kafka: bool = setting(
-        False, "publish the cluster's own client quotas (kafka-configs) as policies; a file's entry wins"
+        True, "publish the cluster's own client quotas (kafka-configs) as policies; a file's entry wins"
     )
     interval_ms: int = setting(5_000, "how often the cluster's quotas are read, ms", minimum=100)
     request_timeout_ms: int = setting(5_000, "limit of one request to the cluster, ms", minimum=100)

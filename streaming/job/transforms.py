@@ -3,6 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from streaming.contract.events import ANONYMOUS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.placing import usage_placer
@@ -18,7 +19,7 @@ def routed_requests(kafka: DataFrame, shards: int) -> DataFrame:
         kafka: columns of Spark's Kafka source.
         shards: shards per law.
     """
-    shard = _shard(_home(), F.col("offset"), shards)
+    shard = _shard(_home(), shards)
     return kafka.select(F.lit("mutation").alias("law"), shard.alias("shard"), *_record_columns(schemas.EVENT))
 
 
@@ -47,18 +48,19 @@ def kafka_records(output: DataFrame, topics: Topics) -> DataFrame:
 
 
 def _home() -> Column:
-    """Quota entity that a request belongs to; null if the record names none."""
+    """Quota entity that a request belongs to; a record that names none belongs to nobody's default."""
     text = F.col("value").cast("string")
     key = F.when(F.length("key") > 0, F.col("key"))
     subject = F.get_json_object(text, "$.subject")
     user = F.concat(F.lit("user="), F.get_json_object(text, "$.user"))
-    return F.coalesce(key, F.when(F.length(subject) > 0, subject).cast("binary"), user.cast("binary"))
+    nobody = F.lit(f"user={ANONYMOUS}")
+    stamped = F.when(F.length(subject) > 0, subject)
+    return F.coalesce(key, F.coalesce(stamped, user, nobody).cast("binary"))
 
 
-def _shard(home: Column, offset: Column, shards: int) -> Column:
-    # The same sum as streaming.laws.routing.shard_of. A record without a home cannot change any state;
-    # taking its offset spreads the dead letters.
-    return F.pmod(F.coalesce(F.crc32(home), offset), F.lit(shards)).cast("int")
+def _shard(home: Column, shards: int) -> Column:
+    # The same sum as streaming.laws.routing.shard_of.
+    return F.pmod(F.crc32(home), F.lit(shards)).cast("int")
 
 
 def _all_pairs(shards: int) -> Column:
