@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
-STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched
+STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled
 PYTEST := $(VENV)/bin/python -m pytest
 
 .PHONY: setup run test check bench
@@ -17,6 +17,12 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Numba keeps machine code on disk: compiled here, or the first job would spend half a minute on it.
+$(VENV)/.compiled: $(VENV)/.installed $(wildcard streaming/laws/*.py)
+	@echo "setup: compiling the laws"
+	@$(VENV)/bin/python -c "from streaming.job.operator import warm_up; warm_up()"
 	@touch $@
 
 .weir/jars/%/.fetched: conf/%/pom.xml

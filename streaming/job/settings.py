@@ -37,7 +37,7 @@ class JobSettings:
         0, "least time between two batches, ms; 0: as soon as there is an event", minimum=0
     )
     tick_interval_ms: int = setting(
-        5000,
+        10_000,
         "longest time between two ticks, ms; rounds shorter than it have one each, down to 1 s",
         minimum=1000,
         maximum=15_000,

@@ -2,7 +2,7 @@
 
 Rounds of resource groups close and standing decisions are repeated by event time. Where nobody reports any
 more, a record on `weir.usage` must say so; being a record, it is in a dump too and a replay closes the same
-rounds.
+rounds. Where nobody has ever reported, nothing stands and nothing ticks.
 """
 
 import logging
@@ -17,12 +17,13 @@ _LOG = logging.getLogger("weir.job")
 TICK: Final = b'{"type":"tick"}'
 ROUND_DEFAULT_S: Final = 60
 """resourceUsagePublishIntervalInSecs where no policy sets it (contract section 2)."""
-_METADATA_LIMIT_S: Final = 5.0
+_LIMIT_S: Final = 5.0
+"""Of one question to the cluster."""
 _RECORDS_AT_ONCE: Final = 1000
 
 
 class Ticker:
-    """Writes a tick each round, and at least every `interval_ms`.
+    """Writes a tick each round, and at least every `interval_ms`, once there is any usage.
 
     Args:
         bootstrap: the cluster.
@@ -42,6 +43,7 @@ class Ticker:
         self._producer = Producer({**common, "enable.idempotence": True, **limits})
         self._consumer = Consumer({**common, "group.id": "weir-ticker", "enable.auto.commit": False})
         self._assigned = False
+        self._in_use = False
 
     @property
     def period_ms(self) -> int:
@@ -58,6 +60,9 @@ class Ticker:
             return
         self._next_ms = now_ms + self.period_ms
         try:
+            self._in_use = self._in_use or self._has_usage()
+            if not self._in_use:
+                return
             self._read_round()
             self._producer.produce(self._topics.usage, TICK)
             self._producer.poll(0)
@@ -69,11 +74,23 @@ class Ticker:
         self._producer.flush(1.0)
         self._consumer.close()
 
+    def _partitions(self, topic: str) -> list[int]:
+        return list(self._consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions)
+
+    def _has_usage(self) -> bool:
+        """Whether anything was ever written to `weir.usage`."""
+        topic = self._topics.usage
+        ends = [
+            self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_LIMIT_S)
+            for number in self._partitions(topic)
+        ]
+        return any(high > 0 for _, high in ends)
+
     def _read_round(self) -> None:
         """Follow the length of a round in the policies; a change counts from when it is published."""
         if not self._assigned:
             topic = self._topics.policies
-            found = self._consumer.list_topics(topic, timeout=_METADATA_LIMIT_S).topics[topic].partitions
+            found = self._partitions(topic)
             self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
             self._assigned = True
         while messages := self._consumer.consume(_RECORDS_AT_ONCE, timeout=0.05):
@@ -91,7 +108,7 @@ def _round_ms(record: bytes | None, known: int) -> int:
     if not isinstance(policy, dict) or policy.get("path") != "broker":
         return known
     value = policy.get("value") or {}
-    seconds = (
-        value.get("resourceUsagePublishIntervalInSecs", ROUND_DEFAULT_S) if isinstance(value, dict) else 0
-    )
+    if not isinstance(value, dict):
+        return known
+    seconds = value.get("resourceUsagePublishIntervalInSecs", ROUND_DEFAULT_S)
     return seconds * 1000 if type(seconds) is int and seconds > 0 else known
