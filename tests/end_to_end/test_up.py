@@ -242,7 +242,7 @@ def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
     stack.signal(signal.SIGKILL)
 
     stack.wait()
-    assert len(pids) == 3
+    assert len(pids) == 4  # kafka, job, proxy, collect
     until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)
 
 
