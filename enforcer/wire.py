@@ -103,11 +103,6 @@ class FrameSplitter:
         return frames
 
 
-def encode_frame(payload: bytes) -> bytes:
-    """The payload with its length in front, ready for the socket."""
-    return _LENGTH.pack(len(payload)) + payload
-
-
 # First version whose request has header v2 and whose response has header v1 (Kafka 4.1, class ApiKeys).
 # Keys 4 to 7 left Kafka in 4.0 and stay for older brokers. NEVER marks APIs without a flexible version.
 NEVER: Final = 1 << 15

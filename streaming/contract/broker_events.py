@@ -6,13 +6,12 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import INT64_MAX, Fields, flag, integer, shown, text
+from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, integer, shown, text
 from streaming.contract.topic_policy import namespace_of
 
 Item = TypeVar("Item")
 _TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
 INT64_MIN: Final = -(2**63)
-APPLIED_TS_MAX_MS: Final = 253_402_300_799_999
 NOTHING_ACKNOWLEDGED: Final = -1
 """`entry` of a mark-delete position before a ledger's first entry."""
 
@@ -112,7 +111,7 @@ def latency(fields: Fields, name: str, ts: int) -> Latency:
     return Latency(
         id=name,
         ts=ts,
-        at=_applied(fields, ts),
+        at=applied_ts(fields, ts),
         partition=text(fields, "partition", None),
         start_ns=integer(fields, "start_ns", ts * 1_000_000 - rtt_ns, minimum=INT64_MIN),
         rtt_ns=rtt_ns,
@@ -147,7 +146,7 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
     return Backlog(
         id=name,
         ts=ts,
-        at=_applied(fields, ts),
+        at=applied_ts(fields, ts),
         broker=text(fields, "broker", ""),
         topic=topic,
         ledgers=ledgers,
@@ -159,10 +158,6 @@ BROKER_READERS: Final[dict[str, Callable[[Fields, str, int], Latency | Backlog]]
     "latency": latency,
     "backlog": backlog,
 }
-
-
-def _applied(fields: Fields, ts: int) -> int:
-    return max(ts, integer(fields, "applied_ts", ts, maximum=APPLIED_TS_MAX_MS))
 
 
 def _ledger(item: Fields) -> Ledger:

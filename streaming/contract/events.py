@@ -13,14 +13,12 @@ import orjson
 
 from streaming.contract.broker_events import BROKER_READERS, Backlog, Latency
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import Fields, choice, flag, integer, shown, text
+from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 from streaming.contract.usage_events import USAGE_READERS, DispatchUsage, GroupUsage, Tick
 
 CONTRACT_VERSION: Final = 1
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of an unauthenticated client (facts/kip599.md 1.6)."""
-TS_MAX_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: a later `ts` is a unit mistake, not a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +155,7 @@ def _request(fields: Fields, name: str, ts: int) -> Request:
     return Request(
         id=name,
         ts=ts,
-        at=max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
+        at=applied_ts(fields, ts),
         proxy=text(fields, "proxy", ""),
         user=text(fields, "user", ANONYMOUS),
         client_id=text(fields, "client_id", ""),
@@ -178,7 +176,7 @@ def _refund(fields: Fields, name: str, ts: int) -> Refund:
     return Refund(
         id=name,
         ts=ts,
-        at=max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)),
+        at=applied_ts(fields, ts),
         of_ts=integer(fields, "of_ts", ts, maximum=TS_MAX_MS),
         user=text(fields, "user", ANONYMOUS),
         client_id=text(fields, "client_id", ""),

@@ -9,12 +9,19 @@ import orjson
 from streaming.contract.errors import BadEvent
 
 INT64_MAX: Final = 2**63 - 1
+TS_MAX_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: a later time is a unit mistake, not a time."""
 Fields = Mapping[str, Any]
 
 
 def integer(
     fields: Fields, key: str, default: int | None, *, minimum: int = 0, maximum: int = INT64_MAX
 ) -> int:
+    """An integer in `minimum` to `maximum`; true, false and 1.0 are none. No default: it must be there.
+
+    Raises:
+        BadEvent: missing, no integer, or out of range.
+    """
     if key not in fields:
         if default is None:
             raise BadEvent(f"{key}: missing; an integer was expected")
@@ -29,6 +36,7 @@ def integer(
 
 
 def text(fields: Fields, key: str, default: str | None) -> str:
+    """Text, valid Unicode since the parser saw to that. No default: it must be there."""
     if key not in fields:
         if default is None:
             raise BadEvent(f"{key}: missing; text was expected")
@@ -40,6 +48,7 @@ def text(fields: Fields, key: str, default: str | None) -> str:
 
 
 def flag(fields: Fields, key: str, default: bool) -> bool:
+    """true or false; 0, 1 and null are neither."""
     value = fields.get(key, default)
     if type(value) is not bool:
         raise BadEvent(f"{key}: {shown(value)}; true or false was expected")
@@ -47,6 +56,7 @@ def flag(fields: Fields, key: str, default: bool) -> bool:
 
 
 def choice(fields: Fields, key: str, default: str, choices: tuple[str, ...]) -> str:
+    """One of a few words."""
     value = fields.get(key, default)
     if value not in choices:
         raise BadEvent(f"{key}: {shown(value)}; one of {', '.join(choices)} was expected")
@@ -71,3 +81,8 @@ def number(fields: Fields, key: str, default: float | None, *, minimum: float = 
     if value < minimum:
         raise BadEvent(f"{key}: {shown(value)} is out of range; {minimum} or more was expected")
     return float(value)
+
+
+def applied_ts(fields: Fields, ts: int) -> int:
+    """When an event is applied, ms: later than its `ts` only in a dump of a log whose clock went back."""
+    return max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS))

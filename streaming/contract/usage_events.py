@@ -11,11 +11,9 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.fields import Fields, flag, integer, number, shown, text
+from streaming.contract.fields import Fields, applied_ts, flag, integer, number, shown, text
 from streaming.contract.topic_policy import namespace_of
 
-TS_MAX_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: a later time is a unit mistake."""
 DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
 """What a resource group limits, in the order of its policy entry."""
 _COUNTS: Final = ("publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes")
@@ -118,7 +116,7 @@ def group_usage(fields: Fields, name: str, ts: int) -> GroupUsage:
     return GroupUsage(
         id=name,
         ts=ts,
-        at=_applied(fields, ts),
+        at=applied_ts(fields, ts),
         broker=text(fields, "broker", None),
         period_ms=integer(fields, "period_ms", None, minimum=1),
         usage=tuple((group, _report(group, report)) for group, report in usage.items()),
@@ -131,7 +129,7 @@ def tick(fields: Fields, name: str, ts: int) -> Tick:
     Raises:
         BadEvent: with the reason for the dead letter.
     """
-    return Tick(id=name, ts=ts, at=_applied(fields, ts))
+    return Tick(id=name, ts=ts, at=applied_ts(fields, ts))
 
 
 def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
@@ -153,7 +151,7 @@ def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
     return DispatchUsage(
         id=name,
         ts=ts,
-        at=_applied(fields, ts),
+        at=applied_ts(fields, ts),
         broker=text(fields, "broker", None),
         topic=topic,
         subscription=text(fields, "subscription", None),
@@ -181,25 +179,18 @@ def split_group_usage(value: bytes) -> list[tuple[str, bytes]]:
     [('rg1', b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}')]
 
     Args:
-        value: the record, a JSON object of type `group_usage`.
+        value: a record that `group_usage` has read already: one that cannot be used, in any of its groups,
+            must become one dead letter as a whole.
 
     Returns:
         (group, record with that group's usage alone), in the order of the record; together they say what
         the record says.
-
-    Raises:
-        BadEvent: the record cannot be used, in any of its groups: it must become one dead letter as a whole.
     """
     fields: Any = orjson.loads(value)
-    group_usage(fields, "", 0)
     return [
         (group, orjson.dumps({**fields, "usage": {group: report}}))
         for group, report in fields["usage"].items()
     ]
-
-
-def _applied(fields: Fields, ts: int) -> int:
-    return max(ts, integer(fields, "applied_ts", ts, maximum=TS_MAX_MS))
 
 
 def _report(group: str, report: Any) -> GroupReport:

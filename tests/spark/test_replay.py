@@ -12,7 +12,8 @@ from streaming.job.replay import replay_spark, replay_staged, stage
 from streaming.replay import Replayed, replay_local
 from weir.jars import jars_dir
 
-TRACES = Path(__file__).parent.parent / "traces" / "mutation"
+TRACES = Path(__file__).parent.parent / "traces"
+SETS = sorted(path.relative_to(TRACES).as_posix() for path in TRACES.glob("*/*.policies.yaml"))
 POLICIES = """\
 version: 1
 quotas:
@@ -30,9 +31,9 @@ def replay(spark: SparkSession, policies: str, files: list[str], folder: Path, s
     return replay_staged(spark, stage(policies, files, folder / "work"), shards=shards)
 
 
-@pytest.mark.parametrize("name", ["worked", "eight-levels"])
+@pytest.mark.parametrize("name", [name.removesuffix(".policies.yaml") for name in SETS])
 def test_a_trace_gives_the_same_bytes_in_both_engines(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    """Two of the reference traces."""
+    """Every reference trace of the laws that replay files: mutation, shares, dispatch, backlog."""
     policies, events = str(TRACES / f"{name}.policies.yaml"), str(TRACES / f"{name}.events.jsonl.gz")
     replayed = replay(spark, policies, [events], tmp_path, 5)
     assert replayed == replay_local(policies, [events])

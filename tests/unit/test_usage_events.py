@@ -141,9 +141,3 @@ def test_split_says_what_the_whole_says(usage: dict[str, Any]) -> None:
     read = [group_usage(orjson.loads(value), "b1-7", 5) for _, value in parts]
     assert [report for event in read for report in event.usage] == list(group_usage(whole, "b1-7", 5).usage)
     assert {event.broker for event in read} <= {"b1"}
-
-
-def test_split_refuses_a_record_as_a_whole() -> None:
-    """One bad group makes the record one dead letter: no group of it is used."""
-    with pytest.raises(BadEvent, match=r"^usage\.rg1\.publishedMsg: -1"):
-        split_group_usage(orjson.dumps(with_report(publishedMsg=-1)))
