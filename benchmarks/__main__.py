@@ -1,4 +1,8 @@
-"""`python -m benchmarks [NAME ...] [--smoke] [--keep DIR]`: run the benchmarks and keep what they found."""
+"""`python -m benchmarks [NAME ...] [--smoke] [--keep DIR]`: run the benchmarks and keep what they found.
+
+`python -m benchmarks --readme` only puts what is kept into README.md, docs/performance.md and the plots, as
+every full run does at its end.
+"""
 
 import argparse
 import sys
@@ -6,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+from benchmarks.kit.pages import update
 from benchmarks.kit.runner import Options, known, run_all
 from streaming.contract.errors import WeirError
 
@@ -24,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = known()
     parser = _Parser(prog="benchmarks", description="Each benchmark runs in a process of its own.")
     parser.add_argument("name", nargs="*", help=f"which (default: all of {', '.join(names)})")
+    parser.add_argument(
+        "--readme", action="store_true", help="run nothing: put the kept results into the pages and plots"
+    )
     parser.add_argument("--smoke", action="store_true", help="a few seconds each: do they work at all?")
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="put results and logs there, not into benchmarks/results"
@@ -36,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = args.keep or (None if args.smoke else RESULTS)
     options = Options(smoke=args.smoke, results=results, keep=args.keep)
     try:
-        failed = run_all(args.name or names, options, print)
+        failed = [] if args.readme else run_all(args.name or names, options, print)
+        if results == RESULTS:
+            update()
     except WeirError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 1

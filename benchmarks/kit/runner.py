@@ -18,6 +18,7 @@ from typing import Final
 
 from benchmarks.kit.machine import machine, versions
 from benchmarks.kit.result import from_json, table, to_line, write
+from weir.jars import ROOT
 
 STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""
@@ -114,7 +115,7 @@ def _in_process(name: str, folder: Path, out: Path, options: Options) -> str:
     command += ["--smoke"] if options.smoke else []
     limit_s = options.limit_s or _limit_s(name, options)
     # A group of its own, so that nothing of a benchmark that hangs outlives it.
-    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(folder)}, start_new_session=True)
+    process = subprocess.Popen(command, env=_environment(folder), start_new_session=True)
     try:
         status = process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -124,6 +125,12 @@ def _in_process(name: str, folder: Path, out: Path, options: Options) -> str:
     if status:
         return f"it ended with status {status}; what it said stands above"
     return "" if out.exists() else "it ended without a result"
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    # Spark's Python workers import the benchmarks too, and inherit the path from here.
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _limit_s(name: str, options: Options) -> float:

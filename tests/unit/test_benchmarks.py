@@ -143,7 +143,7 @@ def test_a_failure_is_named_and_the_others_run(fakes: str, tmp_path: Path) -> No
 def test_exit_status_says_whether_all_worked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """0 or 1; a smoke run writes no results, --keep redirects those of both."""
+    """0 or 1; a smoke run writes no results, --keep redirects them; only kept ones go into the pages."""
     seen: list[Any] = []
     outcome: list[str] = []
 
@@ -153,14 +153,18 @@ def test_exit_status_says_whether_all_worked(
 
     monkeypatch.setattr(command, "run_all", fake)
     monkeypatch.setattr(command, "known", lambda: ["one", "two"])
+    monkeypatch.setattr(command, "update", lambda: seen.append("pages"))
     assert command.main([]) == 0
     assert command.main(["two", "--smoke"]) == 0
     outcome.append("two")
     assert command.main(["--keep", str(tmp_path)]) == 1
+    assert command.main(["--readme"]) == 0
     assert seen == [
         (["one", "two"], False, ROOT / "benchmarks" / "results", None),
+        "pages",
         (["two"], True, None, None),
         (["one", "two"], False, tmp_path, tmp_path),
+        "pages",
     ]
 
 
