@@ -1,5 +1,6 @@
 """Puts what was measured into README.md and docs/performance.md, between marks, and has the plots drawn."""
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.kit.result import about, markdown, number, read, tables
+from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
 from weir.jars import ROOT
 
@@ -15,7 +17,7 @@ PERFORMANCE: Final = "docs/performance.md"
 PLOTS: Final = "docs/plots"
 _DRAW: Final = f"{PLOTS}/plot_benchmarks.py"
 _DRAW_LIMIT_S: Final = 60.0
-_SUMMARY: Final = "all"
+_SUMMARY, _LIST = "all", "list"
 _NOTHING: Final = "Not measured yet; `make bench` does it."
 
 Line = Mapping[str, Any]
@@ -37,11 +39,11 @@ def update(root: Path = ROOT) -> None:
 
 
 def blocks(root: Path = ROOT) -> dict[str, str]:
-    """What stands between the marks, by the name in them: `all`, and one of each benchmark measured."""
+    """What stands between the marks, by the name in them: `all`, `list`, and the measured ones."""
     lines = read(root / "benchmarks" / "results")
     plots = {path.stem for path in (root / PLOTS).glob("*.svg")}
     own = {name: _block(line, f"bench-{name}" in plots) for name, line in lines.items()}
-    return {_SUMMARY: summary(lines), **own}
+    return {_SUMMARY: summary(lines), _LIST: contents(), **own}
 
 
 def filled(page: str, contents: Mapping[str, str]) -> str:
@@ -62,6 +64,21 @@ def filled(page: str, contents: Mapping[str, str]) -> str:
         after = rest.partition(end)[2]
         done.append(f"<!-- bench {name} -->\n{contents.get(name, _NOTHING)}\n{end}{after}")
     return "".join(done)
+
+
+def contents() -> str:
+    """Every benchmark there is with its stated duration, as a table."""
+    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in known()}
+    total_s = sum(module.DURATION_S for module in modules.values())
+    return markdown(
+        {
+            "Benchmark": [*(f"`{name}`" for name in modules), "all"],
+            "What it measures": [*(module.TITLE for module in modules.values()), ""],
+            "Takes about": [
+                *(f"{module.DURATION_S} s" for module in modules.values()), f"{total_s / 60:.0f} min",
+            ],
+        }
+    )  # fmt: skip
 
 
 def summary(lines: Mapping[str, Line]) -> str:
