@@ -15,7 +15,7 @@ from enforcer.reports import Reports
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 
-ANSWER_LIMIT_S: Final = 30.0
+ANSWER_LIMIT_S: Final = 60.0
 CONNECTIONS: Final = 64
 """So many that no request waits for another one on its connection."""
 _LATE_MS: Final = 60_000

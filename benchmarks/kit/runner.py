@@ -19,6 +19,7 @@ from typing import Final
 from benchmarks.kit.machine import machine, versions
 from benchmarks.kit.result import from_json, table, to_line, write
 from weir.jars import ROOT
+from weir.process import die_with_parent
 
 STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""
@@ -114,8 +115,10 @@ def _in_process(name: str, folder: Path, out: Path, options: Options) -> str:
     command = [sys.executable, "-m", "benchmarks.kit.alone", f"{options.package}.{name}", str(out)]
     command += ["--smoke"] if options.smoke else []
     limit_s = options.limit_s or _limit_s(name, options)
-    # A group of its own, so that nothing of a benchmark that hangs outlives it.
-    process = subprocess.Popen(command, env=_environment(folder), start_new_session=True)
+    # A group of its own, so that nothing of a benchmark that hangs outlives it; nor does it outlive us.
+    process = subprocess.Popen(
+        command, env=_environment(folder), start_new_session=True, preexec_fn=die_with_parent
+    )
     try:
         status = process.wait(limit_s)
     except subprocess.TimeoutExpired:
