@@ -1,9 +1,8 @@
 """What to do with a request for partition mutations: one pure function, no clock (design.md section 4)."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from streaming.contract.policy import MutationQuota
 
@@ -21,15 +20,14 @@ class Action(Enum):
     """Keep it at the head of its connection until the not-before time has passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What to do, and for REFUSE and HOLD how long the subject must still wait, at least 1 ms."""
 
     action: Action
     wait_ms: int = 0
 
 
-# Most requests get one of these two; making a new one takes as long as all the rest of a check.
+# Most requests get one of these two, which need not be made anew.
 _FORWARD: Final = Verdict(action=Action.FORWARD)
 _ASK: Final = Verdict(action=Action.ASK)
 
