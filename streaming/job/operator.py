@@ -1,20 +1,25 @@
 """The one stateful operator: all records of a (law, shard) in, decisions and dead letters out.
 
-It only carries data between Spark and `streaming.laws.shard.step`; no arithmetic here and no pandas there.
+It only carries data between Spark and `streaming.laws.shard.step`; no arithmetic here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import orjson
-import pandas as pd
+import pyarrow as pa
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from streaming.contract.decisions import Outputs
+from streaming.contract.decisions import DEADLETTER, Outputs
 from streaming.job import schemas
 from streaming.job.fit import fit
+from streaming.job.handover import Columns, GroupFunction, takes_columns
+from streaming.job.places import places_of
+from streaming.job.tally import Tally, tally_of
 from streaming.laws.records import Records, StepContext
 from streaming.laws.shard import STATE_VERSION, step
 
@@ -38,7 +43,6 @@ _WARM_UP_EVENTS: dict[str, dict[str, Any]] = {
     "backlog": {"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []},
 }  # fmt: skip
 """One event that every compiled part of a law sees."""
-GroupFunction = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,17 @@ class Input:
 
     Attributes:
         context: the laws' context, without the time of the batch.
+        shards: per law.
+        tasks: of the stateful stage.
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
+        tally: counts what is read and written; None: nobody asks.
     """
 
     context: StepContext
+    shards: int
+    tasks: int
     names: tuple[str, ...]
+    tally: Accumulator[Tally] | None = None
 
 
 def decide(records: DataFrame, given: Input) -> DataFrame:
@@ -61,7 +71,7 @@ def decide(records: DataFrame, given: Input) -> DataFrame:
     section 3). Time moves by events.
     """
     output = schemas.REPLAY_OUTPUT if given.context.replay else schemas.OUTPUT
-    return records.groupBy("law", "shard").applyInPandasWithState(
+    return records.groupBy("place").applyInPandasWithState(
         group_function(given), output, schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
 
@@ -70,9 +80,8 @@ def group_function(given: Input) -> GroupFunction:
     """What Spark calls once for each (law, shard) that has records in a batch."""
     replay = given.context.replay
 
-    def run(key: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        # Spark documents numpy types for keys; the laws take Python's own.
-        law, shard = str(key[0]), int(key[1])
+    def run(key: tuple[int], chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
+        law, shard = places_of(given.shards, given.tasks).shards[key[0]]
         records = gather(chunks, given)
         body = bytes(state.get[1]) if state.exists else None
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
@@ -80,25 +89,33 @@ def group_function(given: Input) -> GroupFunction:
         context = replace(given.context, processed_ts=processed_ts)
         body, outputs = step(law, shard, body, records, context)
         state.update((STATE_VERSION, body))
+        if given.tally is not None:
+            given.tally.add(tally_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
         if outputs.value and replay:
-            yield replay_frame(outputs, records)
+            yield replay_columns(outputs, records)
         elif outputs.value:
             fit(outputs, records)
-            yield frame(outputs)
+            yield columns(outputs)
 
-    return run
+    return takes_columns(run)
 
 
-def gather(chunks: Iterable[pd.DataFrame], given: Input) -> Records:
-    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts."""
+def gather(chunks: Iterable[Columns], given: Input) -> Records:
+    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts.
+
+    Args:
+        chunks: columns of `schemas.RECORD_COLUMNS`.
+        given: what their numbers stand for.
+    """
     records = Records(broadcast=[])
     origins: list[int] = []
-    for chunk in chunks:
-        origins += chunk["origin"].tolist()
-        records.partition += chunk["partition"].tolist()
-        records.offset += chunk["offset"].tolist()
-        records.ts += chunk["ts"].tolist()
-        records.value += chunk["value"].tolist()
+    for _, *chunk in chunks:
+        origin, partition, offset, ts, value = map(_listed, chunk)
+        origins += origin
+        records.partition += partition
+        records.offset += offset
+        records.ts += ts
+        records.value += value
     records.broadcast = [origin in schemas.BROADCAST for origin in origins]
     if given.context.replay:
         _as_lines(records, given.names)
@@ -116,20 +133,31 @@ def _as_lines(records: Records, names: tuple[str, ...]) -> None:
     records.ts = [None] * len(records.offset)
 
 
-def frame(outputs: Outputs) -> pd.DataFrame:
+def _listed(column: pa.Array) -> Any:
+    # Several times faster than to_pylist, which makes a scalar object of each value.
+    return np.asarray(column.to_numpy(zero_copy_only=False)).tolist()
+
+
+def columns(outputs: Outputs) -> Columns:
     """Output rows with the columns of `schemas.OUTPUT`."""
-    return pd.DataFrame({"sink": outputs.sink, "key": outputs.key, "value": outputs.value, "ts": outputs.ts})
+    return [
+        pa.array([sink == DEADLETTER for sink in outputs.sink], pa.bool_()),
+        pa.array(outputs.key, pa.string()),
+        pa.array(outputs.value, pa.binary()),
+        pa.array(outputs.ts, pa.int64()),
+    ]
 
 
-def replay_frame(outputs: Outputs, records: Records) -> pd.DataFrame:
+def replay_columns(outputs: Outputs, records: Records) -> Columns:
     """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
     arrivals = [records.order_of(position) for position in outputs.source]
-    return frame(outputs).assign(
-        type=outputs.type,
-        id=outputs.id,
-        file=[file for file, _ in arrivals],
-        line=[line for _, line in arrivals],
-    )
+    return [
+        *columns(outputs),
+        pa.array(outputs.type, pa.string()),
+        pa.array(outputs.id, pa.string()),
+        pa.array([file for file, _ in arrivals], pa.int32()),
+        pa.array([line for _, line in arrivals], pa.int64()),
+    ]
 
 
 def warm_up() -> None:

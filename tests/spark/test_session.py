@@ -110,7 +110,7 @@ def test_a_reason_is_one_line() -> None:
 def test_numbers_that_spark_would_take_from_an_old_checkpoint_are_in_its_path() -> None:
     """So that another setting is never silently ignored."""
     settings = JobSettings(checkpoint_dir="/c/", shards=16, shuffle_partitions=2)
-    assert checkpoint_path(settings) == "/c/v1-shards16-partitions2"
+    assert checkpoint_path(settings) == "/c/v2-shards16-partitions2"
 
 
 def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:
