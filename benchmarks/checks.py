@@ -46,7 +46,7 @@ class Scale:
         open_s: how long that is.
         closed_s: how long a peer is asked as fast as it answers.
         callers: calls under way then.
-        connections: gRPC connections, used in turn.
+        connections: gRPC connections, used in turn; peers answer most with one.
         batch: checks a call in the second closed loop.
     """
 
@@ -56,7 +56,7 @@ class Scale:
     open_s: float = 10.0
     closed_s: float = 8.0
     callers: int = 64
-    connections: int = 4
+    connections: int = 1
     batch: int = 100
 
 
@@ -150,16 +150,12 @@ def _measure_own(scale: Scale, progress: Progress) -> Own:
     progress.step("our own checks", 0.01)
     guard, users = _guard(scale)
     order = random.Random(1)
-    # A new text each time, as a proxy reads it from each request, so that nothing of it is known yet.
-    load = [
-        (users[i], bytes(f"client-{i % 8}", "ascii").decode())
-        for i in (order.randrange(scale.subjects) for _ in range(scale.checks))
-    ]
-    first = _timed(guard, [(user, f"client-{i % 8}") for i, user in enumerate(users)])[0]
+    load = [(users[i], _client_id(i)) for i in (order.randrange(scale.subjects) for _ in range(scale.checks))]
+    first = _timed(guard, [(user, _client_id(i)) for i, user in enumerate(users)])[0]
     _hold(guard, users)
     begun = time.process_time_ns()
     for user, client_id in load:
-        guard.judge(guard.quota(user, client_id), strict=True, probing=False)
+        guard.judge(guard.quota(user, client_id.decode()), strict=True, probing=False)
     cpu_us = (time.process_time_ns() - begun) / 1_000 / len(load)
     packed, refused = _timed(guard, load)
     progress.step(f"our own checks, {scale.rate:,} a second", 0.05)
@@ -188,20 +184,27 @@ def _guard(scale: Scale) -> tuple[Guard, list[str]]:
     return guard, users
 
 
+def _client_id(subject: int) -> bytes:
+    """As it stands in a request."""
+    return b"client-%d" % (subject % 8)
+
+
 def _hold(guard: Guard, users: list[str]) -> None:
     """Let one in ten subjects wait, as if the job had throttled them."""
     until_ms = guard.clock.steady_ms() + _HOLD_MS
     for i in range(0, len(users), _HELD):
-        quota = guard.quota(users[i], f"client-{i % 8}")
+        quota = guard.quota(users[i], _client_id(i).decode())
         if quota is None:
             raise WeirError(f"no quota for {users[i]}")
         guard.ledger.postpone(quota.subject, until_ms, quota)
 
 
-def _timed(guard: Guard, load: list[tuple[str, str]]) -> tuple[list[float], list[bool]]:
+def _timed(guard: Guard, load: list[tuple[str, bytes]]) -> tuple[list[float], list[bool]]:
     """Check by check: how long it took in µs, and whether it refused."""
     took, refused, clock = [], [], time.perf_counter_ns
-    for user, client_id in load:
+    for user, raw in load:
+        # Just read from the request, as in the proxy, so that its hash is not known yet.
+        client_id = raw.decode()
         begun = clock()
         verdict = guard.judge(guard.quota(user, client_id), strict=True, probing=False)
         took.append((clock() - begun) / 1_000)
@@ -209,7 +212,7 @@ def _timed(guard: Guard, load: list[tuple[str, str]]) -> tuple[list[float], list
     return took, refused
 
 
-def _paced(guard: Guard, load: list[tuple[str, str]], rate: int) -> list[float]:
+def _paced(guard: Guard, load: list[tuple[str, bytes]], rate: int) -> list[float]:
     """The same at fixed times: each check finds the processor as other work or idling left it."""
     took = []
     begun = time.monotonic()
@@ -300,8 +303,8 @@ def _notes(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[st
         "is asked over gRPC on loopback and counts exactly. Ours is as old as its way from the job to the "
         "proxy (benchmark `latency`): a wait that begins or ends is seen that much later; a peer's answer "
         "has no age. That ours needs no network at the moment of the check is the point.",
-        "Ours is `Guard.quota` and `Guard.judge` as the proxy's connections call them, one thread, a new "
-        "text for the client-id of each check. What else the proxy does with a request (reading, decoding, "
+        "Ours is `Guard.quota` and `Guard.judge` as the proxy's connections call them, one thread, the "
+        "client-id just decoded. What else the proxy does with a request (reading, decoding, "
         "answering) is not in it: benchmark `proxy` has the whole way.",
         f"One load for all: {scale.subjects:,} subjects, drawn evenly; {own.refused:.0%} of our checks are "
         "refused by a not-before. The others find none: partition mutations under a quota then wait for the "
@@ -312,7 +315,7 @@ def _notes(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[st
         "Decisions per second and core: checks over processor time, user and system: ours of the checking "
         "thread; a peer's of the service with its Redis, not of the load client. As fast as it can: "
         f"{scale.callers} callers ({_BATCH_CALLERS} with {scale.batch} checks a call) on "
-        f"{scale.connections} connections.",
+        f"{scale.connections} connection.",
         "Peers are set up as kindly as their documentation allows, one node each: Gubernator "
         f"{GUBERNATOR.version} with a cache for all subjects and tracing off; ratelimit {RATELIMIT.version} "
         "with statistics off, its local cache on, and Redis on a Unix socket, writing nothing to disk. Each "
