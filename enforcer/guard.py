@@ -117,8 +117,11 @@ class Guard:
 
     def judge(self, quota: MutationQuota | None, *, strict: bool, probing: bool) -> Verdict:
         """What to do with a request of the quota's subject."""
-        now_ms = self.clock.steady_ms()
-        until_ms = None if quota is None else self.ledger.not_before(quota.subject, quota, now_ms)
+        until_ms, now_ms = None, 0.0
+        # Few subjects must wait; for the others the time does not matter, and asking for it does.
+        if quota is not None and quota.subject in self.ledger:
+            now_ms = self.clock.steady_ms()
+            until_ms = self.ledger.not_before(quota.subject, quota, now_ms)
         return judge(quota, until_ms, now_ms, strict=strict, probing=probing)
 
     def ask(
