@@ -36,8 +36,9 @@ _CHECKPOINT_MANAGER = (
 )
 _JVM_OPTIONS = {
     # A batch runs a little of everything: the second compiler works for minutes on code that runs a few times
-    # a second, on the cores that the batch needs. One thread collects a small heap with the least effort.
-    Profile.LATENCY: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # a second, on the cores that the batch needs. Without it the JVM keeps little room for compiled code: it
+    # would throw some away and compile it again. One thread collects a small heap with the least effort.
+    Profile.LATENCY: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
     Profile.THROUGHPUT: "-XX:+UseParallelGC",
 }
 _LOG_CONFIG = """\
@@ -229,6 +230,9 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.stopTimeout": f"{settings.stop_timeout_s}s",
         "spark.python.daemon.module": "streaming.job.worker",
+        # The Kafka sink of the newer interface runs an SQL execution of its own within each batch, and for
+        # every execution Spark plans the batch once more, only to describe it.
+        "spark.sql.streaming.disabledV2Writers": "org.apache.spark.sql.kafka010.KafkaSourceProvider",
     }
     if is_local_master(settings.master):
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
