@@ -14,13 +14,14 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from streaming.contract.decisions import DEADLETTER, Outputs
+from streaming.contract.decisions import DEADLETTER
 from streaming.job import schemas
 from streaming.job.fit import fit
 from streaming.job.handover import Columns, GroupFunction, takes_columns
 from streaming.job.places import places_of
 from streaming.job.tally import Tally, tally_of
-from streaming.laws.records import Records, StepContext
+from streaming.laws.outputs import Outputs
+from streaming.laws.records import Named, Records, StepContext
 from streaming.laws.shard import STATE_VERSION, step
 
 _WARM_UP_POLICY = {
@@ -91,9 +92,9 @@ def group_function(given: Input) -> GroupFunction:
         state.update((STATE_VERSION, body))
         if given.tally is not None:
             given.tally.add(tally_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
-        if outputs.value and replay:
+        if len(outputs) and replay:
             yield replay_columns(outputs, records)
-        elif outputs.value:
+        elif len(outputs):
             fit(outputs, records)
             yield columns(outputs)
 
@@ -107,56 +108,52 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
         chunks: columns of `schemas.RECORD_COLUMNS`.
         given: what their numbers stand for.
     """
-    records = Records(broadcast=[])
-    origins: list[int] = []
-    for _, *chunk in chunks:
-        origin, partition, offset, ts, value = map(_listed, chunk)
-        origins += origin
-        records.partition += partition
-        records.offset += offset
-        records.ts += ts
-        records.value += value
-    records.broadcast = [origin in schemas.BROADCAST for origin in origins]
-    if given.context.replay:
-        _as_lines(records, given.names)
-    else:
-        records.topic = [given.names[origin] for origin in origins]
-    return records
-
-
-def _as_lines(records: Records, names: tuple[str, ...]) -> None:
-    """Name and number records as the local engine does: by file and line, without a timestamp."""
-    records.order = list(zip(records.partition, records.offset, strict=True))
-    records.topic = [names[file] for file in records.partition]
-    records.name = [f"{base}:{line}" for base, line in zip(records.topic, records.offset, strict=True)]
-    records.partition = [0] * len(records.offset)
-    records.ts = [None] * len(records.offset)
-
-
-def _listed(column: pa.Array) -> Any:
-    # Several times faster than to_pylist, which makes a scalar object of each value.
-    return np.asarray(column.to_numpy(zero_copy_only=False)).tolist()
+    parts = zip(*(chunk[1:] for chunk in chunks), strict=True)
+    origin, partition, offset, ts, value = map(pa.chunked_array, parts)
+    origins, partitions, offsets = (column.to_numpy() for column in (origin, partition, offset))
+    broadcast = np.isin(origins, list(schemas.BROADCAST))
+    if not given.context.replay:
+        return Records(
+            topic=Named(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
+            value=value, broadcast=broadcast,
+        )  # fmt: skip
+    # As the local engine has them: by file and line, without a timestamp.
+    return Records(
+        topic=Named(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
+        offset=offsets, ts=[None] * len(offsets), value=value, file=partitions, broadcast=broadcast,
+    )  # fmt: skip
 
 
 def columns(outputs: Outputs) -> Columns:
     """Output rows with the columns of `schemas.OUTPUT`."""
-    return [
-        pa.array([sink == DEADLETTER for sink in outputs.sink], pa.bool_()),
-        pa.array(outputs.key, pa.string()),
-        pa.array(outputs.value, pa.binary()),
-        pa.array(outputs.ts, pa.int64()),
+    rows = outputs.rows
+    listed = [
+        pa.array([row.sink == DEADLETTER for row in rows], pa.bool_()),
+        pa.array([row.key for row in rows], pa.string()),
+        pa.array([row.value for row in rows], pa.binary()),
+        pa.array([row.ts for row in rows], pa.int64()),
     ]
+    admissions = outputs.admissions
+    if admissions is None:
+        return listed
+    decided = [
+        pa.repeat(pa.scalar(False), len(admissions)),
+        admissions.subjects.take(pa.array(admissions.subject)),
+        admissions.as_arrow(),
+        pa.array(admissions.ts),
+    ]
+    return [pa.concat_arrays(both) for both in zip(listed, decided, strict=True)] if rows else decided
 
 
 def replay_columns(outputs: Outputs, records: Records) -> Columns:
     """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
-    arrivals = [records.order_of(position) for position in outputs.source]
+    file, line = (column[outputs.source] for column in records.arrivals())
     return [
         *columns(outputs),
         pa.array(outputs.type, pa.string()),
         pa.array(outputs.id, pa.string()),
-        pa.array([file for file, _ in arrivals], pa.int32()),
-        pa.array([line for _, line in arrivals], pa.int64()),
+        pa.array(file, pa.int32()),
+        pa.array(line, pa.int64()),
     ]
 
 

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.contract.decisions import DEADLETTER, DECISIONS, Outputs
+from streaming.contract.decisions import DEADLETTER, DECISIONS
 from streaming.contract.errors import WeirError
 from streaming.contract.policy_check import load_policies
 from streaming.job import schemas
@@ -26,6 +26,7 @@ from streaming.job.placing import line_placer
 from streaming.job.session import build_session, reason_of, stop_session
 from streaming.job.settings import JobSettings, Profile
 from streaming.job.sources import staged_lines
+from streaming.laws.outputs import Outputs, Row
 from streaming.laws.records import StepContext
 from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
 
@@ -156,14 +157,15 @@ def _writer(folder: Path) -> Callable[[DataFrame, int], None]:
 
 def _collected(folder: Path) -> Replayed:
     outputs = Outputs()
-    arrival: list[tuple[int, int]] = []
-    for file in sorted(folder.rglob("*.parquet")):
-        columns = pq.read_table(file).to_pydict()
-        outputs.sink += [DEADLETTER if dead else DECISIONS for dead in columns["dead"]]
-        outputs.key += columns["key"]
-        outputs.value += columns["value"]
-        outputs.ts += columns["ts"]
-        outputs.type += columns["type"]
-        outputs.id += columns["id"]
-        arrival += zip(columns["file"], columns["line"], strict=True)
-    return ordered(outputs, arrival)
+    file: list[int] = []
+    line: list[int] = []
+    for part in sorted(folder.rglob("*.parquet")):
+        columns = pq.read_table(part).to_pydict()
+        file += columns.pop("file")
+        line += columns.pop("line")
+        columns["sink"] = [DEADLETTER if dead else DECISIONS for dead in columns.pop("dead")]
+        outputs.rows += [
+            Row(**dict(zip(columns, row, strict=True)), source=0)
+            for row in zip(*columns.values(), strict=True)
+        ]
+    return ordered(outputs, file, line)

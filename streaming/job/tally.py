@@ -8,9 +8,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
-from streaming.contract.decisions import DEADLETTER, Outputs
+from streaming.contract.decisions import DEADLETTER
+from streaming.laws.outputs import Outputs
 from streaming.laws.records import Records
 
 BATCHES_KEPT: Final = 100
@@ -36,11 +38,14 @@ class Tally:
 
 def tally_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Tally:
     """One step's part: records for all shards are no events, each shard would count them."""
-    dead = outputs.sink.count(DEADLETTER)
-    decided = [ts for ts, sink in zip(outputs.ts, outputs.sink, strict=True) if sink != DEADLETTER]
+    decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
+    dead = len(outputs.rows) - len(decided)
+    if outputs.admissions is not None:
+        decided.append(int(outputs.admissions.ts.min()))
+    broadcast = 0 if records.broadcast is None else int(np.count_nonzero(records.broadcast))
     return Tally(
-        events=Counter({law: (records.broadcast or []).count(False)}),
-        decisions=len(decided),
+        events=Counter({law: len(records) - broadcast}),
+        decisions=len(outputs) - dead,
         dead_letters=dead,
         oldest={batch_ms: min(decided)} if decided else {},
     )
