@@ -31,19 +31,29 @@ _WARM_UP_POLICY = {
     "backpressure.partitions.*": {"algorithm": "aimd"},
 }
 _TOPIC = "persistent://t/n/x"
-_WARM_UP_EVENTS: dict[str, dict[str, Any]] = {
-    "mutation": {
-        "type": "request", "user": "u", "subject": "user=u", "items": [{"name": "t", "mutations": 1}],
-    },
-    "shares": {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g": {"publishedMsg": 1}}},
-    "dispatch": {
+_REQUEST = {"type": "request", "subject": "user=u", "items": [{"name": "t", "mutations": 1}]}
+_SAMPLED = {"controller_mutation_rate": 2, "algorithm": "sampled_rate"}
+_USAGE = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g": {"publishedMsg": 1}}}
+_WARM_UP_EVENTS: dict[str, list[dict[str, Any]]] = {
+    # A change between two requests, and time enough after them for the idle to leave.
+    "mutation": [
+        _REQUEST | {"ts": 0},
+        {"type": "policy", "ts": 1, "path": "quotas[user=u]", "value": {"controller_mutation_rate": 2}},
+        {"type": "policy", "ts": 3, "path": "quotas[user=w]", "value": _SAMPLED},
+        _REQUEST | {"ts": 4, "subject": "user=w"},
+        _REQUEST | {"ts": 2},
+        _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
+    ],
+    # The second closes the round of the first.
+    "shares": [_USAGE | {"ts": 0}, _USAGE | {"ts": 1_000_000}],
+    "dispatch": [{
         "type": "dispatch_usage", "broker": "b", "topic": _TOPIC, "subscription": "s", "msgs": 1, "bytes": 1,
         "entries": 1, "backlog": True,
-    },
-    "concurrency": {"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1},
-    "backlog": {"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []},
+    }],
+    "concurrency": [{"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}],
+    "backlog": [{"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []}],
 }  # fmt: skip
-"""One event that every compiled part of a law sees."""
+"""Events that let every compiled part of a law see the types that it sees in production."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +174,8 @@ def warm_up() -> None:
         Exception: whatever a law raised: better at the start than as a dead letter for every event.
     """
     context = StepContext(initial=_WARM_UP_POLICY, processed_ts=0, fail_fast=True)
-    for law, event in _WARM_UP_EVENTS.items():
-        records = Records(topic=[""], partition=[0], offset=[0], ts=[0], value=[orjson.dumps(event)])
+    for law, events in _WARM_UP_EVENTS.items():
+        none = [0] * len(events)
+        values = [orjson.dumps(event) for event in events]
+        records = Records(topic=[""] * len(none), partition=none, offset=none, ts=none, value=values)
         step(law, 0, None, records, context)

@@ -42,9 +42,9 @@ def tally_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Tal
     dead = len(outputs.rows) - len(decided)
     if outputs.admissions is not None:
         decided.append(int(outputs.admissions.ts.min()))
-    broadcast = 0 if records.broadcast is None else int(np.count_nonzero(records.broadcast))
+    own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
     return Tally(
-        events=Counter({law: len(records) - broadcast}),
+        events=Counter({law: own}),
         decisions=len(outputs) - dead,
         dead_letters=dead,
         oldest={batch_ms: min(decided)} if decided else {},

@@ -125,7 +125,7 @@ class Outputs:
         """Append what a law decided, as its `fold` returns it; admissions once."""
         if isinstance(decided, Admissions):
             assert self.admissions is None
-            self.admissions = decided
+            self.admissions = decided if len(decided) else None
             return
         for i, decision in decided:
             self.add_decision(decision, source=i)
