@@ -125,7 +125,7 @@ class PolicyTimeline:
         timeline._initial, timeline._version = read._initial, read._version  # replaced, never changed
         timeline._changes, timeline._times = read._changes.copy(), read._times.copy()
         timeline._versions = read._versions.copy()
-        timeline._sets = read._sets  # shared until a change: what one step has built and found serves the next
+        timeline._sets = read._sets  # shared until a change: what one step has built serves the next
         timeline._json = raw
         return timeline
 

@@ -15,8 +15,9 @@ from streaming.job.operator import warm_up
 from streaming.replay import replay_local
 
 def compiled():
-    modules = [import_module(f"streaming.laws.{module.name}") for module in pkgutil.iter_modules(laws.__path__)]
-    found = {value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+    names = [module.name for module in pkgutil.iter_modules(laws.__path__)]
+    values = [value for name in names for value in vars(import_module(f"streaming.laws.{name}")).values()]
+    found = {value for value in values if isinstance(value, Dispatcher)}
     return {f"{each.__module__}.{each.__name__}": list(each.signatures) for each in found}
 
 warm_up()

@@ -1,4 +1,4 @@
-"""The compiled scanner against the contract's parser: plain records mean the same to both, all others pass."""
+"""The compiled scanner against the contract's parser: what is plain means the same to both."""
 
 from typing import Any
 

@@ -119,7 +119,8 @@ def test_records_may_come_as_arrow_and_numpy_columns(arrow: pa.DataType) -> None
 
 def test_an_output_can_be_buried_in_its_place() -> None:
     """What is too large for the broker; everything else stays as it was."""
-    outputs: Outputs = replay_all(log([{"items": [], "id": name} for name in "abc"]), StepContext(replay=True))
+    events = [{"items": [], "id": name} for name in "abc"]
+    outputs: Outputs = replay_all(log(events), StepContext(replay=True))
     sizes = outputs.sizes().tolist()
     assert sizes == [len(value) for value in outputs.value]
     before = outputs.value
