@@ -8,9 +8,9 @@ from typing import Any, cast
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.laws.outputs import Outputs
 from streaming.job.progress import JobMetrics, ProgressReader
 from streaming.job.tally import BATCHES_KEPT, Tally, TallyParam, tally_of
+from streaming.laws.outputs import Outputs
 from streaming.laws.records import Records
 
 BEGAN_MS = 1_795_176_000_000
