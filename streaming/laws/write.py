@@ -221,15 +221,17 @@ def _charged(i: int, requests: Requests, results: Results) -> int:
 
 @lean
 def _put(text: Bytes, at: int, piece: Bytes) -> int:
+    room = text[at : at + len(piece)]
     for offset in range(len(piece)):
-        text[at + offset] = piece[offset]
+        room[offset] = piece[offset]
     return at + len(piece)
 
 
 @lean
 def _copy(text: Bytes, at: int, source: Bytes, start: int, length: int) -> int:
+    room, piece = text[at : at + length], source[start : start + length]
     for offset in range(length):
-        text[at + offset] = source[start + offset]
+        room[offset] = piece[offset]
     return at + length
 
 
