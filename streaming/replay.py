@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final
 
 import numpy as np
 import orjson
@@ -23,11 +23,7 @@ from streaming.contract.policy_check import check_entry, load_policies
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.records import Named, Records, StepContext
 from streaming.laws.shard import replay_all
-from streaming.laws.texts import Integers
 
-_SORTED_BY: Final = pa.schema(
-    {"ts": pa.int64(), "type": pa.string(), "id": pa.string(), "file": pa.int64(), "line": pa.int64()}
-)
 _COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
 
 
@@ -51,21 +47,6 @@ class Line:
     def name(self) -> str:
         """Id of an event that names none itself."""
         return f"{self.base}:{self.number}"
-
-
-class Written(Protocol):
-    """What steps wrote, as parallel lists; see `Outputs`."""
-
-    @property
-    def sink(self) -> list[str]: ...
-    @property
-    def value(self) -> list[bytes]: ...
-    @property
-    def ts(self) -> list[int]: ...
-    @property
-    def type(self) -> list[str]: ...
-    @property
-    def id(self) -> list[str]: ...
 
 
 @dataclass(slots=True)
@@ -99,7 +80,7 @@ def _read(file: str) -> Iterator[tuple[int, bytes]]:
         with _open(file, "r") as stream:
             for position, line in enumerate(stream, start=1):
                 value = line.removesuffix(b"\n")
-                if value.strip():
+                if value and not value.isspace():
                     yield position, value
     except (OSError, EOFError) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
@@ -135,8 +116,10 @@ def replay_local(policies: str, files: Sequence[str]) -> Replayed:
     records = read_records(files)
     context = StepContext(initial=initial, replay=True, fail_fast=True)
     written = replay_all(records, context)
-    file, line = (column[written.source] for column in records.arrivals())
-    return ordered(written, file, line)
+    source = written.column("source").to_numpy()
+    file, line = (column[source] for column in records.arrivals())
+    columns = {name: written.column(name) for name in ("sink", "value", "ts", "type", "id")}
+    return ordered(pa.table(columns | {"file": file, "line": line}))
 
 
 def read_records(files: Sequence[str]) -> Records:
@@ -154,26 +137,23 @@ def read_records(files: Sequence[str]) -> Records:
     )  # fmt: skip
 
 
-def ordered(outputs: Written, file: Sequence[int] | Integers, line: Sequence[int] | Integers) -> Replayed:
+def ordered(written: pa.Table) -> Replayed:
     """Sort what was written as contract section 4 says.
 
     Args:
-        outputs: decisions and dead letters in any order.
-        file: number of the file of the event that each answers.
-        line: number of its line.
+        written: decisions and dead letters in any order: sink, value, ts, type, id, and file and line of the
+            event that each answers.
     """
-    keys = {"ts": outputs.ts, "type": outputs.type, "id": outputs.id, "file": file, "line": line}
-    table = pa.table(keys, schema=_SORTED_BY)
+    decided = pc.equal(written["sink"], DECISIONS)
     # Stable, and text by its bytes in UTF-8, which is the order of code points.
-    decided, buried = (
-        pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names]).to_pylist()
-        for names in (_SORTED_BY.names, ("file", "line"))
+    decisions, dead_letters = (
+        part.take(pc.sort_indices(part, sort_keys=[(name, "ascending") for name in names]))["value"]
+        for part, names in (
+            (written.filter(decided), ("ts", "type", "id", "file", "line")),
+            (written.filter(pc.invert(decided)), ("file", "line")),
+        )
     )
-    sink, value = outputs.sink, outputs.value
-    return Replayed(
-        decisions=[value[i] for i in decided if sink[i] == DECISIONS],
-        dead_letters=[value[i] for i in buried if sink[i] != DECISIONS],
-    )
+    return Replayed(decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist())
 
 
 def write_lines(file: str, lines: Iterable[bytes]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -42,6 +43,7 @@ _WARM_UP_EVENTS: dict[str, list[dict[str, Any]]] = {
         {"type": "policy", "ts": 3, "path": "quotas[user=w]", "value": _SAMPLED},
         _REQUEST | {"ts": 4, "subject": "user=w"},
         _REQUEST | {"ts": 2},
+        {"type": "request", "ts": 5, "items": []},
         _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
     ],
     # The second closes the round of the first.
@@ -136,32 +138,22 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
 
 def columns(outputs: Outputs) -> Columns:
     """Output rows with the columns of `schemas.OUTPUT`."""
-    rows = outputs.rows
-    listed = [
-        pa.array([row.sink == DEADLETTER for row in rows], pa.bool_()),
-        pa.array([row.key for row in rows], pa.string()),
-        pa.array([row.value for row in rows], pa.binary()),
-        pa.array([row.ts for row in rows], pa.int64()),
+    return [
+        pc.equal(outputs.column("sink"), DEADLETTER),
+        outputs.column("key"),
+        outputs.column("value").cast(pa.binary()),
+        outputs.column("ts"),
     ]
-    admissions = outputs.admissions
-    if admissions is None:
-        return listed
-    decided = [
-        pa.repeat(pa.scalar(False), len(admissions)),
-        admissions.subjects.take(pa.array(admissions.subject)),
-        admissions.as_arrow(),
-        pa.array(admissions.ts),
-    ]
-    return [pa.concat_arrays(both) for both in zip(listed, decided, strict=True)] if rows else decided
 
 
 def replay_columns(outputs: Outputs, records: Records) -> Columns:
     """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
-    file, line = (column[outputs.source] for column in records.arrivals())
+    source = outputs.column("source").to_numpy()
+    file, line = (column[source] for column in records.arrivals())
     return [
         *columns(outputs),
-        pa.array(outputs.type, pa.string()),
-        pa.array(outputs.id, pa.string()),
+        outputs.column("type"),
+        outputs.column("id"),
         pa.array(file, pa.int32()),
         pa.array(line, pa.int64()),
     ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,7 +27,6 @@ from streaming.job.placing import line_placer
 from streaming.job.session import build_session, reason_of, stop_session
 from streaming.job.settings import JobSettings, Profile
 from streaming.job.sources import staged_lines
-from streaming.laws.outputs import Outputs, Row
 from streaming.laws.records import StepContext
 from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
 
@@ -156,16 +156,9 @@ def _writer(folder: Path) -> Callable[[DataFrame, int], None]:
 
 
 def _collected(folder: Path) -> Replayed:
-    outputs = Outputs()
-    file: list[int] = []
-    line: list[int] = []
-    for part in sorted(folder.rglob("*.parquet")):
-        columns = pq.read_table(part).to_pydict()
-        file += columns.pop("file")
-        line += columns.pop("line")
-        columns["sink"] = [DEADLETTER if dead else DECISIONS for dead in columns.pop("dead")]
-        outputs.rows += [
-            Row(**dict(zip(columns, row, strict=True)), source=0)
-            for row in zip(*columns.values(), strict=True)
-        ]
-    return ordered(outputs, file, line)
+    parts = [pq.read_table(file) for file in sorted(folder.rglob("*.parquet"))]
+    if not parts:
+        return Replayed()
+    written = pa.concat_tables(parts)
+    sink = pc.if_else(written["dead"], DEADLETTER, DECISIONS)
+    return ordered(written.append_column("sink", sink))

@@ -1,5 +1,6 @@
 """The homes of many requests at once: unique names, and which of them each request belongs to."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws.quotas import quotas_of
 from streaming.laws.requests import CLIENT_ID, STAMPED, SUBJECT, USER, Requests
 from streaming.laws.texts import Integers, cut
 
@@ -63,16 +65,26 @@ def _resolved(requests: Requests, rows: Integers, timeline: PolicyTimeline) -> p
     at = requests.at[rows]
     changes = np.array(timeline.changes(int(at.min()), int(at.max())), dtype=np.int64)
     # One number for who asks and under which policies: there are far fewer of these than requests.
-    number = np.searchsorted(changes, at, side="right").astype(np.int64)
+    number = stretch = np.searchsorted(changes, at, side="right").astype(np.int64)
     for part in (user, client):
         number = number * len(part.dictionary) + part.indices.to_numpy()
     _, chosen, same = np.unique(number, return_index=True, return_inverse=True)
-    pairs = zip(
-        users.take(pa.array(chosen)).to_pylist(),
-        clients.take(pa.array(chosen)).to_pylist(),
-        at[chosen].tolist(),
-        strict=True,
+    names = [_encoded(part.dictionary).take(part.indices.take(pa.array(chosen))) for part in (user, client)]
+    asking = pc.binary_join_element_wise(
+        pc.binary_join_element_wise("user=", names[0], ""), names[1], ",client-id="
     )
-    quotas = [timeline.at(ts).mutation_quota(name, client_id) for name, client_id, ts in pairs]
-    subjects = pa.array(["" if quota is None else quota.subject for quota in quotas], type=pa.string())
-    return pc.take(subjects, pa.array(same))
+    # Ascending by stretch first, so that each has its own part.
+    first = np.searchsorted(stretch[chosen], np.arange(len(changes) + 2))
+    subjects = [
+        quotas_of(timeline.at(int(at[chosen[begin]]))).charged(asking[begin:end])
+        for begin, end in pairwise(first.tolist())
+        if begin < end
+    ]
+    return pc.take(pa.concat_arrays(subjects), pa.array(same))
+
+
+def _encoded(names: pa.Array) -> pa.Array:
+    """Names as subjects hold them; as `encode_name`."""
+    for sign, code in (("%", "%25"), (",", "%2C"), ("=", "%3D"), ("<", "%3C")):
+        names = pc.replace_substring(names, sign, code)
+    return names

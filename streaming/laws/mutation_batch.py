@@ -15,7 +15,7 @@ from streaming.laws.law import Asked
 from streaming.laws.mutation import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
 from streaming.laws.outputs import Admissions
 from streaming.laws.rates import Doubles
-from streaming.laws.requests import ANSWERED, DRY, LATE, REJECT_LATE, Requests, written
+from streaming.laws.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests, written
 from streaming.laws.requests import REFUND as IS_REFUND
 from streaming.laws.requests import STRICT as IS_STRICT
 from streaming.laws.texts import Integers, bytes_in
@@ -167,7 +167,8 @@ def admissions(walked: Walked) -> Admissions:
     text, ends = write(order, asked.requests, walked.late, walked.events, labels, walked.results)
     term = walked.events.term[order]
     return Admissions(
-        text=text, ends=ends, ts=asked.requests.ts[order], source=order,
+        text=text, ends=ends, id_length=asked.requests.length[order, ID], ts=asked.requests.ts[order],
+        source=order,
         # The last name is the key of those whom nobody limits.
         subjects=pa.concat_arrays([names, pa.array([""], type=pa.string())]),
         subject=np.where(sampled[term] < 0, len(names), home[term]),

@@ -1,8 +1,6 @@
 """What a step of a law wrote: rows for the sinks."""
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -10,19 +8,24 @@ import orjson
 import pyarrow as pa
 
 from streaming.contract.decisions import DEADLETTER, DECISIONS, decided_subject
-from streaming.laws.texts import Bytes, Integers
+from streaming.laws.texts import Bytes, Integers, bytes_in, cut
 
 ADMISSION: Final = "admission"
+_TYPES: Final = {
+    "sink": pa.string(), "key": pa.string(), "value": pa.large_binary(), "ts": pa.int64(),
+    "type": pa.string(), "id": pa.string(), "source": pa.int64(),
+}  # fmt: skip
 _ID_AT: Final = len(b'{"type":"admission","id":"')
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admissions:
     """Many decisions of the mutation law as columns.
 
     Attributes:
         text: their bytes, one after the other.
         ends: where each begins in `text`, and where the last one ends.
+        id_length: bytes of each one's id in `text`.
         ts: event time, ms.
         source: index of the record that each answers.
         subjects: the keys, Arrow text.
@@ -31,6 +34,7 @@ class Admissions:
 
     text: Bytes
     ends: Integers
+    id_length: Integers
     ts: Integers
     source: Integers
     subjects: pa.Array
@@ -39,16 +43,25 @@ class Admissions:
     def __len__(self) -> int:
         return len(self.ts)
 
-    def as_arrow(self) -> pa.Array:
-        """The decisions as Arrow binary, without a copy of their bytes; together less than 2 GB."""
-        ends = pa.py_buffer(self.ends.astype(np.int32))
-        return pa.BinaryArray.from_buffers(pa.binary(), len(self), [None, ends, pa.py_buffer(self.text)])
+    def column(self, name: str) -> pa.Array:
+        """One of the columns of `Outputs`; values without a copy of their bytes."""
+        match name:
+            case "value":
+                buffers = [None, pa.py_buffer(self.ends), pa.py_buffer(self.text)]
+                return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+            case "key":
+                return self.subjects.take(pa.array(self.subject))
+            case "id":
+                return self._ids()
+            case "ts" | "source":
+                return pa.array(getattr(self, name))
+        return pa.repeat(pa.scalar({"sink": DECISIONS, "type": ADMISSION}[name]), len(self))
 
-    @cached_property
-    def values(self) -> list[bytes]:
-        """The decisions one by one."""
-        whole, ends = self.text.tobytes(), self.ends.tolist()
-        return [whole[begin:end] for begin, end in pairwise(ends)]
+    def _ids(self) -> pa.Array:
+        ids = cut(self.text, self.ends[:-1] + _ID_AT, self.id_length)
+        if not (bytes_in(ids)[0] == ord("\\")).any():
+            return ids
+        return pa.array([orjson.loads(b'"%b"' % name.encode()) for name in ids.to_pylist()], pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,47 +92,53 @@ class Outputs:
     def __len__(self) -> int:
         return len(self.rows) + (0 if self.admissions is None else len(self.admissions))
 
+    def column(self, name: str) -> pa.Array:
+        """One of the lists as Arrow."""
+        listed = pa.array([getattr(row, name) for row in self.rows], _TYPES[name])
+        if self.admissions is None:
+            return listed
+        decided = self.admissions.column(name)
+        return pa.concat_arrays([listed, decided]) if self.rows else decided
+
     @property
     def sink(self) -> list[str]:
         """DECISIONS or DEADLETTER."""
-        return [row.sink for row in self.rows] + [DECISIONS] * (len(self) - len(self.rows))
+        return self._listed("sink")
 
     @property
     def key(self) -> list[str]:
         """The record key: the decision's subject; empty for a dead letter."""
-        keys = [row.key for row in self.rows]
-        if self.admissions is not None:
-            names = self.admissions.subjects.to_pylist()
-            keys += [names[number] for number in self.admissions.subject.tolist()]
-        return keys
+        return self._listed("key")
 
     @property
     def value(self) -> list[bytes]:
         """The record's bytes, one JSON object."""
-        return [row.value for row in self.rows] + ([] if self.admissions is None else self.admissions.values)
+        return self._listed("value")
 
     @property
     def ts(self) -> list[int]:
         """Event time in ms; 0 where a dead letter has none."""
-        ts = [row.ts for row in self.rows]
-        return ts if self.admissions is None else ts + self.admissions.ts.tolist()
+        return self._listed("ts")
 
     @property
     def type(self) -> list[str]:
         """The decision's `type`, or `dead_letter`."""
-        return [row.type for row in self.rows] + [ADMISSION] * (len(self) - len(self.rows))
+        return self._listed("type")
 
     @property
     def id(self) -> list[str]:
         """The decision's `id`; empty for a dead letter."""
-        values = [] if self.admissions is None else self.admissions.values
-        return [row.id for row in self.rows] + [_id_of(value) for value in values]
+        return self._listed("id")
 
     @property
     def source(self) -> list[int]:
         """Index of the input record that each answers."""
-        source = [row.source for row in self.rows]
-        return source if self.admissions is None else source + self.admissions.source.tolist()
+        return self._listed("source")
+
+    def _listed(self, name: str) -> list[Any]:
+        # Several times faster than to_pylist, which makes a scalar object of each value.
+        listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
+        return listed
 
     def add(self, decided: list[tuple[int, dict[str, Any]]] | Admissions) -> None:
         """Append what a law decided, as its `fold` returns it; admissions once."""
@@ -169,22 +188,13 @@ class Outputs:
         sizes = np.array([len(row.value) + len(row.key.encode()) for row in self.rows], dtype=np.int64)
         if self.admissions is None:
             return sizes
-        keys = np.array([len(name.encode()) for name in self.admissions.subjects.to_pylist()], dtype=np.int64)
+        keys = np.diff(bytes_in(self.admissions.subjects)[1])
         return np.concatenate([sizes, np.diff(self.admissions.ends) + keys[self.admissions.subject]])
 
     def bury(self, position: int, letter: bytes) -> None:
         """Put a dead letter in the place of an output."""
         if position >= len(self.rows):
-            columns = (self.sink, self.key, self.value, self.ts, self.type, self.id, self.source)
-            names = ("sink", "key", "value", "ts", "type", "id", "source")
-            listed = [Row(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+            columns = [self._listed(name) for name in _TYPES]
+            listed = [Row(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
             self.rows, self.admissions = listed, None
         self.rows[position] = replace(self.rows[position], sink=DEADLETTER, key="", value=letter)
-
-
-def _id_of(value: bytes) -> str:
-    """The id in an admission's bytes."""
-    end = value.index(b'"', _ID_AT)
-    if b"\\" in value[_ID_AT:end]:
-        return str(orjson.loads(value)["id"])
-    return value[_ID_AT:end].decode()

@@ -24,6 +24,7 @@ from streaming.laws.texts import (
     after_word,
     bytes_in,
     bytes_of,
+    cut,
     found,
     index_of,
     is_canonical,
@@ -80,6 +81,17 @@ class Quotas:
         _find_all(self._index, self._alone, text, ends, numbers)
         return numbers
 
+    def charged(self, asking: pa.Array) -> pa.Array:
+        """The subject that a user with a client-id is charged under, empty for none; as `mutation_quota`.
+
+        Args:
+            asking: both, as the canonical subject that names both.
+        """
+        text, ends = bytes_in(asking)
+        bounds = np.empty((2, len(asking)), dtype=np.int64)
+        _charge_all(self._index, self._alone, text, ends, bounds)
+        return cut(text, bounds[0], bounds[1] - bounds[0])
+
 
 @lru_cache(maxsize=MAX_CACHED_SETS)
 def quotas_of(policies: PolicySet) -> Quotas:
@@ -114,3 +126,29 @@ def _find(index: Index, alone: Integers, text: Bytes, at: int, end: int) -> int:
     if number < 0:
         number = found(index, _ANY_USER, 0, len(_ANY_USER), text, comma + 1, end)
     return number if number >= 0 else int(alone[2])
+
+
+@lean
+def _charge_all(index: Index, alone: Integers, text: Bytes, ends: Integers, bounds: Integers) -> None:
+    for i in range(len(ends) - 1):
+        bounds[0, i], bounds[1, i] = _charged(index, alone, text, ends[i], ends[i + 1])
+
+
+@lean
+def _charged(index: Index, alone: Integers, text: Bytes, at: int, end: int) -> tuple[int, int]:
+    """The part of a canonical subject of both that is charged: levels 1 to 8 in turn."""
+    comma = name_end(text, at + len(USER_IS), end)
+    if (
+        found(index, text, at, end, _NOTHING, 0, 0) >= 0
+        or found(index, text, at, comma, _ANY_CLIENT, 0, len(_ANY_CLIENT)) >= 0
+    ):
+        return at, end
+    if found(index, text, at, comma, _NOTHING, 0, 0) >= 0:
+        return at, comma
+    if found(index, _ANY_USER, 0, len(_ANY_USER), text, comma + 1, end) >= 0 or alone[2] >= 0:
+        return at, end
+    if alone[0] >= 0:
+        return at, comma
+    if alone[1] >= 0 or found(index, text, comma + 1, end, _NOTHING, 0, 0) >= 0:
+        return comma + 1, end
+    return at, at

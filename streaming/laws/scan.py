@@ -59,6 +59,7 @@ _TRUE, _FALSE, _NULL = bytes_of("true"), bytes_of("false"), bytes_of("null")
 _REQUEST, _ALLOW, _REJECT = bytes_of('"request"'), bytes_of('"allow"'), bytes_of('"reject"')
 _NOT_BEFORE = bytes_of('"not_before"')
 _NAME, _MUTATIONS = bytes_of('"name"'), bytes_of('"mutations"')
+_PLAIN = np.array([32 <= byte < 127 and chr(byte) not in '"\\' for byte in range(256)])
 _ANONYMOUS_BYTES: Final = len(ANONYMOUS)
 _FLAG_OF_KEY = np.array([STRICT, DRY, LATE])
 
@@ -276,10 +277,11 @@ def _item(text: Bytes, at: int, end: int, number: int, requests: Requests) -> in
 @lean
 def _keep(text: Bytes, at: int, end: int, requests: Requests) -> int:
     """Copy a text to those that are kept; where it stands there."""
-    kept, start = requests.kept, requests.used[0]
-    for offset in range(end - at):
-        kept[start + offset] = text[at + offset]
-    requests.used[0] = start + end - at
+    start, piece = requests.used[0], text[at:end]
+    room = requests.kept[start : start + len(piece)]
+    for offset in range(len(piece)):
+        room[offset] = piece[offset]
+    requests.used[0] = start + len(piece)
     return int(start)
 
 
@@ -303,11 +305,11 @@ def _after_colon(text: Bytes, at: int, end: int) -> int:
 @lean
 def _text_end(text: Bytes, at: int, end: int) -> int:
     """Where the closing quote of a plain text stands that begins at `at`, or NOWHERE."""
-    while at < end and text[at] != _QUOTE:
-        if text[at] < 32 or text[at] > 126 or text[at] == _BACKSLASH:
-            return NOWHERE
-        at += 1
-    return at if at < end else NOWHERE
+    rest = text[at:end]
+    for offset in range(len(rest)):
+        if not _PLAIN[rest[offset]]:
+            return at + offset if rest[offset] == _QUOTE else NOWHERE
+    return NOWHERE
 
 
 @lean
@@ -319,8 +321,9 @@ def _key(text: Bytes, at: int, end: int) -> int:
     key = _KEY_AT[length * 32 + np.int64(text[at] & 31)]
     if key >= 0:
         first = _KEY_FIRST[key]
+        word, name = text[at:end], _KEY_BYTES[first : first + length]
         for offset in range(length):
-            if text[at + offset] != _KEY_BYTES[first + offset]:
+            if word[offset] != name[offset]:
                 return NOWHERE
     return int(key)
 

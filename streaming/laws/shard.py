@@ -112,7 +112,6 @@ def step(
     _apply_policies(parsed, timeline)
     newest = max(int(notes.get("newest", b"-1")), parsed.newest)
     swept = int(notes.get("swept", b"-1"))
-    standing = Standing(notes.get("standing"))
     table = LAWS[law].from_columns(columns)
     try:
         batch = parsed.batch(law, timeline, context)
@@ -133,6 +132,7 @@ def step(
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": timeline.to_json()}
     if not context.replay and law in STANDING_LAWS:
         assert not isinstance(decided, Admissions)
+        standing = Standing(notes.get("standing"))
         _repeat(standing, [decision for _, decision in decided], newest, outputs)
         after["standing"] = standing.to_bytes()
     return encode(Body(columns=table.columns(), notes=after)), outputs

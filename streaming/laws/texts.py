@@ -32,8 +32,9 @@ def after_word(text: Bytes, at: int, end: int, word: Bytes) -> int:
     """Position after `word` if it stands at `at`, or NOWHERE."""
     if at < 0 or end - at < len(word):
         return NOWHERE
+    there = text[at : at + len(word)]
     for offset in range(len(word)):
-        if text[at + offset] != word[offset]:
+        if there[offset] != word[offset]:
             return NOWHERE
     return at + len(word)
 
