@@ -5,14 +5,13 @@ for a hundred thousand subjects a batch. tests/unit/test_quotas.py holds both eq
 """
 
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming.contract.policy import Algorithm, Candidate, PolicySet, mutation_quota_at
-from streaming.contract.policy_timeline import MAX_CACHED_SETS
+from streaming.contract.policy import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
 from streaming.laws.compiled import lean
 from streaming.laws.rates import sample_count
 from streaming.laws.texts import (
@@ -31,6 +30,8 @@ from streaming.laws.texts import (
     name_end,
 )
 
+MAX_CACHED: Final = 8
+"""Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""
 _PREFIX: Final = "quotas["
 _ANY_CLIENT: Final = bytes_of(",client-id=<default>")
 _ANY_USER: Final = bytes_of("user=<default>,")
@@ -49,26 +50,31 @@ class Quotas:
     """
 
     def __init__(self, policies: PolicySet) -> None:
-        names, quotas = [], []
+        names, of_name = [], []
+        kinds: list[MutationQuota] = []
+        known: dict[Any, int] = {}
         for path, value in policies.entries.items():
-            if path.startswith(_PREFIX):
+            if not path.startswith(_PREFIX):
+                continue
+            # Many entries say the same, and looking up what one says is much cheaper than working it out.
+            said = tuple(value.items())
+            if said not in known:
                 quota = mutation_quota_at(Candidate(level=0, path=path, subject=""), value)
-                if quota is not None:
-                    names.append(path[len(_PREFIX) : -1])
-                    quotas.append(quota)
-        self.rate = np.array([quota.rate for quota in quotas], dtype=np.float64)
-        self.burst = np.array([quota.burst for quota in quotas], dtype=np.float64)
-        self.samples = np.array(
-            [
-                sample_count(quota.rate, quota.burst) if quota.algorithm == Algorithm.SAMPLED_RATE else 0
-                for quota in quotas
-            ],
-            dtype=np.int64,
+                known[said] = NOWHERE if quota is None else len(kinds)
+                kinds += [] if quota is None else [quota]
+            if known[said] >= 0:
+                names.append(path[len(_PREFIX) : -1])
+                of_name.append(known[said])
+        kind = np.array(of_name, dtype=np.int64)
+        self.rate = np.array([quota.rate for quota in kinds], dtype=np.float64)[kind]
+        self.burst = np.array([quota.burst for quota in kinds], dtype=np.float64)[kind]
+        self.samples = np.array([_samples(quota) for quota in kinds], dtype=np.int64)[kind]
+        self.shadow = np.array([quota.shadow for quota in kinds], dtype=np.bool_)[kind]
+        self._index = index_of(pa.array(names, pa.string()))
+        text = [bytes_of(name) for name in _ALONE]
+        self._alone = np.array(
+            [found(self._index, name, 0, len(name), _NOTHING, 0, 0) for name in text], dtype=np.int64
         )
-        self.shadow = np.array([quota.shadow for quota in quotas], dtype=np.bool_)
-        self._index = index_of(names)
-        numbers = {name: number for number, name in enumerate(names)}
-        self._alone = np.array([numbers.get(name, NOWHERE) for name in _ALONE], dtype=np.int64)
 
     def sampled(self, numbers: Integers) -> NDArray[np.bool_]:
         """Whether these entries count by the sampled rate."""
@@ -93,7 +99,11 @@ class Quotas:
         return cut(text, bounds[0], bounds[1] - bounds[0])
 
 
-@lru_cache(maxsize=MAX_CACHED_SETS)
+def _samples(quota: MutationQuota) -> int:
+    return sample_count(quota.rate, quota.burst) if quota.algorithm == Algorithm.SAMPLED_RATE else 0
+
+
+@lru_cache(maxsize=MAX_CACHED)
 def quotas_of(policies: PolicySet) -> Quotas:
     """The quotas of a set, which never changes."""
     return Quotas(policies)

@@ -1,6 +1,5 @@
 """Texts as stretches of bytes in one array: compared, found and cut out by compiled code."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -93,13 +92,11 @@ class Index(NamedTuple):
     slots: NDArray[np.int32]
 
 
-def index_of(texts: Sequence[str]) -> Index:
-    """An index of texts that differ from each other."""
-    pieces = [text.encode() for text in texts]
-    ends = np.zeros(len(pieces) + 1, dtype=np.int64)
-    np.cumsum([len(piece) for piece in pieces], out=ends[1:])
-    slots = np.full(1 << max(3, (2 * len(pieces)).bit_length()), -1, dtype=np.int32)
-    index = Index(text=np.frombuffer(b"".join(pieces), dtype=np.uint8), ends=ends, slots=slots)
+def index_of(texts: pa.Array) -> Index:
+    """An index of Arrow texts that differ from each other."""
+    text, ends = bytes_in(texts)
+    slots = np.full(1 << max(3, (2 * len(texts)).bit_length()), -1, dtype=np.int32)
+    index = Index(text=text, ends=ends, slots=slots)
     _fill(index)
     return index
 
