@@ -127,7 +127,7 @@ def _rewrite_coordinators(version: int, cursor: Cursor, splice: _Splice, address
         cursor.skip_tags()
 
 
-def may_hold_endpoints(api_key: int, response: bytes) -> bool:
+def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
     """Whether a Produce v10+ or Fetch v16+ response may end in the tag of new leaders, from its last bytes.
 
     Never False when there is one. A Fetch response without it ends in the three empty tagged sections of the

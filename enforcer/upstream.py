@@ -4,7 +4,6 @@ import asyncio
 from typing import Protocol, cast
 
 from enforcer.settings import ProxySettings
-from enforcer.wire import BadFrame, FrameSplitter
 
 
 class Owner(Protocol):
@@ -18,8 +17,8 @@ class Owner(Protocol):
         """It could not be made or is lost."""
         ...
 
-    def upstream_frames(self, frames: list[bytes]) -> None:
-        """Responses."""
+    def upstream_received(self, data: bytes) -> None:
+        """Bytes of responses."""
         ...
 
 
@@ -34,28 +33,24 @@ class Upstream(asyncio.Protocol):
     def __init__(self, owner: Owner, settings: ProxySettings) -> None:
         self._owner = owner
         self._settings = settings
-        self._splitter = FrameSplitter(settings.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._reading = True
         self._abandoned = False
         self.full = False
         """Whether the broker reads too slowly to be sent more."""
-
-    @property
-    def writable(self) -> bool:
+        self.writable = False
         """Whether requests can be sent now."""
-        return self._transport is not None and not self.full
 
     def connect(self, host: str, port: int) -> None:
         """Begin to connect; the owner is told how it went."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect(host, port))
 
-    def send(self, frame: bytes) -> bool:
-        """Send one request; False if the connection is lost."""
+    def send(self, data: bytes | bytearray | memoryview) -> bool:
+        """Send bytes of requests, lengths included; False if the connection is lost."""
         if self._transport is None or self._transport.is_closing():
             return False
-        self._transport.writelines((len(frame).to_bytes(4, "big"), frame))
+        self._transport.write(data)
         return True
 
     def pause_reading(self) -> None:
@@ -96,6 +91,7 @@ class Upstream(asyncio.Protocol):
             transport.abort()
             return
         self._transport = transport
+        self.writable = True
         transport.set_write_buffer_limits(
             self._settings.write_buffer_high_bytes, self._settings.write_buffer_low_bytes
         )
@@ -105,26 +101,23 @@ class Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker."""
-        try:
-            frames = self._splitter.feed(data)
-        except BadFrame:
-            self._owner.upstream_failed("bad_frame")
-            return
-        if frames:
-            self._owner.upstream_frames(frames)
+        self._owner.upstream_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The broker closed the connection, or we did."""
         self._transport = None
+        self.writable = False
         if not self._abandoned:
             self._owner.upstream_failed("lost")
 
     def pause_writing(self) -> None:
         """The broker reads too slowly."""
         self.full = True
+        self.writable = False
         self._owner.upstream_changed()
 
     def resume_writing(self) -> None:
         """The broker has caught up."""
         self.full = False
+        self.writable = self._transport is not None
         self._owner.upstream_changed()
