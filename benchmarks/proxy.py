@@ -250,9 +250,9 @@ def _notes(plan: _Plan) -> list[str]:
         f"Both sides in turn, {plan.rounds} rounds, the order reversed each time; rates are of all rounds.",
         "The client, Kafka and the proxy share the machine's cores: what the proxy takes, the others lack.",
         f"Round trips: one connection, {plan.pings} after {plan.pings // 10} of warm-up in each round.",
-        "Kafka's tools run at their defaults, with one producer or consumer, each in a new JVM; the rate of a "
-        "consumer is that while fetching.",
-        f"With {CONNECTIONS} connections a client over plain sockets sends ready-made requests, since its own "
+        "Kafka's tools run at their defaults, with one producer or consumer, each in a new JVM; a "
+        "consumer's rate is that while fetching.",
+        f"With {CONNECTIONS} connections a client over plain sockets sends ready-made requests: its own "
         "work would hide the proxy's: batches of 16 kB or one record, two under way on each; fetches of up "
         "to 1 MiB, one under way.",
         "No policy is in force and no job runs; CPU is that of the whole proxy process, kernel included.",

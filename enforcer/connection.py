@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
 
-from enforcer.addresses import rewrite_addresses
 from enforcer.admission import Admission, Passing, Permissive, Refused, Strict
 from enforcer.gate import Action
 from enforcer.link import GatedLink, Hub, Slot
@@ -23,7 +22,7 @@ from enforcer.messages import (
 from enforcer.mutations import MUTATION_KEYS, decode_request
 from enforcer.pacing import Pacer
 from enforcer.principal import SaslObserver
-from enforcer.requests import UNREAD, UNREAD_BUT_METADATA, Requests, Spans
+from enforcer.requests import Requests
 from enforcer.responses import SASL_KEYS, Responses
 from enforcer.settings import AutoCreation, ProxySettings
 from enforcer.upstream import Owner, Upstream
@@ -65,10 +64,8 @@ class Connection(asyncio.Protocol):
         self._traffic = proxy.metrics.traffic
         self._observer = SaslObserver()
         limit = proxy.settings.max_frame_bytes
-        self._requests = Requests(limit)
-        forbid = proxy.settings.auto_topic_creation is AutoCreation.FORBID
-        self._unread: Spans = UNREAD_BUT_METADATA if forbid else UNREAD
-        self._responses = Responses(limit, self._observer, proxy.brokers.address, self._traffic)
+        self._requests = Requests(limit, self._must_read)
+        self._responses = Responses(limit, self._observer, proxy.brokers.rewrite, self._traffic)
         self._pacer = Pacer(proxy.guard, proxy.call_later, self._pump)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
@@ -210,7 +207,7 @@ class Connection(asyncio.Protocol):
         """Send on the requests at the front that no rule reads; False if there are none."""
         responses, slots = self._responses, list[Slot]()
         room = self._settings.inflight_max - len(responses.answers)
-        run = self._requests.run(self._unread, slots, room)
+        run = self._requests.run(slots, room)
         if not run or self._upstream is None or not self._upstream.send(run):
             return False
         responses.answers.extend(slots)
@@ -320,23 +317,30 @@ class Connection(asyncio.Protocol):
             self._observer.on_request(frame, header)
         self._pass(frame, header)
 
+    def _must_read(self, _key: int, client_id: bytes) -> bool:
+        """Whether a rule needs the body of a request of this client (requests.MustRead)."""
+        return self._must_not_create(client_id.decode("utf-8", "replace"))
+
+    def _must_not_create(self, client_id: str) -> bool:
+        if self._settings.auto_topic_creation is not AutoCreation.FORBID:
+            return False
+        quota = self._guard.quota(self._observer.principal, client_id)
+        return quota is not None and not quota.shadow
+
     def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
         """Auto-creation would slip past the quota: the broker charges it without telling anybody."""
-        if self._settings.auto_topic_creation is AutoCreation.FORBID:
-            quota = self._guard.quota(self._observer.principal, header.client_id or "")
-            if quota is not None and not quota.shadow:
-                frame, changed = forbid_auto_creation(frame, header)
-                if changed and header.api_version < _METADATA_FLAG_FROM:
-                    self._pass_as_newer(frame, header)
-                    return
+        if self._must_not_create(header.client_id or ""):
+            frame, changed = forbid_auto_creation(frame, header)
+            if changed and header.api_version < _METADATA_FLAG_FROM:
+                self._pass_as_newer(frame, header)
+                return
         self._pass(frame, header)
 
     def _pass_as_newer(self, frame: bytes, header: RequestHeader) -> None:
         """Send an old Metadata request as version 4, the first with the flag, and turn its answer back."""
 
         def turn_back(response: bytes) -> None:
-            address = self._proxy.brokers.address
-            newer = rewrite_addresses(METADATA, _METADATA_FLAG_FROM, response, address)
+            newer = self._proxy.brokers.rewrite(METADATA, _METADATA_FLAG_FROM, response)
             slot.response = metadata_answer_as(newer, header.api_version)
 
         slot = self._pass(frame, header, turn_back)

@@ -5,7 +5,7 @@ of a large request passes as it comes instead of being gathered first.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -32,7 +32,7 @@ STREAMED_FROM_BYTES: Final = 16_384
 # length; key, version, correlation id, length of the client id
 _HEAD = struct.Struct(">ihhih")
 _LENGTH = struct.Struct(">i")
-_ACKS = struct.Struct(">h")
+_NO_ACKS: Final = b"\0\0"
 # A null transactional id of Produce 3-8, and of 9 and later behind an empty tagged section.
 _NO_TRANSACTION: Final = (b"\xff\xff", b"\0\0")
 _PLAIN_HEAD_BYTES: Final = 4
@@ -42,21 +42,19 @@ _HEADER_BYTES: Final = _HEAD.size - LENGTH_BYTES
 _VERSION_MAX: Final = (1 << 15) - 1
 _READ_KEYS: Final = MUTATION_KEYS | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
 
-Spans = Mapping[int, tuple[int, int]]
-
-UNREAD: Final[Spans] = MappingProxyType(
+UNREAD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
         key: UNDERSTOOD.get(key, (0, _VERSION_MAX))
         for key in FLEXIBLE_FROM
         if key not in _READ_KEYS and key not in REMOVED
     }
 )
-"""API -> first and last version whose requests no rule reads; of Produce only `acks` is looked at."""
+"""API -> first and last version whose requests may pass unread; of Produce only `acks` is looked at."""
 
-UNREAD_BUT_METADATA: Final[Spans] = MappingProxyType(
-    {key: span for key, span in UNREAD.items() if key != METADATA}
-)
-"""The same while some client's Metadata requests must not create topics."""
+MustRead = Callable[[int, bytes], bool]
+"""(API, client id) -> whether a rule needs the body of such a request now; asked of `ASKED_KEYS` only."""
+
+ASKED_KEYS: Final = frozenset({METADATA})
 
 
 class Requests(Unread):
@@ -64,13 +62,15 @@ class Requests(Unread):
 
     Args:
         max_frame_bytes: longest request accepted; a longer one is refused as soon as its length is read.
+        must_read: tells which of the requests that may pass unread are needed all the same.
     """
 
-    __slots__ = ("_max_frame_bytes", "frames", "passing", "waiting", "waiting_bytes")
+    __slots__ = ("_max_frame_bytes", "_must_read", "frames", "passing", "waiting", "waiting_bytes")
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, must_read: MustRead) -> None:
         super().__init__()
         self._max_frame_bytes = max_frame_bytes
+        self._must_read = must_read
         self.frames = 0
         """Requests that have come whole."""
         self.waiting = 0
@@ -94,14 +94,13 @@ class Requests(Unread):
         self.pos = size
         return self.slice(0, size)
 
-    def run(self, unread: Spans, slots: list[Slot], room: int) -> bytes | bytearray | memoryview:
+    def run(self, slots: list[Slot], room: int) -> bytes | bytearray | memoryview:
         """The requests at the front that no rule needs, lengths included, as one piece to be sent on.
 
         It ends before a request that must be read, at one that is not whole (of which the part that is here
         is taken too, if it is large), or when `room` requests wait for answers.
 
         Args:
-            unread: which requests no rule needs.
             slots: gets a slot for each request that will be answered.
             room: how many more may wait for their answers.
 
@@ -122,21 +121,12 @@ class Requests(Unread):
             if stop > end and length < STREAMED_FROM_BYTES:
                 self.need = stop - pos
                 break
-            span = unread.get(key)
-            known = span is not None and span[0] <= version <= span[1]
-            if not known or not -1 <= name_bytes <= length - _HEADER_BYTES:
+            answered = self._passes(pos, stop, key, version, name_bytes)
+            if answered is None:
                 self.need = stop - pos
                 break
-            if key != PRODUCE:
+            if answered:
                 slots.append(Slot(key, version, correlation_id))
-            else:
-                acks = self._acks(pos, min(stop, end), version, max(0, name_bytes))
-                if acks is None:
-                    self.need = stop - pos
-                    break
-                # Without acks the broker sends no response; waiting for one would shift all that follow.
-                if acks:
-                    slots.append(Slot(key, version, correlation_id))
             if stop > end:
                 self.passing = stop - end
                 pos = end
@@ -210,17 +200,35 @@ class Requests(Unread):
             raise _bad_length(length)
         return min(LENGTH_BYTES + int(length), _HEAD.size)
 
-    def _acks(self, pos: int, stop: int, version: int, name_bytes: int) -> int | None:
-        """The acks of the Produce request at `pos`; None if it cannot be read from what is here."""
+    def _passes(self, pos: int, stop: int, key: int, version: int, name_bytes: int) -> bool | None:
+        """Whether the request from `pos` to `stop`, which may not be whole, may pass unread.
+
+        Returns:
+            None: a rule needs its body, or it is damaged; else whether it will be answered.
+        """
+        span = UNREAD.get(key)
+        if span is None or not span[0] <= version <= span[1]:
+            return None
+        name = pos + _HEAD.size
+        if not -1 <= name_bytes <= stop - name:
+            return None
+        if key in ASKED_KEYS:
+            whole = stop <= len(self.data)
+            asked = whole and not self._must_read(key, bytes(self.data[name : name + max(0, name_bytes)]))
+            return True if asked else None
+        # Without acks the broker sends no response; waiting for one would shift all that follow.
+        return self._acks(pos, stop, version, max(0, name_bytes)) if key == PRODUCE else True
+
+    def _acks(self, pos: int, stop: int, version: int, name_bytes: int) -> bool | None:
+        """Whether the Produce request at `pos` asks for acks; None if what is here does not tell."""
         start = pos + _HEAD.size + name_bytes
         head = self.data[start : min(stop, start + _PLAIN_HEAD_BYTES)]
         # As nearly always: no transactional id and, in the flexible versions, no tags before it.
         if len(head) == _PLAIN_HEAD_BYTES and version >= 3 and head[:2] == _NO_TRANSACTION[version >= 9]:
-            acks: int = _ACKS.unpack_from(head, 2)[0]
-            return acks
-        frame = self.copy(pos + LENGTH_BYTES, min(stop, pos + _ACKS_WITHIN_BYTES))
+            return head[2:] != _NO_ACKS
+        frame = self.copy(pos + LENGTH_BYTES, min(stop, len(self.data), pos + _ACKS_WITHIN_BYTES))
         try:
-            return produce_acks(frame, parse_header(frame))
+            return produce_acks(frame, parse_header(frame)) != 0
         except BadFrame:
             return None
 

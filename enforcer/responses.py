@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from enforcer.addresses import REWRITTEN_KEYS, AddressMap, may_hold_endpoints, rewrite_addresses
+from enforcer.addresses import REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.link import Slot
 from enforcer.messages import limit_api_versions
 from enforcer.principal import SaslObserver
@@ -37,6 +37,8 @@ _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # length, correlation id
 
 Write = Callable[[bytes | bytearray | memoryview], object]
+Rewrite = Callable[[int, int, bytes], bytes]
+"""(API, version, response) -> the response with addresses replaced; see addresses.Rewriter."""
 
 
 class Count(Protocol):
@@ -51,22 +53,22 @@ class Responses(Unread):
     Args:
         max_frame_bytes: longest response accepted.
         observer: of this connection's SASL exchanges.
-        address_of: where clients go instead of a broker.
+        rewrite: puts in the addresses where clients go instead of the brokers'.
         traffic: counts what leaves.
     """
 
     __slots__ = (
-        "_address_of", "_max_frame_bytes", "_observer", "_out", "_passing", "_traffic",
+        "_max_frame_bytes", "_observer", "_out", "_passing", "_rewrite", "_traffic",
         "answers", "due", "write",
     )  # fmt: skip
 
     def __init__(
-        self, max_frame_bytes: int, observer: SaslObserver, address_of: AddressMap, traffic: Count
+        self, max_frame_bytes: int, observer: SaslObserver, rewrite: Rewrite, traffic: Count
     ) -> None:
         super().__init__()
         self._max_frame_bytes = max_frame_bytes
         self._observer = observer
-        self._address_of = address_of
+        self._rewrite = rewrite
         self._traffic = traffic
         # Bytes still to come of a response whose beginning has left: that of the first of `answers`.
         self._passing = 0
@@ -205,7 +207,7 @@ class Responses(Unread):
         elif key in SASL_KEYS:
             self._observer.on_response(response, key, version)
         else:
-            response = rewrite_addresses(key, version, response, self._address_of)
+            response = self._rewrite(key, version, response)
         slot.response = response
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.link import Slot
-from enforcer.requests import STREAMED_FROM_BYTES, UNREAD, UNREAD_BUT_METADATA, Requests
+from enforcer.requests import STREAMED_FROM_BYTES, Requests
 from enforcer.wire import BadFrame, Reason
 
 LIMIT_BYTES = 50_000
@@ -25,15 +25,20 @@ def produce(version: int, acks: int, transaction: bytes | None = None) -> bytes:
     if version >= 9:
         name = b"\0" if transaction is None else bytes([len(transaction) + 1]) + transaction
         return request(PRODUCE, version, 1, b"\0" + name + struct.pack(">h", acks) + bytes(9))
-    name = b"" if version < 3 else struct.pack(">h", -1 if transaction is None else len(transaction))
-    return request(PRODUCE, version, 1, name + (transaction or b"") + struct.pack(">h", acks) + bytes(9))
+    name = struct.pack(">h", -1 if transaction is None else len(transaction)) + (transaction or b"")
+    return request(PRODUCE, version, 1, name * (version >= 3) + struct.pack(">h", acks) + bytes(9))
+
+
+def fresh() -> Requests:
+    """A connection's requests, where the Metadata requests of one client must be read."""
+    return Requests(LIMIT_BYTES, lambda key, client_id: key == METADATA and client_id == b"limited")
 
 
 class Reader:
     """A proxy's whole treatment of requests, without the proxy: passes runs on, reads the others."""
 
     def __init__(self) -> None:
-        self.requests = Requests(LIMIT_BYTES)
+        self.requests = fresh()
         self.passed = b""
         self.read: list[bytes] = []
         self.slots: list[Slot] = []
@@ -45,7 +50,7 @@ class Reader:
         elif not self.requests.add(data):
             return
         while self.requests.left_bytes:
-            run = self.requests.run(UNREAD_BUT_METADATA, self.slots, 1_000_000)
+            run = self.requests.run(self.slots, 1_000_000)
             self.passed += run
             if not run:
                 frame = self.requests.next()
@@ -57,9 +62,9 @@ class Reader:
 def test_unread_requests_leave_as_one_piece() -> None:
     """Three requests that no rule needs are the very bytes that came, with a slot for each."""
     data = b"".join(request(LIST_GROUPS, 0, number) for number in range(3))
-    requests, slots = Requests(LIMIT_BYTES), list[Slot]()
+    requests, slots = fresh(), list[Slot]()
     assert requests.add(data)
-    assert requests.run(UNREAD, slots, 9) is data
+    assert requests.run(slots, 9) is data
     assert [slot.correlation_id for slot in slots] == [0, 1, 2] and requests.frames == 3
 
 
@@ -72,14 +77,23 @@ def test_a_run_ends_at_a_request_that_a_rule_needs() -> None:
     assert reader.passed == request(LIST_GROUPS, 0, 1) + request(LIST_GROUPS, 0, 3)
 
 
+def test_metadata_is_read_for_a_client_that_must_not_create_topics() -> None:
+    """The same request passes unread for everybody else, for clients without a name too."""
+    limited, other = (request(METADATA, 4, 1, bytes(5), name) for name in (b"limited", b"other"))
+    nameless = struct.pack(">ihhihi", 14, METADATA, 1, 2, -1, 0)
+    reader = Reader()
+    reader.feed(other + nameless + limited)
+    assert reader.passed == other + nameless and reader.read == [limited[4:]]
+
+
 def test_a_run_ends_when_there_is_no_room() -> None:
     """No more requests leave than may wait for answers."""
-    requests, slots = Requests(LIMIT_BYTES), list[Slot]()
+    requests, slots = fresh(), list[Slot]()
     requests.add(b"".join(request(LIST_GROUPS, 0, number) for number in range(5)))
-    assert requests.run(UNREAD, slots, 2) == request(LIST_GROUPS, 0, 0) + request(LIST_GROUPS, 0, 1)
+    assert requests.run(slots, 2) == request(LIST_GROUPS, 0, 0) + request(LIST_GROUPS, 0, 1)
     requests.count()
     assert len(slots) == 2 and requests.waiting == 3 and requests.frames == 5
-    assert requests.run(UNREAD, slots, 4) and requests.waiting == 1 and requests.frames == 5
+    assert requests.run(slots, 4) and requests.waiting == 1 and requests.frames == 5
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
@@ -117,7 +131,7 @@ def test_a_large_request_that_must_be_read_is_gathered() -> None:
 
 def test_what_was_put_back_comes_again() -> None:
     """A request that has to wait stays at the front and is counted once."""
-    requests = Requests(LIMIT_BYTES)
+    requests = fresh()
     requests.add(request(CREATE_TOPICS, 5, 1) + request(LIST_GROUPS, 0, 2))
     frame = requests.next()
     assert frame is not None
@@ -135,10 +149,10 @@ def test_what_was_put_back_comes_again() -> None:
 def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason, more: bytes) -> None:
     """Four bytes are enough to refuse a frame, whether it would be passed on, read or counted."""
     data = struct.pack(">i", length) + more
-    for look in (lambda r: r.run(UNREAD, [], 9), lambda r: r.next(), lambda r: r.count()):
-        requests = Requests(LIMIT_BYTES)
+    for look in (lambda r: r.run([], 9), lambda r: r.next(), lambda r: r.count()):
+        requests = fresh()
         requests.add(data[:3])
-        requests.run(UNREAD, [], 9)
+        requests.run([], 9)
         requests.add(data[3:])
         with pytest.raises(BadFrame) as caught:
             look(requests)
@@ -147,11 +161,11 @@ def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason
 
 FRAMES = st.lists(
     st.builds(
-        lambda key, version, size, name: request(key, version, 7, bytes(size), b"c" * name),
+        lambda key, version, size, name: request(key, version, 7, bytes(size), name),
         st.sampled_from([LIST_GROUPS, METADATA, CREATE_TOPICS, PRODUCE, 999]),
         st.integers(0, 9),
         st.sampled_from([0, 1, 30, STREAMED_FROM_BYTES]),
-        st.integers(0, 9),
+        st.sampled_from([b"", b"other", b"limited"]),
     ),
     max_size=12,
 )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enforcer.addresses import Rewriter
 from enforcer.link import Slot
 from enforcer.metrics import Traffic
 from enforcer.principal import SaslObserver
@@ -28,7 +29,8 @@ class Client:
     def __init__(self, *slots: Slot) -> None:
         self.traffic = Traffic()
         self.writes: list[bytes] = []
-        self.responses = Responses(LIMIT_BYTES, SaslObserver(), lambda *_: ("p", 1), self.traffic)
+        rewrite = Rewriter(lambda *_: ("p", 1), lambda: 0)
+        self.responses = Responses(LIMIT_BYTES, SaslObserver(), rewrite, self.traffic)
         self.responses.write = lambda data: self.writes.append(bytes(data))
         self.responses.answers.extend(slots)
         self.responses.due.extend(slots)
