@@ -6,7 +6,6 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -24,11 +23,10 @@ from enforcer.pacing import Pacer
 from enforcer.principal import SaslObserver
 from enforcer.requests import Requests
 from enforcer.responses import SASL_KEYS, Responses
-from enforcer.settings import AutoCreation, ProxySettings
+from enforcer.settings import ProxySettings
 from enforcer.upstream import Owner, Upstream
 from enforcer.wire import (
     API_VERSIONS,
-    LENGTH_BYTES,
     METADATA,
     PRODUCE,
     BadFrame,
@@ -69,8 +67,6 @@ class Connection(asyncio.Protocol):
         self._pacer = Pacer(proxy.guard, proxy.call_later, self._pump)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
-        # What the proxy itself sends while the body of a client's request is passing.
-        self._queued: deque[bytes] = deque()
         self._gate: Admission | None = None
         self._gate_slot: Slot | None = None
         self._reading = True
@@ -101,8 +97,8 @@ class Connection(asyncio.Protocol):
             return
         requests = self._requests
         before = requests.frames
-        if requests.passing:
-            self._pass_body(data)
+        if requests.passing and self._upstream is not None:
+            self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
         elif not requests.add(data):
             return
         self._pump()
@@ -119,7 +115,6 @@ class Connection(asyncio.Protocol):
         if self._gate is not None:
             gate, self._gate = self._gate, None
             gate.gone()
-        self._queued.clear()
         self._responses.answers.clear()
         self._responses.due.clear()
         if self._upstream is not None:
@@ -205,23 +200,13 @@ class Connection(asyncio.Protocol):
 
     def _pass_run(self) -> bool:
         """Send on the requests at the front that no rule reads; False if there are none."""
-        responses, slots = self._responses, list[Slot]()
-        room = self._settings.inflight_max - len(responses.answers)
-        run = self._requests.run(slots, room)
-        if not run or self._upstream is None or not self._upstream.send(run):
+        requests, responses, slots = self._requests, self._responses, list[Slot]()
+        run = requests.run(slots, self._settings.inflight_max - len(responses.answers))
+        if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
             return False
         responses.answers.extend(slots)
         responses.due.extend(slots)
         return True
-
-    def _pass_body(self, data: bytes) -> None:
-        """Send on what belongs to a request whose beginning was sent."""
-        body = self._requests.take_body(data)
-        if self._upstream is not None:
-            self._upstream.send(body)
-        if not self._requests.passing:
-            while self._queued:
-                self._send_frame(self._queued.popleft())
 
     def _set_reading(self) -> None:
         requests = self._requests
@@ -229,7 +214,8 @@ class Connection(asyncio.Protocol):
             (self._pacer.idle or self._pacer.may_read)
             and requests.waiting < self._settings.held_frames_max
             and requests.waiting_bytes < self._settings.held_bytes_max
-            and len(self._responses.answers) < self._settings.inflight_max
+            # The rest of a request that is passing must come, or it would never be answered.
+            and (requests.passing > 0 or len(self._responses.answers) < self._settings.inflight_max)
             and (self._upstream is None or not self._upstream.full)
         )
         if wanted == self._reading or self._closing_since is not None or self._transport is None:
@@ -263,19 +249,11 @@ class Connection(asyncio.Protocol):
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (link.Line); no slot: it gets no response."""
-        if self._closing_since is not None or not self._send_frame(frame):
+        if self._upstream is None or self._closing_since is not None or not self._upstream.send(frame):
             return False
         if slot is not None:
             self._responses.due.append(slot)
         return True
-
-    def _send_frame(self, frame: bytes) -> bool:
-        if self._requests.passing:
-            # A gated request that waited for a lookup; at most one of them per answer that is missing.
-            self._queued.append(frame)
-            return True
-        framed = len(frame).to_bytes(LENGTH_BYTES, "big") + frame
-        return self._upstream is not None and self._upstream.send(framed)
 
     def reserve(self, slot: Slot) -> None:
         """Take the next place among the answers to the client (link.Line)."""
@@ -319,17 +297,11 @@ class Connection(asyncio.Protocol):
 
     def _must_read(self, _key: int, client_id: bytes) -> bool:
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
-        return self._must_not_create(client_id.decode("utf-8", "replace"))
-
-    def _must_not_create(self, client_id: str) -> bool:
-        if self._settings.auto_topic_creation is not AutoCreation.FORBID:
-            return False
-        quota = self._guard.quota(self._observer.principal, client_id)
-        return quota is not None and not quota.shadow
+        return self._guard.forbids_creation(self._observer.principal, client_id.decode("utf-8", "replace"))
 
     def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
         """Auto-creation would slip past the quota: the broker charges it without telling anybody."""
-        if self._must_not_create(header.client_id or ""):
+        if self._guard.forbids_creation(self._observer.principal, header.client_id or ""):
             frame, changed = forbid_auto_creation(frame, header)
             if changed and header.api_version < _METADATA_FLAG_FROM:
                 self._pass_as_newer(frame, header)

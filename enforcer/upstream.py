@@ -1,9 +1,11 @@
 """The proxy's own connection to a broker, one per client connection."""
 
 import asyncio
+from collections import deque
 from typing import Protocol, cast
 
 from enforcer.settings import ProxySettings
+from enforcer.wire import LENGTH_BYTES
 
 
 class Owner(Protocol):
@@ -37,6 +39,9 @@ class Upstream(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
         self._reading = True
         self._abandoned = False
+        # A client's request has been sent in part; what else is to be sent waits for the rest of it.
+        self._passing = False
+        self._queued: deque[bytes] = deque()
         self.full = False
         """Whether the broker reads too slowly to be sent more."""
         self.writable = False
@@ -46,11 +51,30 @@ class Upstream(asyncio.Protocol):
         """Begin to connect; the owner is told how it went."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect(host, port))
 
-    def send(self, data: bytes | bytearray | memoryview) -> bool:
-        """Send bytes of requests, lengths included; False if the connection is lost."""
+    def send(self, frame: bytes) -> bool:
+        """Send one request, its length put before it; False if the connection is lost."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        if self._passing:
+            # In the middle of another request: a lookup or what waited for one, at most one per open answer.
+            self._queued.append(frame)
+        else:
+            self._transport.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+        return True
+
+    def pass_on(self, data: bytes | bytearray | memoryview, unfinished: bool) -> bool:
+        """Send requests as they came; False if the connection is lost.
+
+        Args:
+            data: requests with their lengths; the first and the last may be parts.
+            unfinished: the rest of the last one is still to come.
+        """
         if self._transport is None or self._transport.is_closing():
             return False
         self._transport.write(data)
+        self._passing = unfinished
+        while self._queued and not unfinished:
+            self.send(self._queued.popleft())
         return True
 
     def pause_reading(self) -> None:

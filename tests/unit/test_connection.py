@@ -51,6 +51,10 @@ class FakeTransport:
         """Keep what is written."""
         self.data += data
 
+    def is_closing(self) -> bool:
+        """Whether it was closed."""
+        return self.closed
+
     def pause_reading(self) -> None:
         """No more data comes."""
         self.reading = False
@@ -77,15 +81,20 @@ class FakeUpstream:
     """A broker connection that keeps requests until the test answers them."""
 
     def __init__(self) -> None:
-        self.data = b""
+        self.data, self.unfinished = b"", False
         self.writable, self.full, self.reading, self.abandoned = True, False, True, False
 
     def connect(self, host: str, port: int) -> None:
         """At once."""
 
-    def send(self, data: bytes) -> bool:
+    def send(self, frame: bytes) -> bool:
         """Keep it."""
+        return self.pass_on(framed(frame), False)
+
+    def pass_on(self, data: bytes, unfinished: bool) -> bool:
+        """Keep it, and whether more is to come."""
         self.data += data
+        self.unfinished = unfinished
         return True
 
     @property
@@ -228,15 +237,26 @@ def test_back_pressure_both_ways() -> None:
 
 
 def test_a_large_request_passes_while_it_comes() -> None:
-    """Its body is not kept; what the proxy itself sends meanwhile waits for the end of it."""
-    rig = Rig()
+    """Its body is not kept, and it goes on to be read even where no further request may."""
+    rig = Rig(inflight_max=1)
     large = opaque(2, 100_000)
     rig.connection.data_received(large[:20_000])
-    rig.connection.send(None, header(16, 0, 7))
-    rig.connection.data_received(large[20_000:50_000])
-    assert rig.upstream.data.endswith(large[:50_000])
-    rig.connection.data_received(large[50_000:] + opaque(3))
-    assert rig.upstream.data.endswith(large + framed(header(16, 0, 7)) + opaque(3))
+    assert rig.upstream.data == large[:20_000] and rig.upstream.unfinished and rig.client.reading
+    rig.connection.data_received(large[20_000:] + opaque(3))
+    assert rig.upstream.data == large and not rig.upstream.unfinished and not rig.client.reading
+    rig.answer([struct.pack(">i", 2)])
+    assert rig.upstream.data == large + opaque(3)
+
+
+def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
+    """What the proxy itself sends waits for the rest of a request that is passing."""
+    rig, broker = Rig(), FakeTransport()
+    upstream = Upstream(rig.connection, rig.settings)
+    upstream.connection_made(cast(asyncio.Transport, broker))
+    assert upstream.pass_on(b"begin", True) and upstream.send(b"own") and upstream.pass_on(b"more", True)
+    assert broker.data == b"beginmore"
+    assert upstream.pass_on(b"end", False) and upstream.send(b"next")
+    assert broker.data == b"beginmoreend" + framed(b"own") + framed(b"next")
 
 
 def test_a_request_that_stops_coming_ends_its_connection() -> None:
