@@ -26,6 +26,8 @@ class Pacer:
         self._mute_timer: asyncio.TimerHandle | None = None
         self._held_subject: str | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
+        self.idle = True
+        """Whether there is neither a mute nor a hold; most connections never see one."""
 
     @property
     def may_read(self) -> bool:
@@ -48,11 +50,13 @@ class Pacer:
         if not self._mute.active:
             self._guard.metrics.traffic.muted += 1
         self._mute.begin(self._now_ms(), mute_ms)
+        self.idle = False
         self._arm()
 
     def hold(self, subject: str, wait_ms: float) -> None:
         """Let nothing be handled until the subject may go on."""
         self._held_subject = subject
+        self.idle = False
         self._guard.wait_for(subject, self._wake)
         self._hold_timer = self._call_later(wait_ms, self._wake)
 
@@ -81,12 +85,14 @@ class Pacer:
             self._arm()
         else:
             self._guard.metrics.traffic.muted -= 1
+            self.idle = self._held_subject is None
         self._resume()
 
     def _unhold(self) -> None:
         if self._held_subject is not None:
             self._guard.stop_waiting(self._held_subject, self._wake)
             self._held_subject = None
+            self.idle = not self._mute.active
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
