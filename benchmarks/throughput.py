@@ -92,20 +92,20 @@ def _fill(stack: Stack, scale: _Scale, progress: Progress) -> None:
 def _job(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
     """Events per second and processor time of the whole job after its warm-up."""
     total = scale.events + scale.warm
-    spent: list[float] = []
+    spent: list[tuple[float, float]] = []
     with Counter(stack.bootstrap, stack.topics.decisions) as decisions:
         progress.step("starting the job", 0.10)
         before, started = decisions.count(), time.monotonic()
-        pid = stack.start_job()["pid"]
+        pid, broker = stack.start_job()["pid"], stack.kafka.pids[0]
 
         def look(count: int) -> None:
             stack.check()
             if not spent and count - before >= scale.warm:
-                spent.append(cpu_s(pid))
+                spent.append((cpu_s(pid), cpu_s(broker)))
             progress.step("job", 0.15 + 0.2 * (count - before) / total)
 
         seen = decisions.wait(before + total, _LIMIT_S, look)
-        spent.append(cpu_s(pid))
+        spent.append((cpu_s(pid), cpu_s(broker)))
     stack.stop("job")
     # From when the warm-up is decided, or already part of the next batch, to the last decision.
     began, first = next((at, count) for at, count in seen if count - before >= scale.warm)
@@ -113,7 +113,10 @@ def _job(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
     if not events:
         # So few that they were all there at one look: only a smoke run's.
         took, events = seen[-1][0] - started, total
-    return {"events_s": events / took, "cpu_us": (spent[-1] - spent[0]) / events * 1e6}
+    job_us, broker_us = (
+        (after - at) / events * 1e6 for at, after in zip(spent[0], spent[-1], strict=True)
+    )
+    return {"events_s": events / took, "job_us": job_us, "broker_us": broker_us}
 
 
 def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
@@ -202,7 +205,8 @@ def _rows(job: dict[str, float], idiom: float, local: float) -> list[Row]:
             baseline=local,
             baseline_what="weir replay, one process",
         ),
-        Row(what="job: processor time", value=job["cpu_us"], unit="us/event"),
+        Row(what="job: processor time", value=job["job_us"], unit="us/event"),
+        Row(what="broker beside it: processor time", value=job["broker_us"], unit="us/event"),
     ]
 
 
