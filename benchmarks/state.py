@@ -236,8 +236,8 @@ def _rows(found: _Found, scale: _Scale, times: dict[int, list[float]]) -> list[R
 
 def _notes(scale: _Scale) -> list[str]:
     return [
-        "The job as `weir job` runs it, Kafka to Kafka, profile latency,"
-        f" {JobSettings().shards} shards in one task; every batch holds {scale.active:,} requests of as many"
+        "The job as `weir job` runs it, Kafka to Kafka, profile latency, one task, shards a law:"
+        f" {JobSettings().shard_count}; every batch holds {scale.active:,} requests of as many"
         " principals, named with 21 bytes, in token buckets. Batch time is Spark's own, from the start of its"
         f" planning to its commit; medians of {scale.batches} batches, after {scale.warm} to warm up.",
         "State is what the newest batch needs. The checkpoint on disk holds what the last 100 batches needed,"
