@@ -181,7 +181,7 @@ def _peak_bytes(pid: int) -> int:
 
 
 def _times(found: _Found, scale: _Scale) -> dict[int, list[float]]:
-    """ms of the measured batches by number of principals known; 0: the one in which the idle leave."""
+    """ms of the measured batches by number of principals known; 0: those that the last events fell into."""
     times: dict[int, list[float]] = {}
     seen = known = 0
     # The first batches find the JVM cold.
@@ -195,7 +195,11 @@ def _times(found: _Found, scale: _Scale) -> dict[int, list[float]]:
                 times[size].append(took_ms)
             seen += events
         seen, begin = 0, end
-    times[0] = [found.batches[-1][1]]
+    # They came while the job waited, so it may have begun with some of them.
+    for events, took_ms in found.batches:
+        if seen >= scale.events:
+            times.setdefault(0, []).append(took_ms)
+        seen += events
     return times
 
 
@@ -219,7 +223,7 @@ def _rows(found: _Found, scale: _Scale, times: dict[int, list[float]]) -> list[R
     return [
         *rows,
         Row(what=f"slowest batch, {most:,} principals known", value=max(times[most]), unit="ms"),
-        Row(what=f"batch in which {most - scale.active:,} principals leave", value=times[0][0], unit="ms"),
+        Row(what=f"batch in which {most - scale.active:,} principals leave", value=max(times[0]), unit="ms"),
         Row(
             what="state per principal",
             value=each,
