@@ -235,7 +235,8 @@ class Stack:
 
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.
-        from streaming.collect.policy_topic import differences, publish_policies, read_policies
+        from streaming.collect.policy_topic import PolicyLog, Update, differences
+        from streaming.collect.policy_turn import change_policies
         from weir.topics import ensure_topics
 
         topics, client = Topics(self._settings.kafka.topic_prefix), self._settings.kafka.client
@@ -244,13 +245,20 @@ class Stack:
         )
         if created:
             self._say(f"created the topics {', '.join(created)}")
-        if self._options.policies is None:
+        wanted = self._options.policies
+        if wanted is None:
             return
-        log = read_policies(self.bootstrap, topics, client)
-        updates = differences(log, self._options.policies, ("file", "apply"), override=True)
-        if updates:
-            publish_policies(self.bootstrap, topics, updates, log=log, origin="file", client=client)
-        self._say(f"policies: {len(self._options.policies)} entries, {len(updates)} of them changed")
+
+        def decide(log: PolicyLog) -> list[Update]:
+            # What was changed through the admin API since is newer than the file.
+            return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
+
+        written = change_policies(self.bootstrap, topics, decide, origin="file", client=client)
+        self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
+        held = written.log.entries
+        for path, value in wanted.items():
+            if held.get(path) != value and path not in {update.path for update in written.updates}:
+                self._say(f"{path} stays as the admin API left it; `weir policy apply` takes the file's")
 
     def _make_parts(self) -> list[Part]:
         data, local = self._options.data, self._settings.local
