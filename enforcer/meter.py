@@ -102,6 +102,8 @@ class Meter:
 
     def set_policies(self, policies: PolicySet) -> None:
         """These policies are in force now; balances and debts are kept."""
+        if policies is self._policies:
+            return
         self._policies = policies
         self.interval_ms = round_rules(policies).interval_ms
         entries = policies.entries

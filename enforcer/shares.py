@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
 from streaming.contract.usage_events import DIMENSIONS
 
 MEMBERS_MAX: Final = 1_000
@@ -35,21 +33,8 @@ class Share:
     usage: Mapping[str, float]
 
 
-def parse_share(value: bytes | None) -> Share | None:
-    """Read one record; None for other types of decision and for what is no decision at all. Never raises."""
-    try:
-        fields: Any = orjson.loads(value or b"")
-        return share_of(fields) if fields["type"] == "share" else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
 def share_of(fields: Any) -> Share:
-    """A share from its JSON object.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: it is none.
-    """
+    """A share from its JSON object; raises whatever Python does where it is none."""
     limits = fields["limits"]
     return Share(
         group=str(fields["group"]),

@@ -3,16 +3,18 @@
 One record a round with all groups that have something to say, cut where it becomes too large.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from enforcer.account import Account, Use
-from enforcer.guard import Clock, Sender
+from enforcer.guard import Clock
 from enforcer.meter import Meter
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
+
+Send = Callable[[Mapping[str, Any], str], bool]
 
 ROUNDS_MAX: Final = 3
 """A group in use is reported at least once in so many rounds."""
@@ -78,15 +80,15 @@ class UsageReports:
     Args:
         proxy_id: name of the proxy: the `broker` of its reports.
         meter: holds the accounts.
-        sender: takes events.
+        send: takes (event, record key); False if it was dropped.
         clock: tells the time.
         record_bytes: a record is cut above this size.
     """
 
-    def __init__(self, proxy_id: str, meter: Meter, sender: Sender, clock: Clock, record_bytes: int) -> None:
+    def __init__(self, proxy_id: str, meter: Meter, send: Send, clock: Clock, record_bytes: int) -> None:
         self._proxy_id = proxy_id
         self._meter = meter
-        self._sender = sender
+        self._send_event = send
         self._clock = clock
         self._record_bytes = record_bytes
         self._told: dict[str, Told] = {}
@@ -151,8 +153,8 @@ class UsageReports:
                 "period_ms": period_ms,
                 "usage": usage,
             }
-            if not self._sender.send(event, self._proxy_id):
-                # Counted by the sender; in the next round it is all told again.
+            if not self._send_event(event, self._proxy_id):
+                # Counted where it was dropped; in the next round it is all told again.
                 for group in usage:
                     self._told.pop(group, None)
                 continue

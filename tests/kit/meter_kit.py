@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 from traffic_kit import batch, fetch_response, produce
 
+from enforcer.decisions import parse_decision
 from enforcer.guard import Clock
 from enforcer.meter import Meter
 from enforcer.metrics import Metrics
 from enforcer.settings import ProxySettings
-from enforcer.shares import Members, parse_share
+from enforcer.shares import Members, Share
 from enforcer.tally import Tally
 from enforcer.usage import UsageReports
 from enforcer.wire import FETCH, RequestHeader
@@ -41,7 +42,9 @@ class Desk:
         settings: of the proxy.
     """
 
-    def __init__(self, policies: Mapping[str, Any], proxy_id: str = "p1", now_ms: float = 0.0, **settings: Any) -> None:
+    def __init__(
+        self, policies: Mapping[str, Any], proxy_id: str = "p1", now_ms: float = 0.0, **settings: Any
+    ) -> None:
         self.now_ms = now_ms
         self.full = False
         self.events: list[dict[str, Any]] = []
@@ -52,10 +55,12 @@ class Desk:
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.members: dict[str, Members] = {}
         self.proxy_id = proxy_id
-        self.reports = UsageReports(proxy_id, self.meter, self, self.clock, self.settings.usage_record_bytes)
+        self.reports = UsageReports(
+            proxy_id, self.meter, self.send, self.clock, self.settings.usage_record_bytes
+        )
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:
-        """Take an event (guard.Sender)."""
+        """Take a report."""
         assert key == self.proxy_id
         if not self.full:
             self.events.append(orjson.loads(orjson.dumps(event)))
@@ -71,8 +76,9 @@ class Desk:
 
     def take(self, value: bytes) -> None:
         """A decision arrives."""
-        share = parse_share(value)
-        if share is not None and share.broker == self.proxy_id:
+        share = parse_decision(value)
+        assert isinstance(share, Share)
+        if share.broker == self.proxy_id:
             self.meter.take_share(share)
 
 
@@ -199,7 +205,8 @@ class World:
             if self.now_ms >= self._tick_ms:
                 self._tick_ms += 1000
                 self._decide([b'{"type":"tick"}'])
-            self._decide([orjson.dumps(event) for desk in self.desks.values() for event in _taken(desk.events)])
+            told = [event for desk in self.desks.values() for event in _taken(desk.events)]
+            self._decide([orjson.dumps(event) for event in told])
             while self._on_the_way and self._on_the_way[0][0] <= self.now_ms:
                 _, value = self._on_the_way.pop(0)
                 for desk in self.desks.values():

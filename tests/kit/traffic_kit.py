@@ -10,7 +10,7 @@ from kafka.protocol.producer import ProduceRequest
 from kafka.record import MemoryRecordsBuilder
 from kafka_kit import build, request, response
 
-from enforcer.wire import RequestHeader
+from enforcer.wire import RequestHeader, parse_header
 
 Topics = Mapping[str, list[bytes]]
 """Topic name -> the record batches of each of its partitions."""
@@ -35,7 +35,9 @@ def key_of(name: str, ids: bool) -> bytes:
     return topic_id(name).bytes if ids else name.encode()
 
 
-def produce(version: int, topics: Topics, acks: int = 1, txn: str | None = None) -> tuple[bytes, RequestHeader]:
+def produce(
+    version: int, topics: Topics, acks: int = 1, txn: str | None = None
+) -> tuple[bytes, RequestHeader]:
     """A Produce request v3-13."""
     topic = ProduceRequest.TopicProduceData
     named = "topic_id" if version >= 13 else "name"
@@ -98,14 +100,15 @@ def fetch_request(
 
 def old_produce(topics: Topics) -> tuple[bytes, RequestHeader]:
     """A Produce request v1, which kafka-python has no more."""
-    head = struct.pack(">hhih", 0, 1, 7, -1)
-    return head + struct.pack(">hii", 1, 1000, len(topics)) + _old_topics(topics, b""), RequestHeader(0, 1, 7, None, 10)
+    frame = struct.pack(">hhihhii", 0, 1, 7, -1, 1, 1000, len(topics)) + _old_topics(topics, b"")
+    return frame, parse_header(frame)
 
 
 def old_fetch_response(version: int, topics: Topics) -> bytes:
     """A Fetch response v0-3."""
     throttle = struct.pack(">i", 0) if version >= 1 else b""
-    return struct.pack(">i", 7) + throttle + struct.pack(">i", len(topics)) + _old_topics(topics, struct.pack(">hq", 0, 9))
+    head = struct.pack(">i", 7) + throttle + struct.pack(">i", len(topics))
+    return head + _old_topics(topics, struct.pack(">hq", 0, 9))
 
 
 def _old_topics(topics: Topics, before: bytes) -> bytes:
