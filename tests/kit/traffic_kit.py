@@ -8,7 +8,7 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest
 from kafka.record import MemoryRecordsBuilder
-from kafka_kit import build, request, response
+from kafka_kit import CLIENT_ID, build, request, response
 
 from enforcer.wire import RequestHeader, parse_header
 
@@ -36,7 +36,7 @@ def key_of(name: str, ids: bool) -> bytes:
 
 
 def produce(
-    version: int, topics: Topics, acks: int = 1, txn: str | None = None
+    version: int, topics: Topics, acks: int = 1, txn: str | None = None, client_id: str = CLIENT_ID
 ) -> tuple[bytes, RequestHeader]:
     """A Produce request v3-13."""
     topic = ProduceRequest.TopicProduceData
@@ -52,9 +52,17 @@ def produce(
         )
         for name, batches in topics.items()
     ]  # fmt: skip
-    return request(
-        build(ProduceRequest, version, transactional_id=txn, acks=acks, timeout_ms=1, topic_data=data)
-    )
+    fields: dict[str, Any] = {"transactional_id": txn, "acks": acks, "timeout_ms": 1000}
+    message = build(ProduceRequest, version, topic_data=data, **fields)
+    return request(message, client_id)
+
+
+def produce_by_id(own_id: UUID, records: bytes) -> bytes:
+    """A Produce request v13 for partition 0 of a real topic."""
+    topic = ProduceRequest.TopicProduceData
+    row = build(topic.PartitionProduceData, 13, index=0, records=records)
+    data = [build(topic, 13, topic_id=own_id, partition_data=[row])]
+    return request(build(ProduceRequest, 13, acks=1, timeout_ms=1000, topic_data=data))[0]
 
 
 def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any) -> bytes:
@@ -80,7 +88,12 @@ def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any
 
 
 def fetch_request(
-    version: int, topics: Mapping[str, int], max_bytes: int = 1 << 20, epoch: int = 0
+    version: int,
+    topics: Mapping[str, int],
+    max_bytes: int = 1 << 20,
+    epoch: int = 0,
+    session: int = 0,
+    offset: int = 0,
 ) -> tuple[bytes, RequestHeader]:
     """A Fetch request v4-18 for topics with so many partitions."""
     topic = FetchRequest.FetchTopic
@@ -88,13 +101,19 @@ def fetch_request(
         build(
             topic, version,
             **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
-            partitions=[build(topic.FetchPartition, version, partition=index) for index in range(count)],
+            partitions=[
+                build(
+                    topic.FetchPartition, version,
+                    partition=index, fetch_offset=offset, partition_max_bytes=1 << 20,
+                )
+                for index in range(count)
+            ],
         )
         for name, count in topics.items()
     ]  # fmt: skip
     values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": max_bytes, "topics": data}
     if version >= 7:
-        values["session_epoch"] = epoch
+        values |= {"session_epoch": epoch, "session_id": session}
     return request(build(FetchRequest, version, **values))
 
 
