@@ -1,4 +1,4 @@
-# make setup | run | test | check | bench      (each of the others runs setup first)
+# make setup | run | test | check | bench [NAME=...]      (each of the others runs setup first)
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
@@ -44,7 +44,6 @@ test: check
 	@echo "== the proxy and the tools against a real Kafka" && $(PYTEST) tests/kafka --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end --durations=3
 
+# All of them take about 20 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup
-	@if ls benchmarks/*.py >/dev/null 2>&1; then \
-		for file in benchmarks/*.py; do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done; \
-	else echo "bench: no benchmarks yet; those measured during design stand in docs/decisions.md"; fi
+	@$(VENV)/bin/python -m benchmarks $(NAME)

@@ -1,8 +1,8 @@
 """What to do with a request for partition mutations: one pure function, no clock (design.md section 4)."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import ceil
+from typing import Final, NamedTuple
 
 from streaming.contract.policy import MutationQuota
 
@@ -20,45 +20,42 @@ class Action(Enum):
     """Keep it at the head of its connection until the not-before time has passed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What the gate needs to know of a request.
-
-    Attributes:
-        strict: its version can carry error 89 (facts/kip599.md 1.3); older ones are permissive.
-        probing: it is the one request let through in a long mute, so that the client does not give up.
-    """
-
-    strict: bool
-    probing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What to do, and for REFUSE and HOLD how long the subject must still wait, at least 1 ms."""
 
     action: Action
     wait_ms: int = 0
 
 
+# Most requests get one of these two, which need not be made anew.
+_FORWARD: Final = Verdict(action=Action.FORWARD)
+_ASK: Final = Verdict(action=Action.ASK)
+
+
 def judge(
-    request: Summary, quota: MutationQuota | None, not_before_ms: float | None, now_ms: float
+    quota: MutationQuota | None,
+    not_before_ms: float | None,
+    now_ms: float,
+    *,
+    strict: bool,
+    probing: bool = False,
 ) -> Verdict:
     """Decide what happens to a request.
 
     Args:
-        request: the request.
         quota: the quota in force for its subject, None if there is none.
         not_before_ms: when the subject may ask again, as the ledger knows it, on the clock of `now_ms`.
         now_ms: now, on any steady clock.
+        strict: its version can carry error 89 (facts/kip599.md 1.3); older ones are permissive.
+        probing: it is the one request let through in a long mute, so that the client does not give up.
     """
     # A shadow quota is decided and charged, but nobody acts on it (contract section 1).
     if quota is None or quota.shadow:
-        return Verdict(action=Action.FORWARD)
+        return _FORWARD
     if not_before_ms is None or not_before_ms <= now_ms:
-        return Verdict(action=Action.ASK)
+        return _ASK
     wait_ms = max(1, ceil(not_before_ms - now_ms))
-    if request.strict:
+    if strict:
         return Verdict(action=Action.REFUSE, wait_ms=wait_ms)
     # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
-    return Verdict(action=Action.ASK) if request.probing else Verdict(action=Action.HOLD, wait_ms=wait_ms)
+    return _ASK if probing else Verdict(action=Action.HOLD, wait_ms=wait_ms)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from enforcer.decisions import Decision
-from enforcer.gate import Summary, Verdict, judge
+from enforcer.gate import Verdict, judge
 from enforcer.ledger import Answered, Ask, Ledger, correct
 from enforcer.messages import TopicCounts
 from enforcer.metrics import Metrics
@@ -121,7 +121,7 @@ class Guard:
         """What to do with a request of the quota's subject."""
         now_ms = self.clock.steady_ms()
         until_ms = None if quota is None else self.ledger.not_before(quota.subject, quota, now_ms)
-        return judge(Summary(strict=strict, probing=probing), quota, until_ms, now_ms)
+        return judge(quota, until_ms, now_ms, strict=strict, probing=probing)
 
     def ask(
         self, asked: Asked, quota: MutationQuota | None, on_decision: Callable[[Decision], None]

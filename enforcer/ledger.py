@@ -4,6 +4,7 @@ No clock: times come as arguments, in ms of one steady clock. Every table has a 
 costs accuracy (a question more, a correction less), never a wrong refusal.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -128,9 +129,10 @@ class Ledger:
         self._pending_max = pending_max
         self._late_max = late_max
         self._late_keep_ms = late_keep_ms
-        self._waits: dict[str, _Wait] = {}
+        # The oldest leave when a table is full; a plain dict would step over all that left before it.
+        self._waits: OrderedDict[str, _Wait] = OrderedDict()
         self._asks: dict[str, Ask] = {}
-        self._late: dict[str, Ask] = {}
+        self._late: OrderedDict[str, Ask] = OrderedDict()
 
     @property
     def subjects(self) -> int:
@@ -155,7 +157,7 @@ class Ledger:
         """
         self._waits.pop(subject, None)
         if len(self._waits) >= self._subjects_max:
-            del self._waits[next(iter(self._waits))]
+            self._waits.popitem(last=False)
         self._waits[subject] = _Wait(until_ms, quota)
 
     def not_before(self, subject: str, quota: MutationQuota | None, now_ms: float) -> float | None:
@@ -163,7 +165,8 @@ class Ledger:
         wait = self._waits.get(subject)
         if wait is None:
             return None
-        if wait.until_ms <= now_ms or wait.quota != quota:
+        # Most times it is the very same object; comparing every field costs more than the rest.
+        if wait.until_ms <= now_ms or (wait.quota is not quota and wait.quota != quota):
             del self._waits[subject]
             return None
         return wait.until_ms
@@ -196,7 +199,7 @@ class Ledger:
         self.forget(ask)
         room = len(self._late) < self._late_max
         if not room:
-            del self._late[next(iter(self._late))]
+            self._late.popitem(last=False)
         self._late[ask.id] = ask
         return room
 

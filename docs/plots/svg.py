@@ -1,4 +1,4 @@
-"""Line plots as small SVG files by hand: no plotting library for five pictures."""
+"""Lines and bars as small SVG files by hand: no plotting library for a few pictures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from html import escape
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 44
+NAMES, ROW = 280, 26
 # Colours that stand out on white and on near-black alike; text and lines follow the reader's theme.
 COLOURS = ("#2f81f7", "#e8590c", "#2ea043", "#a371f7", "#bf8700")
 _STYLE = (
@@ -52,6 +53,14 @@ class Plot:
     legend: tuple[float, float]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar: its name and how long it is, at least 0."""
+
+    name: str
+    value: float
+
+
 def steps(values: Sequence[float], x: Sequence[float] | None = None) -> Points:
     """Values that hold for one unit of x each, as the corners of a staircase."""
     starts = range(len(values)) if x is None else x
@@ -74,6 +83,25 @@ def draw(plot: Plot) -> str:
         x, y = _x(plot, plot.legend[0]), _y(plot, plot.legend[1]) + 18 * number
         parts.append(f'<path class="l" {_stroke(number, line)} d="M{x:.1f} {y:.1f}h26"/>')
         parts.append(f'<text x="{x + 34:.1f}" y="{y + 4:.1f}">{escape(line.name)}</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def bars(title: str, rows: Sequence[Bar]) -> str:
+    """The SVG of bars that lie, one below the other, each with its number."""
+    height = TOP + ROW * len(rows) + 8
+    longest = max(row.value for row in rows) or 1.0
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f'<text class="t" x="16" y="22">{escape(title)}</text>',
+    ]
+    for number, row in enumerate(rows):
+        top, long = TOP + ROW * number, row.value / longest * (WIDTH - NAMES - 72)
+        parts.append(f'<text x="{NAMES - 8}" y="{top + 15}" text-anchor="end">{escape(row.name)}</text>')
+        parts.append(
+            f'<rect x="{NAMES}" y="{top + 2}" width="{long:.1f}" height="{ROW - 8}" fill="{COLOURS[0]}"/>'
+        )
+        parts.append(f'<text x="{NAMES + long + 8:.1f}" y="{top + 15}">{row.value:.3g}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 

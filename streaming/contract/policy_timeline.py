@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import Any, Self
 
 import orjson
@@ -39,7 +40,10 @@ class PolicyTimeline:
         version: their version.
     """
 
-    __slots__ = ("_changes", "_initial", "_json", "_sets", "_times", "_version", "_versions")
+    __slots__ = (
+        "_changes", "_initial", "_json", "_last", "_sets", "_since", "_times", "_until", "_version",
+        "_versions",
+    )  # fmt: skip
 
     def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
         self._initial: dict[str, Any] = dict(initial or {})
@@ -48,6 +52,8 @@ class PolicyTimeline:
         self._times: list[int] = []  # of _changes, for bisect
         self._versions: list[int] = []  # of _changes as far as computed; a late change cuts it
         self._sets: dict[int, PolicySet] = {}  # number of changes made -> set, least recently used first
+        self._last = PolicySet()  # the set asked for last, in force in [_since, _until)
+        self._since = self._until = 0.0
         self._json: bytes | None = None  # as read or written last; policies change far less often than state
 
     def apply(self, path: str, value: Any | None, ts: int, version: int | None = None) -> None:
@@ -58,6 +64,7 @@ class PolicyTimeline:
         the versions after it move up if they must.
         """
         self._json = None
+        self._since = self._until = 0.0
         position = bisect_right(self._times, ts)
         self._changes.insert(position, Change(ts=ts, path=path, value=value, version=version))
         self._times.insert(position, ts)
@@ -67,13 +74,18 @@ class PolicyTimeline:
 
     def at(self, ts: int) -> PolicySet:
         """The policies that apply to what happens at `ts`: changes at that very time are made already."""
+        # Nearly every question is about the stretch of time of the one before.
+        if self._since <= ts < self._until:
+            return self._last
         made = bisect_right(self._times, ts)
         found = self._sets.pop(made, None)
         if found is None:
             found = self._build(made)
             if len(self._sets) >= MAX_CACHED_SETS:
                 del self._sets[next(iter(self._sets))]
-        self._sets[made] = found
+        self._sets[made] = self._last = found
+        self._since = self._times[made - 1] if made else -inf
+        self._until = self._times[made] if made < len(self._times) else inf
         return found
 
     def changes(self, after: int, upto: int) -> list[int]:
@@ -88,6 +100,7 @@ class PolicyTimeline:
             return
         folded = self.at(ts)
         self._json = None
+        self._since = self._until = 0.0
         self._initial, self._version = dict(folded.entries), folded.version
         self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
         del self._changes[:made], self._times[:made], self._versions[:made]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from enforcer.gate import Action, Summary, Verdict, judge
+from enforcer.gate import Action, Verdict, judge
 from streaming.contract.policy import MutationQuota
 
 
@@ -14,8 +14,8 @@ def quota(shadow: bool = False) -> MutationQuota:
     )  # fmt: skip
 
 
-STRICT, PERMISSIVE = Summary(strict=True), Summary(strict=False)
-PROBING_STRICT, PROBING = Summary(strict=True, probing=True), Summary(strict=False, probing=True)
+STRICT, PERMISSIVE = {"strict": True}, {"strict": False}
+PROBING_STRICT, PROBING = {"strict": True, "probing": True}, {"strict": False, "probing": True}
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ PROBING_STRICT, PROBING = Summary(strict=True, probing=True), Summary(strict=Fal
     ],
 )
 def test_verdicts(
-    request_: Summary, in_force: MutationQuota | None, not_before: float | None, expected: Verdict
+    request_: dict[str, bool], in_force: MutationQuota | None, not_before: float | None, expected: Verdict
 ) -> None:
     """Forward without a quota, ask with one, refuse or hold while the subject must wait."""
-    assert judge(request_, in_force, not_before, 1_000.0) == expected
+    assert judge(in_force, not_before, 1_000.0, **request_) == expected

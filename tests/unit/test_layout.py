@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("streaming", "enforcer", "weir")
+"""What is installed."""
+ROOMS = (*PACKAGES, "benchmarks")
 PURE = ("streaming/contract/", "streaming/laws/")
 IMPURE = {
     "pyspark", "kafka", "confluent_kafka", "time", "random", "socket", "asyncio", "datetime", "threading",
@@ -18,9 +20,9 @@ CODE_LINES_MAX = 50
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    """Every module of the product: path from the root, and its tree."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
+    """Every module of the product and its benchmarks: path from the root, and its tree."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
             yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
 
 
@@ -37,6 +39,8 @@ def imported(tree: ast.Module) -> Iterator[str]:
 def forbidden(path: str, name: str) -> bool:
     """Whether this module must not import this name."""
     parts = name.split(".")
+    if parts[0] == "benchmarks":
+        return not path.startswith("benchmarks/")
     if path.startswith(PURE) and parts[0] in IMPURE:
         return True
     if path.startswith("streaming/"):
@@ -52,7 +56,10 @@ def forbidden(path: str, name: str) -> bool:
 
 
 def test_imports_go_one_way() -> None:
-    """streaming knows no enforcer, the enforcer only contract and laws, the pure rooms no outside world."""
+    """streaming knows no enforcer, the enforcer only contract and laws, the pure rooms no outside world.
+
+    Nothing that is installed knows the benchmarks.
+    """
     wrong = [
         f"{path} imports {name}"
         for path, tree in sources()
@@ -70,6 +77,7 @@ def test_imports_go_one_way() -> None:
         ("streaming/contract/policy.py", "streaming.laws.rates"),
         ("enforcer/gate.py", "streaming.job.query"),
         ("enforcer/gate.py", "pyspark"),
+        ("weir/cli.py", "benchmarks.kit.stack"),
     ],
 )
 def test_a_wrong_direction_would_be_seen(path: str, name: str) -> None:

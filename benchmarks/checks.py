@@ -1,0 +1,330 @@
+"""A standing decision beside a remote check: our gate, Gubernator, and Envoy's ratelimit with Redis.
+
+One load for all: 100,000 subjects drawn evenly, one in ten of which must be refused.
+"""
+
+import random
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import PERCENTS, Result, Row, percentile
+from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
+from benchmarks.peers.service import PEERS, Answers, Service
+from enforcer.gate import Action
+from enforcer.guard import Clock, Guard
+from enforcer.metrics import Metrics
+from enforcer.settings import ProxySettings
+from streaming.contract.errors import WeirError
+from streaming.contract.events import PolicyChange
+
+TITLE: Final = "Standing decision beside a remote check"
+DURATION_S: Final = 110
+SETUP_LIMIT_S: Final = 600
+"""What a first run may take more, to build the peers and the load client."""
+
+_HELD: Final = 10  # one in so many subjects must wait
+_OWN_QUOTA: Final = 100  # one in so many has a quota of its own, the others the default
+_HOLD_MS: Final = 3_600_000
+_BATCH_CALLERS: Final = 16
+_LABELS: Final = {GUBERNATOR: "Gubernator", RATELIMIT: "ratelimit with Redis"}
+_NAME: Final = "standing decision"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        subjects: different ones.
+        checks: back to back, on our side.
+        rate: checks a second in the open loop.
+        open_s: how long that is.
+        closed_s: how long a peer is asked as fast as it answers.
+        callers: calls under way then.
+        connections: gRPC connections, used in turn.
+        batch: checks a call in the second closed loop.
+    """
+
+    subjects: int = 100_000
+    checks: int = 300_000
+    rate: int = 2_000
+    open_s: float = 10.0
+    closed_s: float = 8.0
+    callers: int = 64
+    connections: int = 4
+    batch: int = 100
+
+
+_SMOKE: Final = Scale(subjects=1_000, checks=5_000, open_s=0.2, closed_s=0.2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What was measured on our side; times in µs.
+
+    Attributes:
+        paced: of each check at the load's rate.
+        packed: of each check, one right after the other.
+        refusals: of those among `packed` that refuse.
+        first: of the first check of each client, whose quota has yet to be found.
+        cpu_us: processor time of one check, one right after the other, without a clock around each.
+        refused: share of the checks.
+    """
+
+    paced: list[float]
+    packed: list[float]
+    refusals: list[float]
+    first: list[float]
+    cpu_us: float
+    refused: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """What one peer did: at the load's rate, as fast as it could, and with many checks a call."""
+
+    paced: Answers
+    single: Answers
+    batch: Answers
+
+
+class _Nowhere:
+    """Takes events; a check of a standing decision sends none."""
+
+    def send(self, event: Mapping[str, Any], key: str) -> bool:
+        """Refuse it: nothing here may cost or need a broker."""
+        raise AssertionError("a standing decision sends nothing")
+
+
+def run(smoke: bool, progress: Progress) -> Result:
+    """Measure our side, then each peer that can be had here."""
+    scale = _SMOKE if smoke else Scale()
+    programs, skipped = _programs(smoke, progress)
+    own = _measure_own(scale, progress)
+    remotes: dict[Program, Remote] = {}
+    for at, program in enumerate(programs):
+        try:
+            remotes[program] = _measure(program, scale, progress, 0.3 + 0.35 * at)
+        except Unavailable as reason:
+            skipped.append(str(reason))
+    series = {
+        f"{_NAME}, {scale.rate:,} checks/s, us": own.paced,
+        f"{_NAME}, back to back, us": own.packed,
+        f"{_NAME}, back to back, those that refuse, us": own.refusals,
+        f"{_NAME}, first of its client, us": own.first,
+    }
+    for program, remote in remotes.items():
+        series[f"{_LABELS[program]}, {scale.rate:,} checks/s, us"] = remote.paced.latency_us
+        series[f"{_LABELS[program]}, {scale.callers} calls under way, us"] = remote.single.latency_us
+    return Result(
+        name="checks",
+        title=TITLE,
+        rows=_rows(scale, own, remotes),
+        notes=_notes(scale, own, remotes),
+        series=series,
+        skipped=skipped,
+    )
+
+
+def _programs(smoke: bool, progress: Progress) -> tuple[list[Program], list[str]]:
+    """The peers that are there, or can be built, and why others are not."""
+    until = time.monotonic() + SETUP_LIMIT_S
+    ready, skipped = [], []
+    for program in PEERS:
+        if smoke and not (program.built() and CLIENT.built()):
+            skipped.append(f"{program.name}: not built, and a smoke run builds nothing")
+            continue
+        try:
+            for part in (CLIENT, program):
+                build(part, until, lambda what: progress.step(f"{what} (not counted, up to 10 min)", 0.0))
+        except Unavailable as reason:
+            skipped.append(str(reason))
+            continue
+        ready.append(program)
+    return ready, skipped
+
+
+def _measure_own(scale: Scale, progress: Progress) -> Own:
+    progress.step("our own checks", 0.01)
+    guard, users = _guard(scale)
+    order = random.Random(1)
+    # A new text each time, as a proxy reads it from each request, so that nothing of it is known yet.
+    load = [
+        (users[i], bytes(f"client-{i % 8}", "ascii").decode())
+        for i in (order.randrange(scale.subjects) for _ in range(scale.checks))
+    ]
+    first = _timed(guard, [(user, f"client-{i % 8}") for i, user in enumerate(users)])[0]
+    _hold(guard, users)
+    begun = time.process_time_ns()
+    for user, client_id in load:
+        guard.judge(guard.quota(user, client_id), strict=True, probing=False)
+    cpu_us = (time.process_time_ns() - begun) / 1_000 / len(load)
+    packed, refused = _timed(guard, load)
+    progress.step(f"our own checks, {scale.rate:,} a second", 0.05)
+    paced = _paced(guard, load[: round(scale.rate * scale.open_s)], scale.rate)
+    refusals = [took for took, is_refused in zip(packed, refused, strict=True) if is_refused]
+    share = len(refusals) / len(packed)
+    if not 0.5 / _HELD < share < 2 / _HELD:
+        raise WeirError(f"{share:.1%} of our checks were refused; expected {1 / _HELD:.0%}")
+    return Own(paced=paced, packed=packed, refusals=refusals, first=first, cpu_us=cpu_us, refused=share)
+
+
+def _guard(scale: Scale) -> tuple[Guard, list[str]]:
+    """A proxy's guard with its policies, and its users."""
+    clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
+    settings = ProxySettings()
+    guard = Guard("bench", settings, Metrics(settings.metric_subjects_max), _Nowhere(), clock)
+    users = [f"user-{i}" for i in range(scale.subjects)]
+    quotas = {"quotas[user=<default>]": 5.0}
+    quotas |= {f"quotas[user={user}]": 10.0 for user in users[::_OWN_QUOTA]}
+    in_force = clock.wall_ms() - 1_000
+    changes = [
+        PolicyChange(id=path, ts=in_force, path=path, value={"controller_mutation_rate": rate}, version=None)
+        for path, rate in quotas.items()
+    ]
+    guard.policies.apply(changes)
+    return guard, users
+
+
+def _hold(guard: Guard, users: list[str]) -> None:
+    """Let one in ten subjects wait, as if the job had throttled them."""
+    until_ms = guard.clock.steady_ms() + _HOLD_MS
+    for i in range(0, len(users), _HELD):
+        quota = guard.quota(users[i], f"client-{i % 8}")
+        if quota is None:
+            raise WeirError(f"no quota for {users[i]}")
+        guard.ledger.postpone(quota.subject, until_ms, quota)
+
+
+def _timed(guard: Guard, load: list[tuple[str, str]]) -> tuple[list[float], list[bool]]:
+    """Check by check: how long it took in µs, and whether it refused."""
+    took, refused, clock = [], [], time.perf_counter_ns
+    for user, client_id in load:
+        begun = clock()
+        verdict = guard.judge(guard.quota(user, client_id), strict=True, probing=False)
+        took.append((clock() - begun) / 1_000)
+        refused.append(verdict.action is Action.REFUSE)
+    return took, refused
+
+
+def _paced(guard: Guard, load: list[tuple[str, str]], rate: int) -> list[float]:
+    """The same at fixed times: each check finds the processor as other work or idling left it."""
+    took = []
+    begun = time.monotonic()
+    for i, pair in enumerate(load):
+        left_s = begun + i / rate - time.monotonic()
+        if left_s > 0:
+            time.sleep(left_s)
+        took += _timed(guard, [pair])[0]
+    return took
+
+
+def _measure(program: Program, scale: Scale, progress: Progress, done: float) -> Remote:
+    """Start a peer, let it see every subject, and ask it."""
+    label = _LABELS[program]
+    common: dict[str, float] = {"subjects": scale.subjects, "held": _HELD, "connections": scale.connections}
+
+    def ask(what: str, fraction: float, **options: float) -> Answers:
+        progress.step(f"{label}, {what}", done + fraction)
+        return service.ask(**common, **options)
+
+    service: Service
+    with tempfile.TemporaryDirectory(prefix="w-") as folder, PEERS[program](Path(folder)) as service:
+        # Twice: the second time those with a limit of one are refused, and stay so.
+        ask("warming up", 0.0, passes=2, batch=scale.batch, callers=_BATCH_CALLERS)
+        ask("warming up", 0.05, rate=scale.rate, seconds=scale.open_s / 5, seed=2)
+        paced = ask(f"{scale.rate:,} checks a second", 0.07, rate=scale.rate, seconds=scale.open_s)
+        single = ask("as fast as it can", 0.17, callers=scale.callers, seconds=scale.closed_s)
+        many: dict[str, float] = {"batch": scale.batch, "callers": _BATCH_CALLERS}
+        batch = ask(f"{scale.batch} checks a call", 0.26, seconds=scale.closed_s, **many)
+    for answers in (paced, single, batch):
+        share = answers.refused / answers.checks
+        if not 0.5 / _HELD < share < 2 / _HELD:
+            raise Unavailable(f"{program.name}: {share:.1%} of checks were refused; expected {1 / _HELD:.0%}")
+    return Remote(paced=paced, single=single, batch=batch)
+
+
+def _rows(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[Row]:
+    paced, packed = sorted(own.paced), sorted(own.packed)
+    per_core = 1e6 / own.cpu_us
+    p50 = percentile(packed, 50)
+    rows = [
+        Row(what="p50 of a check, back to back", value=p50, unit="µs", target="< 2 µs", met=p50 < 2.0),
+        Row(what="p99 of a check, back to back", value=percentile(packed, 99), unit="µs"),
+        Row(what="p50 of a client's first check", value=percentile(sorted(own.first), 50), unit="µs"),
+    ]
+    for program, remote in remotes.items():
+        label = _LABELS[program]
+        for percent in PERCENTS[:1] + PERCENTS[2:4]:
+            value, theirs = percentile(paced, percent), percentile(remote.paced.latency_us, percent)
+            aimed = percent == 99.0
+            rows.append(
+                Row(
+                    what=f"p{percent:g} of a check at {scale.rate:,} checks/s",
+                    value=value,
+                    unit="µs",
+                    baseline=theirs,
+                    baseline_what=label,
+                    target="below" if aimed else "",
+                    met=value < theirs if aimed else None,
+                )
+            )
+        many = f"{scale.batch} checks a call"
+        for answers, how in ((remote.single, "one check a call"), (remote.batch, many)):
+            rows += _per_core(per_core, answers, f"{label}, {how}")
+    return rows
+
+
+def _per_core(own: float, answers: Answers, peer: str) -> list[Row]:
+    theirs = answers.checks / answers.cpu_s
+    return [
+        Row(
+            what="Decisions per second and core",
+            value=own,
+            unit="decisions/s",
+            baseline=theirs,
+            baseline_what=peer,
+            target="more",
+            met=own > theirs,
+        ),
+        Row(what=f"{peer}, on all cores", value=answers.checks / answers.seconds, unit="checks/s"),
+    ]
+
+
+def _notes(scale: Scale, own: Own, remotes: Mapping[Program, Remote]) -> list[str]:
+    notes = [
+        "What is compared: our proxy looks up the newest decision that it holds, in its own memory; a peer "
+        "is asked over gRPC on loopback and counts exactly. Ours is as old as its way from the job to the "
+        "proxy (benchmark `latency`), and between two decisions what the law would already refuse gets "
+        "through; a peer's answer has no age. That ours needs no network at the moment of the check is the "
+        "point.",
+        "Ours is `Guard.quota` and `Guard.judge` as the proxy's connections call them, one thread, a new "
+        "text for the client-id of each check. What else the proxy does with a request (reading, decoding, "
+        "answering) is not in it: benchmark `proxy` has the whole way.",
+        f"One load for all: {scale.subjects:,} subjects, drawn evenly; {own.refused:.0%} of our checks are "
+        "refused by a not-before. The others find none: partition mutations under a quota then wait for the "
+        "job's decision, all else goes on.",
+        "Time of a check: ours from the call to its return; a peer's from sending to the answer, sent at "
+        "fixed times whether or not earlier calls have ended. The load client, in Go, runs on the same "
+        "cores.",
+        "Decisions per second and core: checks over processor time, user and system: ours of the checking "
+        "thread; a peer's of the service with its Redis, not of the load client. As fast as it can: "
+        f"{scale.callers} callers ({_BATCH_CALLERS} with {scale.batch} checks a call) on "
+        f"{scale.connections} connections.",
+        "Peers are set up as kindly as their documentation allows, one node each: Gubernator "
+        f"{GUBERNATOR.version} with a cache for all subjects and tracing off; ratelimit {RATELIMIT.version} "
+        "with statistics off, its local cache on, and Redis on a Unix socket, writing nothing to disk. Each "
+        "saw every subject twice before.",
+    ]
+    for program, remote in remotes.items():
+        late = remote.paced.late_us
+        notes.append(
+            f"{_LABELS[program]}: the client itself began calls {percentile(late, 50):.0f} µs late at p50, "
+            f"{percentile(late, 99):.0f} µs at p99; that is not in the times."
+        )
+    return notes

@@ -1,0 +1,58 @@
+"""Events as the benchmarks send them: the bytes that a proxy or broker would write, made fast."""
+
+import random
+from collections.abc import Iterator
+from typing import Any, Final
+
+SEED: Final = 20261121
+"""Of every random choice, so that two runs measure the same events."""
+T0: Final = 1_795_166_700_000
+"""Time of the first event where events carry their own, ms."""
+RATE, BURST = 5.0, 55.0
+"""Of the default quota: most requests are admitted, some are not."""
+POLICIES: Final[dict[str, Any]] = {
+    "quotas[user=<default>]": {"controller_mutation_rate": RATE, "controller_mutation_burst": BURST}
+}
+_HEAD: Final = '{"type":"request","id":"%s-%d","proxy":"bench","user":"%s","client_id":"app",'
+_BODY: Final = (
+    '"api":"CreateTopics","api_version":7,"strict":true,"validate_only":false,'
+    '"items":[{"name":"topic-%d","mutations":3}],"subject":"user=%s"%s}'
+)
+_TEMPLATE: Final = _HEAD + _BODY
+
+
+def user(number: int) -> str:
+    """Name of one principal."""
+    return f"principal-{number:06d}"
+
+
+def request(name: str, number: int, principal: str, ts: int | None = None) -> bytes:
+    """One request of one item, as the proxy writes it.
+
+    Args:
+        name: what its id begins with.
+        number: what its id ends with.
+        principal: who asks; its quota's subject is `user=<principal>`.
+        ts: its time in ms; None: the record's.
+    """
+    time = "" if ts is None else f',"ts":{ts}'
+    return (_TEMPLATE % (name, number, principal, number, principal, time)).encode()
+
+
+def requests(
+    count: int, principals: int, *, name: str = "bench", ts: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
+    """Records (key, value) of requests by principals drawn at random.
+
+    Args:
+        count: how many.
+        principals: of how many.
+        name: what their ids begin with.
+        ts: whether events carry their own time, ten to a millisecond, as lines of a file must.
+    """
+    draw = random.Random(SEED)
+    users = [user(number) for number in range(principals)]
+    keys = [f"user={name}".encode() for name in users]
+    for number in range(count):
+        who = int(draw.random() * principals)
+        yield keys[who], request(name, number, users[who], T0 + number // 10 if ts else None)

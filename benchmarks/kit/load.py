@@ -1,0 +1,134 @@
+"""Writes events to Kafka as fast as one process can, and counts what stands on a topic."""
+
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from streaming.contract.errors import WeirError
+
+BUFFER_MAX: Final = 200_000
+_DELIVERY_LIMIT_S: Final = 60.0
+_ASK_LIMIT_S: Final = 10.0
+_POLL_S: Final = 0.05
+_SAY_EVERY: Final = 50_000
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    records: Iterable[tuple[bytes, bytes]],
+    *,
+    done: Callable[[int], None] = lambda count: None,
+) -> int:
+    """Write records (key, value) and wait until all of them stand on the topic.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topic: where to.
+        records: what.
+        done: told now and then how many were handed over.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        WeirError: not all of them were, within a minute of the last.
+    """
+    failed: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",  # as the proxy's
+            "linger.ms": 20,
+            "batch.num.messages": 10_000,
+            "queue.buffering.max.messages": BUFFER_MAX,
+            "message.timeout.ms": int(_DELIVERY_LIMIT_S * 1000),
+            # Only failures are reported: a call into Python for each record would halve the rate.
+            "delivery.report.only.error": True,
+            "on_delivery": lambda error, message: failed.append(error.str()),
+        }
+    )
+    count = 0
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value, key)
+                break
+            except BufferError:
+                producer.poll(_POLL_S)
+        count += 1
+        if count % _SAY_EVERY == 0:
+            producer.poll(0)
+            done(count)
+    left = producer.flush(_DELIVERY_LIMIT_S)
+    if left or failed:
+        raise WeirError(f"{left + len(failed)} of {count} events were not written to {topic}: {failed[:1]}")
+    return count
+
+
+class Counter:
+    """Counts the records of a topic by its end offsets; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topic: it exists; nothing is ever removed from it.
+    """
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "weir-benchmark"})
+        self._topic = topic
+        try:
+            found = self._consumer.list_topics(topic, timeout=_ASK_LIMIT_S).topics[topic].partitions
+        except KafkaException as error:
+            raise WeirError(f"{topic} cannot be read on {bootstrap}: {error}") from error
+        self._partitions = sorted(found)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def count(self) -> int:
+        """Records written so far."""
+        ends = []
+        for number in self._partitions:
+            span = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, number), timeout=_ASK_LIMIT_S
+            )
+            if span is None:
+                raise WeirError(f"{self._topic} did not say its end within {_ASK_LIMIT_S:.0f} s")
+            ends.append(span[1])
+        return sum(ends)
+
+    def wait(self, wanted: int, limit_s: float, look: Callable[[int], None]) -> list[tuple[float, int]]:
+        """Wait until so many records stand there.
+
+        Args:
+            wanted: how many.
+            limit_s: for all of it.
+            look: called with the count at every look, twenty times a second; may raise.
+
+        Returns:
+            Every look at which the count had grown: (monotonic s, count); the first one is the start.
+
+        Raises:
+            WeirError: not so many came in time.
+        """
+        begun = time.monotonic()
+        seen = [(begun, self.count())]
+        while seen[-1][1] < wanted:
+            time.sleep(_POLL_S)
+            count, now = self.count(), time.monotonic()
+            if count > seen[-1][1]:
+                seen.append((now, count))
+            look(count)
+            if now - begun > limit_s:
+                raise WeirError(f"{count} of {wanted} records stand on {self._topic} after {limit_s:.0f} s")
+        return seen

@@ -1,0 +1,192 @@
+"""What a benchmark found, and how it is kept: one JSON line and one table a benchmark."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+PERCENTS: Final = (50.0, 90.0, 99.0, 99.9, 100.0)
+"""Percentiles of the tables; 100 is the greatest value."""
+QUANTILES: Final = (*(float(percent) for percent in range(100)), 99.5, 99.9, 100.0)
+"""Percentiles kept in the JSON line, from which the plots are drawn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One number.
+
+    Attributes:
+        what: what was measured, for people.
+        value: the number.
+        unit: its unit, such as `events/s`.
+        baseline: the same of what it is compared with, in the same unit; None: nothing to compare.
+        baseline_what: what that is.
+        target: what was aimed at, in words; such a row stands in README's table.
+        met: whether it was reached; None if nothing was aimed at.
+    """
+
+    what: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    baseline_what: str = ""
+    target: str = ""
+    met: bool | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Value over baseline, None where there is no baseline."""
+        return self.value / self.baseline if self.baseline else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Everything one run of a benchmark found.
+
+    Attributes:
+        name: its module's name.
+        title: one line for people.
+        rows: the numbers.
+        notes: what has to be known to read them: load, window, warm-up, limits.
+        series: samples by name, in the unit that the name ends with (`..., ms`), for percentiles and plots.
+        skipped: what was not run, each with the reason.
+    """
+
+    name: str
+    title: str
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+    series: dict[str, list[float]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The nearest-rank percentile of sorted samples; ValueError if there are none."""
+    if not ordered:
+        raise ValueError("no samples")
+    rank = math.ceil(percent / 100 * len(ordered))
+    return ordered[max(0, rank - 1)]
+
+
+def to_line(result: Result, run: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of the JSON line.
+
+    Args:
+        result: what was found.
+        run: `date`, `seconds`, `machine`, `versions` and the like, from the runner.
+    """
+    samples = {name: sorted(values) for name, values in result.series.items() if values}
+    return {
+        "name": result.name,
+        "title": result.title,
+        **run,
+        "rows": [{**asdict(row), "ratio": row.ratio} for row in result.rows],
+        "notes": result.notes,
+        "skipped": result.skipped,
+        "percentiles": {
+            name: {
+                "count": len(values),
+                **{f"p{percent:g}": percentile(values, percent) for percent in PERCENTS},
+            }
+            for name, values in samples.items()
+        },
+        "quantiles": {
+            name: [[percent, round(percentile(values, percent), 4)] for percent in QUANTILES]
+            for name, values in samples.items()
+        },
+    }
+
+
+def table(line: Mapping[str, Any]) -> str:
+    """The Markdown page of one JSON line."""
+    parts = [f"# {line['title']}", about(line), *tables(line)]
+    return "\n\n".join(parts) + "\n"
+
+
+def tables(line: Mapping[str, Any]) -> list[str]:
+    """The blocks of a page below its heading: rows, percentiles, notes."""
+    parts = [row_table(line["rows"])]
+    if line["percentiles"]:
+        parts.append(percentile_table(line["percentiles"]))
+    remarks = [*line["notes"], *(f"Not run: {reason}" for reason in line["skipped"])]
+    if remarks:
+        parts.append("\n".join(f"- {remark}" for remark in remarks))
+    return parts
+
+
+def about(line: Mapping[str, Any]) -> str:
+    """When and where a line was measured, in words."""
+    own = line["machine"]
+    where = f"{own['cpu']}, {own['cores']} cores, {own['memory_gib']} GiB, Linux {own['kernel']}"
+    versions = ", ".join(f"{name} {version}" for name, version in line["versions"].items())
+    return f"{line['date']}, {line['seconds']:.0f} s, on {where}; {versions}."
+
+
+def row_table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as a Markdown table; columns that would be empty are left out."""
+    rows = list(rows)
+    columns = {
+        "What": [row["what"] for row in rows],
+        "Value": [f"{number(row['value'])} {row['unit']}".strip() for row in rows],
+        "Beside": [_beside(row) for row in rows],
+        "Ratio": ["" if row["ratio"] is None else f"{number(row['ratio'])} x" for row in rows],
+        "Target": [row["target"] for row in rows],
+        "Met": ["" if row["met"] is None else "yes" if row["met"] else "no" for row in rows],
+    }
+    return markdown({name: cells for name, cells in columns.items() if any(cells)})
+
+
+def percentile_table(percentiles: Mapping[str, Mapping[str, float]]) -> str:
+    """Percentiles by series as a Markdown table."""
+    counts = [f"{own['count']:,}" for own in percentiles.values()]
+    columns = {"Samples of": list(percentiles), "Count": counts}
+    for percent in PERCENTS:
+        name = "greatest" if percent == 100.0 else f"p{percent:g}"
+        columns[name] = [number(own[f"p{percent:g}"]) for own in percentiles.values()]
+    return markdown(columns)
+
+
+def markdown(columns: Mapping[str, Sequence[str]]) -> str:
+    """A Markdown table of columns of the same length."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(cells) + " |" for cells in zip(*columns.values(), strict=True)]
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """Three digits that count; all of them from a thousand on."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def write(folder: Path, line: Mapping[str, Any]) -> None:
+    """Write `<name>.jsonl` and `<name>.md`; the last run's files are replaced."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{line['name']}.jsonl").write_bytes(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+    (folder / f"{line['name']}.md").write_text(table(line))
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    """The kept JSON lines by name, sorted by it."""
+    return {file.stem: orjson.loads(file.read_bytes()) for file in sorted(folder.glob("*.jsonl"))}
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    if row["baseline"] is None:
+        return row["baseline_what"] or ""
+    return f"{number(row['baseline'])} {row['unit']}: {row['baseline_what']}"
+
+
+def to_json(result: Result) -> bytes:
+    """A result as the benchmark's process hands it to the runner."""
+    return orjson.dumps(asdict(result))
+
+
+def from_json(text: bytes) -> Result:
+    """The same read back."""
+    fields = orjson.loads(text)
+    return Result(**{**fields, "rows": [Row(**row) for row in fields["rows"]]})

@@ -1,0 +1,203 @@
+"""A real Kafka, job and proxy for one benchmark: on free ports, in a folder, with limits, always stopped."""
+
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.collect.policy_topic import differences, publish_policies, read_policies
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from weir.local_kafka import HOST, LocalKafka, free_port
+from weir.parts import Change, Limits, Part
+from weir.scrape import fetch
+from weir.topics import ensure_topics
+
+START_LIMIT_S: Final = 180.0
+STOP_LIMIT_S: Final = 15.0
+_SCRAPE_LIMIT_S: Final = 5.0
+_POLL_S: Final = 0.1
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Stack:
+    """The parts of one benchmark; a context manager that starts Kafka and stops everything.
+
+    Args:
+        folder: for data, logs and checkpoints; created.
+        settings: sections of weir.yaml, such as `{"job": {"profile": "throughput"}}`.
+        policies: entries to publish before anything starts.
+        partitions: of every topic of Weir but the policies.
+        broker: further broker properties.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+        policies: Mapping[str, Any] | None = None,
+        partitions: int = 1,
+        broker: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.topics = Topics()
+        self.parts: dict[str, Part] = {}
+        self._settings_file = folder / "weir.yaml"
+        self._settings = settings or {}
+        self._policies = policies or {}
+        self._partitions = partitions
+        self._broker = broker or {}
+        self._kafka: LocalKafka | None = None
+        self._running = ExitStack()
+
+    @property
+    def bootstrap(self) -> str:
+        """`HOST:PORT` of Kafka."""
+        return self.kafka.bootstrap
+
+    @property
+    def kafka(self) -> LocalKafka:
+        """The cluster; WeirError before it was started."""
+        if self._kafka is None:
+            raise WeirError("Kafka was not started")
+        return self._kafka
+
+    @property
+    def checkpoint(self) -> Path:
+        """Folder of the job's checkpoints."""
+        return self.folder / "checkpoint"
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        sections = {name: dict(own) for name, own in self._settings.items()}
+        self._settings_file.write_text(yaml.safe_dump(sections))
+        kafka = LocalKafka(self.folder / "kafka", properties=self._broker)
+        with ExitStack() as starting:
+            self._kafka = starting.enter_context(kafka)
+            ensure_topics(self.bootstrap, self.topics, partitions=self._partitions)
+            self.publish(self._policies)
+            self._running = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._running:
+            for name in list(self.parts)[::-1]:
+                self.stop(name)
+
+    def publish(self, policies: Mapping[str, Any]) -> None:
+        """Put policy entries in force."""
+        log = read_policies(self.bootstrap, self.topics, {})
+        updates = differences(log, policies, ("file", "apply"), override=True)
+        if updates:
+            publish_policies(self.bootstrap, self.topics, updates, log=log, origin="file", client={})
+
+    def start_job(self) -> dict[str, Any]:
+        """Start `weir job` and wait until its query works.
+
+        Returns:
+            Its ready file: `pid`, `jvm_pid`, `metrics`.
+
+        Raises:
+            WeirError: it ended, or was not ready in time; with the end of its log.
+        """
+        words = ["--checkpoint", str(self.checkpoint), "--log-dir", str(self.folder / "logs")]
+        return self._wait_ready(self._start("job", words))
+
+    def start_proxy(self, *, decided: bool = True) -> dict[str, Any]:
+        """Start `weir proxy` and wait until clients can use it.
+
+        Args:
+            decided: wait until the job has decided the proxy's probe, too; False where no job runs.
+
+        Returns:
+            Its ready file: `pid`, `listen`, `metrics`, `brokers`; only `pid` and `listen` if not `decided`.
+
+        Raises:
+            WeirError: it ended, or was not ready in time; with the end of its log.
+        """
+        # Without a job there is no ready file, so the port has to be known beforehand.
+        listen = f"{HOST}:{free_port()}"
+        part = self._start("proxy", ["--listen", listen])
+        if decided:
+            return self._wait_ready(part)
+        deadline = time.monotonic() + START_LIMIT_S
+        while not _answers(listen):
+            if part.look() is not Change.NONE or time.monotonic() > deadline:
+                raise WeirError(part.why())
+            time.sleep(_POLL_S)
+        return {"pid": part.child.pid, "listen": listen}
+
+    def stop(self, name: str) -> None:
+        """Stop a part, with TERM and then with KILL; nothing happens if it does not run."""
+        part = self.parts.pop(name, None)
+        if part is not None:
+            part.child.stop(STOP_LIMIT_S)
+            part.kill()
+
+    def check(self) -> None:
+        """Raise WeirError, with the end of its log, if a part has ended."""
+        for part in self.parts.values():
+            if not part.child.alive():
+                raise WeirError(part.why())
+
+    def metrics(self, name: str) -> dict[tuple[str, Labels], float]:
+        """A part's metrics now: (sample name, sorted labels) -> value.
+
+        Raises:
+            WeirError: it does not answer.
+        """
+        url = (self.parts[name].ready or {})["metrics"]
+        try:
+            text = fetch(url, _SCRAPE_LIMIT_S)
+        except OSError as error:
+            raise WeirError(f"{name} does not answer at {url}: {error}") from error
+        return dict(_samples(text))
+
+    def _start(self, name: str, words: list[str]) -> Part:
+        if name in self.parts:
+            raise WeirError(f"{name} runs already")
+        common = ["--kafka", self.bootstrap, "--settings", str(self._settings_file)]
+        part = Part(
+            name,
+            [*common, "--metrics", f"{HOST}:0", *words],
+            log=self.folder / "logs" / f"{name}.log",
+            run_dir=self.folder / "run",
+            limits=Limits(start_s=START_LIMIT_S, backoff_s=1.0, restarts_max=1),
+        )
+        self.parts[name] = part
+        part.start()
+        return part
+
+    def _wait_ready(self, part: Part) -> dict[str, Any]:
+        while True:
+            change = part.look()
+            if change is Change.READY:
+                return part.ready or {}
+            if change is not Change.NONE:
+                raise WeirError(part.why())
+            time.sleep(_POLL_S)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _samples(text: str) -> Iterator[tuple[tuple[str, Labels], float]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            yield (sample.name, tuple(sorted(sample.labels.items()))), sample.value

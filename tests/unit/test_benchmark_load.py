@@ -1,0 +1,75 @@
+"""How the benchmarks make load: the same events each time, at the rate that was asked for."""
+
+import asyncio
+import time
+
+import orjson
+import pytest
+
+from benchmarks.kit import asking
+from benchmarks.kit.asking import drive, settled
+from benchmarks.kit.events import POLICIES, request, requests, user
+from streaming.contract.errors import WeirError
+from streaming.contract.events import Request, parse
+from streaming.contract.policy import PolicySet
+
+
+class FakeAsker:
+    """Answers every request but those named at once."""
+
+    def __init__(self, lost: frozenset[int] = frozenset()) -> None:
+        self.latencies: dict[int, float] = {}
+        self.asked: list[float] = []
+        self._lost = lost
+
+    def ask(self, number: int) -> None:
+        """Note the request."""
+        self.asked.append(time.monotonic())
+        if number not in self._lost:
+            self.latencies[number] = float(number)
+
+
+def test_events_are_what_the_contract_reads() -> None:
+    """Each is a strict request whose subject its quota's policy knows; the same at every call."""
+    made = list(requests(50, 7, ts=True))
+    assert made == list(requests(50, 7, ts=True))
+    events = [parse(value, default_id="", default_ts=None) for _, value in made]
+    policies = PolicySet(POLICIES)
+    for (key, _), event in zip(made, events, strict=True):
+        assert isinstance(event, Request) and event.strict and event.deadline_ms is None
+        quota = policies.mutation_quota(event.user, event.client_id)
+        assert quota is not None and key.decode() == event.subject == quota.subject
+    assert len({event.id for event in events}) == 50
+    assert {key.decode() for key, _ in made} <= {f"user={user(number)}" for number in range(7)}
+
+
+def test_events_without_a_time_take_the_records() -> None:
+    """As the proxy writes them: the broker's clock is the clock of all."""
+    assert "ts" not in orjson.loads(request("a", 1, "u"))
+    assert orjson.loads(request("a", 1, "u", 5))["ts"] == 5
+
+
+def test_drive_asks_as_often_as_was_said() -> None:
+    """Numbers follow each other, none is left out, whether or not answers come."""
+    asker = FakeAsker(lost=frozenset(range(1000)))
+    looks: list[float] = []
+    end = asyncio.run(drive(asker, 200.0, 0.25, 10, looks.append))
+    assert end == 10 + len(asker.asked) and len(asker.asked) == pytest.approx(50, abs=1)
+    assert looks == sorted(looks) and looks[-1] < 0.25
+
+
+def test_settled_gives_samples_in_order() -> None:
+    """One for each request of the window."""
+    asker = FakeAsker()
+    asyncio.run(drive(asker, 1000.0, 0.02, 0, lambda passed: None))
+    assert asyncio.run(settled(asker, range(3, 6))) == [3.0, 4.0, 5.0]
+
+
+def test_a_lost_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Percentiles without the slowest samples would be a lie."""
+    monkeypatch.setattr(asking, "ANSWER_LIMIT_S", 0.1)
+    asker = FakeAsker(lost=frozenset({1}))
+    for number in range(3):
+        asker.ask(number)
+    with pytest.raises(WeirError, match="1 of 3 requests got no answer"):
+        asyncio.run(settled(asker, range(3)))
