@@ -14,7 +14,7 @@ from enforcer.shares import Members, Share
 from enforcer.usage import Send, UsageReports
 
 _LOOK_S: Final = 0.25
-"""How often the time is looked at: a share ends, and a new interval begins, at most so late."""
+"""How often the time is looked at: policies come into force, and shares end, at most so late."""
 
 
 class Groups:
@@ -48,9 +48,10 @@ class Groups:
             GroupCollector(self.meter, self._reports, self._members, proxy_id, settings.metric_subjects_max)
         )
 
-    def policies_changed(self) -> None:
-        """Other policies are in force now."""
+    def look(self) -> None:
+        """Follow the time: policies come into force, shares end."""
         self.meter.set_policies(self._policies.at(self._clock.wall_ms()))
+        self.meter.expire()
 
     def take(self, shares: Iterable[Share]) -> None:
         """Shares of this proxy, and what those of others say of groups that are in use here."""
@@ -67,7 +68,7 @@ class Groups:
             left_s = max(0.0, next_ms - self._clock.steady_ms()) / 1000
             await asyncio.sleep(min(_LOOK_S, left_s))
             now_ms = self._clock.steady_ms()
-            self.meter.expire()
+            self.look()
             next_ms = min(next_ms, now_ms + self.meter.interval_ms)
             if now_ms >= next_ms:
                 next_ms = max(next_ms + self.meter.interval_ms, now_ms)

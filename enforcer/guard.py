@@ -97,8 +97,6 @@ class Guard:
         self.default_partitions = settings.default_partitions
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda _ts, _function: None
         """Calls a function at a wall-clock time; set by whoever owns the loop."""
-        self.policies_applied: Callable[[], None] = lambda: None
-        """Told when other policies are in force; set by whoever counts by them."""
         self._sender = sender
         # The start time keeps the ids of a restarted proxy apart from those of the one before.
         self._id_head = f"{proxy_id}-{clock.wall_ms()}"
@@ -271,10 +269,9 @@ class Guard:
 
     def _policies_changed(self, ts: int) -> None:
         # Waits that were decided under the old quota end when the new one comes into force.
-        self.call_at(ts, self._apply_policies)
+        self.call_at(ts, self._wake_all)
 
-    def _apply_policies(self) -> None:
-        self.policies_applied()
+    def _wake_all(self) -> None:
         for subject in list(self._waiting):
             self._wake(subject)
 

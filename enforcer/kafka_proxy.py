@@ -99,7 +99,7 @@ class KafkaProxy:
         self.groups = Groups(
             proxy_id, self.settings, self.metrics, clock, send_usage, self.guard.policies
         )
-        self.guard.policies_applied = self.groups.policies_changed
+        self.meter = self.groups.meter
         self.brokers = self._make_brokers()
         self._policies_tail = policies_tail(self._connection, config.topics.policies, self.guard.policies)
         self._decisions_tail = decisions_tail(self._connection, config.topics.decisions, self._take_decisions)
@@ -126,6 +126,7 @@ class KafkaProxy:
         self._policies_tail.start(self._loop)
         self._watch.start()
         await self._wait_for_policies()
+        self.groups.look()
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._spawn(self._tick())
         self._spawn(self._probe())
