@@ -3,6 +3,7 @@
 One record a round with all groups that have something to say, cut where it becomes too large.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,6 +24,10 @@ _CHANGE: Final = 0.1
 _SAME_SHARE: Final = 0.001
 """A share that differs by less is no new one."""
 _HEAD_BYTES: Final = 256
+_LOG_AGAIN_MS: Final = 60_000.0
+"""A group that was not held back for so long is news when it is again."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -95,6 +100,7 @@ class UsageReports:
         self._since_ms = clock.steady_ms()
         self._id_head = f"{proxy_id}-usage-{clock.wall_ms()}"
         self._count = 0
+        self._quiet_until_ms: dict[str, float] = {}
         self.rates: dict[str, tuple[float, ...]] = {}
         """Use per second in the last round, by group; for metrics."""
         self.reported: dict[str, int] = {}
@@ -115,13 +121,16 @@ class UsageReports:
             per_second = tuple(count * 1000 / period_ms for count in use.counts)
             rates[account.name] = per_second
             held_back[account.name] = tuple((time or 0) / period_ms for time in use.throttled_ms)
+            if any(use.throttled_ms):
+                self._log(account, use, now_ms)
             if self._is_due(account, use, per_second):
                 entries[account.name] = _entry(use)
         self.rates, self.held_back = rates, held_back
         for name in self._told.keys() - rates.keys():
             del self._told[name]
-        for name in self.reported.keys() - rates.keys():
-            del self.reported[name]
+        for table in (self.reported, self._quiet_until_ms):
+            for name in table.keys() - rates.keys():
+                del table[name]
         self._send(entries, period_ms)
 
     def farewell(self) -> None:
@@ -131,6 +140,16 @@ class UsageReports:
         silence = Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS))
         self._send({name: _entry(silence) for name, told in self._told.items() if any(told.rates)}, period_ms)
         self._told.clear()
+
+    def _log(self, account: Account, use: Use, now_ms: float) -> None:
+        """Say that a group is held back, once until it was not for a while."""
+        if now_ms >= self._quiet_until_ms.get(account.name, 0.0):
+            dimension = max(range(len(DIMENSIONS)), key=lambda place: use.throttled_ms[place] or 0)
+            logger.info(
+                "group %s is held back: %s, of which this proxy may use %.6g per second (%s)",
+                account.name, DIMENSIONS[dimension], account.rate(dimension), account.state.value,
+            )  # fmt: skip
+        self._quiet_until_ms[account.name] = now_ms + _LOG_AGAIN_MS
 
     def _is_due(self, account: Account, use: Use, rates: tuple[float, ...]) -> bool:
         share = tuple(account.share)

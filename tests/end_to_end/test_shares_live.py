@@ -68,8 +68,8 @@ class Exam:
     listen: dict[str, str] = field(default_factory=dict)
     clients: dict[str, dict[str, Worker]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
 
-    def start_proxy(self, name: str) -> str:
-        """Start `weir proxy` and wait until the job has decided its probe; returns where it listens."""
+    def launch(self, name: str) -> None:
+        """Start `weir proxy`."""
         listen = self.listen[name] = f"{HOST}:{free_port()}"
         folder = self.stack.folder
         words = ["--kafka", self.stack.bootstrap, "--listen", listen, "--id", name, "--metrics", f"{HOST}:0"]
@@ -78,8 +78,12 @@ class Exam:
         self.proxies[name] = part
         self.running.callback(part.kill)
         part.start()
+
+    def await_ready(self, name: str) -> str:
+        """Wait until the job has decided a proxy's probe; returns where it listens."""
+        part = self.proxies[name]
         until(lambda: part.look() is Change.READY, what=f"proxy {name}", limit_s=START_LIMIT_S)
-        return listen
+        return self.listen[name]
 
     def metric(self, proxy: str, name: str, **labels: str) -> float | None:
         """A metric of a proxy now; None: it is not there."""
@@ -123,7 +127,9 @@ def exam(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
         for done in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
             done.result(30)
         for name in DEMAND:
-            found.start_proxy(name)
+            found.launch(name)
+        for name in DEMAND:
+            found.await_ready(name)
             running.enter_context(ConfluentProducer(stack.bootstrap, f"acme.reads.{name}", DEMAND[name]))
         _begin_clients(found)
         yield found
@@ -178,7 +184,8 @@ def test_a_killed_proxy_leaves_its_share_and_a_new_one_gets_one(exam: Exam) -> N
     time.sleep(15 * ROUND_S)
     shown(exam, "one of three killed", killed + 10, killed + 15)
     assert rate_of(list(exam.clients["msgs"].values()), killed + 10, killed + 15) >= 0.75 * LIMIT
-    listen = exam.start_proxy("new")
+    exam.launch("new")
+    listen = exam.await_ready("new")
     started = time.monotonic()
     exam.begin("msgs", "new", ConfluentProducer(listen, "acme.msgs.new", DEMAND["one"]))
     until(lambda: exam.state("new", "active"), what="the new proxy's share")

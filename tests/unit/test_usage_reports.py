@@ -1,8 +1,10 @@
 """When a proxy reports which group, and how its records are cut."""
 
 import doctest
+import logging
 from typing import Any
 
+import pytest
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 
 from enforcer import shares, usage
@@ -125,6 +127,20 @@ def test_what_could_not_be_sent_is_told_again() -> None:
     assert rounds(desk, 100) == [[]]
     desk.full = False
     assert rounds(desk, 100) == [[100]]
+
+
+def test_a_group_that_is_held_back_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with the limit that does it; again only after a quiet minute."""
+    caplog.set_level(logging.INFO)
+    desk = Desk(POLICIES)
+    rounds(desk, 100, 100, 100)
+    assert [record.getMessage() for record in caplog.records] == [
+        "group rg1 is held back: publishRateInMsgs, of which this proxy may use 15 per second (joining)"
+    ]
+    desk.share(publishRateInMsgs=300.0)
+    rounds(desk, *[0] * 70)
+    rounds(desk, 1_000)
+    assert len(caplog.records) == 2
 
 
 def test_a_proxy_that_stops_says_so() -> None:
