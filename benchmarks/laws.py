@@ -200,7 +200,16 @@ def _alone(part: Callable[..., Any], calls: list[tuple[Any, ...]], repeats: tupl
 
 
 def _copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args)
+    return tuple(_copy(arg) for arg in args)
+
+
+def _copy(arg: Any) -> Any:
+    """An argument that the law may write into without harm: arrays, alone or as fields of a named tuple."""
+    if isinstance(arg, np.ndarray):
+        return arg.copy()
+    if isinstance(arg, tuple):
+        return type(arg)(*map(_copy, arg)) if hasattr(arg, "_fields") else _copied(arg)
+    return arg
 
 
 def _requests(count: int) -> list[bytes]:

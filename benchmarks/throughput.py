@@ -63,7 +63,7 @@ def run(smoke: bool, progress: Progress) -> Result:
         with Stack(Path(folder), settings=settings, policies=POLICIES, partitions=PARTITIONS) as stack:
             _fill(stack, scale, progress)
             job = _job(stack, scale, progress)
-            found = _in_session(stack, scale, smoke, progress)
+            found = _in_session(stack, scale, progress)
         progress.step("the step alone", 0.87)
         step_s, state_s = step_alone(scale.batch, scale.principals, JobSettings().shards)
         progress.step("local engine", 0.92)
@@ -87,32 +87,31 @@ def _fill(stack: Stack, scale: _Scale, progress: Progress) -> None:
 def _job(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
     """Events per second and processor time of the whole job after its first batch."""
     total = scale.events + scale.batch
-    usage: dict[int, float] = {}
+    spent: list[float] = []
     with Counter(stack.bootstrap, stack.topics.decisions) as decisions:
         progress.step("starting the job", 0.10)
-        before = decisions.count()
+        before, started = decisions.count(), time.monotonic()
         pid = stack.start_job()["pid"]
 
         def look(count: int) -> None:
             stack.check()
-            usage[count] = cpu_s(pid)
-            progress.step("job", 0.15 + 0.2 * count / total)
+            if not spent and count - before >= scale.batch:
+                spent.append(cpu_s(pid))
+            progress.step("job", 0.15 + 0.2 * (count - before) / total)
 
-        look(before)
         seen = decisions.wait(before + total, _LIMIT_S, look)
-        look(seen[-1][1])
+        spent.append(cpu_s(pid))
     stack.stop("job")
     # From when the first batch is decided, or already part of the second, to the last decision.
     began, first = next((at, count) for at, count in seen if count - before >= scale.batch)
     took, events = seen[-1][0] - began, seen[-1][1] - first
     if not events:
-        # So few that they were all there at the first look: only a smoke run's.
-        took, events = seen[-1][0] - seen[0][0], total
-    spent = usage[seen[-1][1]] - usage.get(first, usage[before])
-    return {"events_s": events / took, "cpu_us": spent / events * 1e6}
+        # So few that they were all there at one look: only a smoke run's.
+        took, events = seen[-1][0] - started, total
+    return {"events_s": events / took, "cpu_us": (spent[-1] - spent[0]) / events * 1e6}
 
 
-def _in_session(stack: Stack, scale: _Scale, smoke: bool, progress: Progress) -> dict[str, float]:
+def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
     """Seconds per event of every stage and of the idiom, in a Spark session of this process."""
     settings = JobSettings(
         profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS, max_events_per_batch=scale.batch

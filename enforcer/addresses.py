@@ -75,7 +75,7 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
     cursor = Cursor(response, response_body_offset(api_key, version, response), flexible)
     splice = _Splice(response)
     if api_key == METADATA:
-        cursor.skip(4 if version >= 3 else 0)  # throttle time
+        cursor.offset = _broker_list_offset(version, response)
         _rewrite_brokers(cursor, splice, address_of, has_rack=version >= 1, has_fenced=False)
     elif api_key == FIND_COORDINATOR:
         _rewrite_coordinators(version, cursor, splice, address_of)
@@ -87,6 +87,48 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
         cursor.skip(4)  # controller id
         _rewrite_brokers(cursor, splice, address_of, has_rack=True, has_fenced=version >= 2)
     return splice.result()
+
+
+class Rewriter:
+    """`rewrite_addresses` for all connections of a proxy.
+
+    It remembers the newest broker list of Metadata responses, with its replacement: a cluster says the same
+    list to every client all day, and reading it is most of the work on a small response.
+
+    Args:
+        address_of: where clients go instead of a broker.
+        changes: counts up with every answer of `address_of` that is not as before.
+    """
+
+    def __init__(self, address_of: AddressMap, changes: Callable[[], int]) -> None:
+        self._address_of = address_of
+        self._changes = changes
+        self._changes_then = -1
+        # By layout, of which there are three: the list as it came, and as it left.
+        self._lists: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
+
+    def __call__(self, api_key: int, version: int, response: bytes) -> bytes:
+        """See `rewrite_addresses`."""
+        if api_key != METADATA:
+            return rewrite_addresses(api_key, version, response, self._address_of)
+        start = _broker_list_offset(version, response)
+        layout = (is_flexible(METADATA, version), version >= 1)
+        came, left = self._lists.get(layout, (b"", b""))
+        if came and self._changes_then == self._changes() and response.startswith(came, start):
+            return b"".join((response[:start], left, response[start + len(came) :]))
+        cursor, splice = Cursor(response, start, layout[0]), _Splice(response)
+        _rewrite_brokers(cursor, splice, self._address_of, has_rack=layout[1], has_fenced=False)
+        rewritten, rest = splice.result(), len(response) - cursor.offset
+        if self._changes_then != self._changes():
+            self._lists.clear()
+            self._changes_then = self._changes()
+        self._lists[layout] = (response[start : cursor.offset], rewritten[start : len(rewritten) - rest])
+        return rewritten
+
+
+def _broker_list_offset(version: int, response: bytes) -> int:
+    """Where the list of brokers begins in a Metadata response: first, but for the throttle time from 3 on."""
+    return response_body_offset(METADATA, version, response) + (4 if version >= 3 else 0)
 
 
 def _rewrite_address(cursor: Cursor, splice: _Splice, node_id: int, address_of: AddressMap) -> None:
@@ -127,7 +169,7 @@ def _rewrite_coordinators(version: int, cursor: Cursor, splice: _Splice, address
         cursor.skip_tags()
 
 
-def may_hold_endpoints(api_key: int, response: bytes) -> bool:
+def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
     """Whether a Produce v10+ or Fetch v16+ response may end in the tag of new leaders, from its last bytes.
 
     Never False when there is one. A Fetch response without it ends in the three empty tagged sections of the

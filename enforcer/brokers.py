@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from enforcer.addresses import Rewriter
 from streaming.contract.errors import WeirError
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,9 @@ class Brokers:
         self._brokers_max = brokers_max
         self._serve = serve
         self._brokers: dict[int, Broker] = {}
+        self._changes = 0
+        self.rewrite = Rewriter(self.address, lambda: self._changes)
+        """Puts our addresses into responses."""
 
     @property
     def ports(self) -> dict[int, int]:
@@ -98,6 +102,7 @@ class Brokers:
         elif (broker.host, broker.port) != (host, port):
             logger.info("broker %d moved from %s:%d to %s:%d", node_id, broker.host, broker.port, host, port)
             broker.host, broker.port = host, port
+            self._changes += 1
         return self._advertise, broker.listen_port
 
     def _open(self, node_id: int, host: str, port: int) -> Broker:
@@ -106,6 +111,7 @@ class Brokers:
         listener = self._listen(node_id)
         broker = Broker(node_id=node_id, host=host, port=port, listen_port=listener.getsockname()[1])
         self._brokers[node_id] = broker
+        self._changes += 1
         logger.info("broker %d (%s:%d) is served on port %d", node_id, host, port, broker.listen_port)
         self._serve(listener, broker)
         return broker

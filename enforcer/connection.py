@@ -6,11 +6,9 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
 
-from enforcer.addresses import rewrite_addresses
 from enforcer.admission import Admission, Passing, Permissive, Refused, Strict
 from enforcer.gate import Action
 from enforcer.link import GatedLink, Hub, Slot
@@ -20,28 +18,27 @@ from enforcer.messages import (
     metadata_answer_as,
     unsupported,
 )
+from enforcer.metered import Metered
 from enforcer.mutations import MUTATION_KEYS, decode_request
 from enforcer.pacing import Pacer
 from enforcer.principal import SaslObserver
-from enforcer.responses import CHANGED_KEYS, SASL_KEYS, for_client
-from enforcer.settings import AutoCreation, ProxySettings
+from enforcer.requests import ASKED_KEYS, METERED_KEYS, Requests
+from enforcer.responses import SASL_KEYS, Responses
+from enforcer.settings import ProxySettings
 from enforcer.upstream import Owner, Upstream
 from enforcer.wire import (
     API_VERSIONS,
     METADATA,
     PRODUCE,
     BadFrame,
-    FrameSplitter,
     RequestHeader,
     parse_header,
     produce_acks,
-    response_correlation_id,
 )
 from streaming.contract.errors import WeirError
 
 logger = logging.getLogger(__name__)
 
-_LIMITED: Final = MUTATION_KEYS | SASL_KEYS | {PRODUCE, METADATA, API_VERSIONS}
 _METADATA_FLAG_FROM: Final = 4
 MakeUpstream = Callable[[Owner, ProxySettings], Upstream]
 
@@ -64,15 +61,15 @@ class Connection(asyncio.Protocol):
         self._settings = proxy.settings
         self._guard = proxy.guard
         self._traffic = proxy.metrics.traffic
-        self._splitter = FrameSplitter(proxy.settings.max_frame_bytes)
         self._observer = SaslObserver()
+        limit = proxy.settings.max_frame_bytes
+        self._requests = Requests(limit, self._must_read)
+        self._responses = Responses(limit, self._observer, proxy.brokers.rewrite, self._traffic)
         self._pacer = Pacer(proxy.guard, proxy.call_later, self._pump)
+        self._meter = proxy.meter
+        self._metered = Metered(proxy, self, self._pacer)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
-        self._inbox: deque[bytes] = deque()
-        self._inbox_bytes = 0
-        self._answers: deque[Slot] = deque()
-        self._due: deque[Slot] = deque()
         self._gate: Admission | None = None
         self._gate_slot: Slot | None = None
         self._reading = True
@@ -92,6 +89,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(
             self._settings.write_buffer_high_bytes, self._settings.write_buffer_low_bytes
         )
+        self._responses.write = transport.write
         self._upstream = self._make_upstream(self, self._settings)
         self._upstream.connect(*self._target())
 
@@ -100,30 +98,29 @@ class Connection(asyncio.Protocol):
         self._traffic.bytes_in += len(data)
         if self._closing_since is not None:
             return
-        try:
-            frames = self._splitter.feed(data)
-        except BadFrame as bad:
-            self._end_bad(bad)
+        requests = self._requests
+        before = requests.frames
+        if requests.passing and self._upstream is not None:
+            self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
+        elif not requests.add(data):
             return
-        if frames:
-            self._traffic.frames_in += len(frames)
-            self._partial_since = None
-            self._inbox.extend(frames)
-            self._inbox_bytes += sum(map(len, frames))
-        if self._partial_since is None and self._splitter.pending_bytes:
-            self._partial_since = self._proxy.now_ms()
         self._pump()
+        if requests.frames != before:
+            self._traffic.frames_in += requests.frames - before
+            self._partial_since = None
+        if self._partial_since is None and self._reading and requests.incomplete:
+            self._partial_since = self._proxy.now_ms()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: free everything that was kept for it."""
         self._closed = True
         self._pacer.close()
+        self._metered.close()
         if self._gate is not None:
             gate, self._gate = self._gate, None
             gate.gone()
-        self._inbox.clear()
-        self._answers.clear()
-        self._due.clear()
+        self._responses.answers.clear()
+        self._responses.due.clear()
         if self._upstream is not None:
             self._upstream.abandon()
         self._proxy.forget(self)
@@ -149,56 +146,45 @@ class Connection(asyncio.Protocol):
         self._proxy.metrics.upstream_failures.labels(reason).inc()
         self.end(f"upstream_{reason}")
 
-    def upstream_frames(self, frames: list[bytes]) -> None:
+    def upstream_received(self, data: bytes) -> None:
         """Responses from the broker, in the order in which requests were sent to it."""
         if self._closed or self._closing_since is not None:
             return
         try:
-            for frame in frames:
-                self._take_response(frame)
+            self._responses.take(data)
         except WeirError as error:
             # An address that we cannot stand for, or bytes that we cannot read, must not be passed on.
             logger.warning("a connection ends: %s", error)
-            self._flush()
+            self._responses.flush()
             self.end("bad_response")
             return
-        self._flush()
-        self._pump()
-
-    def _take_response(self, frame: bytes) -> None:
-        slot = self._due.popleft() if self._due else None
-        if slot is None or response_correlation_id(frame) != slot.header.correlation_id:
-            raise WeirError("a broker's response fits no request")
-        if slot.done is not None:
-            slot.done(frame)
-        elif slot.header.api_key in CHANGED_KEYS:
-            address = self._proxy.brokers.address
-            slot.response = for_client(slot.header, frame, self._observer, address)
-        else:
-            slot.response = frame
+        if self._draining:
+            self._end_drained()
+        if not self._reading or self._requests.left_bytes:
+            self._pump()
 
     def _flush(self) -> None:
-        """Write the answers that are ready, as far as no earlier one is missing."""
-        transport = self._transport
-        assert transport is not None
-        while self._answers and self._answers[0].response is not None:
-            response = self._answers.popleft().response
-            assert response is not None
-            self._traffic.bytes_out += len(response)
-            transport.writelines((len(response).to_bytes(4, "big"), response))
-        if self._draining and not self._answers:
-            self.end("stop")
+        self._responses.flush()
+        if self._draining:
+            self._end_drained()
 
     def _pump(self) -> None:
         """Handle the requests that have come, as far as nothing holds them."""
         if self._pumping or self._closed:
             return
         self._pumping = True
+        requests = self._requests
         try:
-            while self._inbox and self._may_handle():
-                frame = self._inbox.popleft()
-                self._inbox_bytes -= len(frame)
+            while requests.pos < len(requests.data) and self._may_handle():
+                # In a mute requests are let through one by one.
+                if self._pacer.idle and self._pass_run():
+                    continue
+                frame = requests.next()
+                if frame is None:
+                    break
                 self._handle(frame)
+            if requests.pos < len(requests.data):
+                requests.count()
         except BadFrame as bad:
             self._end_bad(bad)
         finally:
@@ -208,27 +194,40 @@ class Connection(asyncio.Protocol):
     def _may_handle(self) -> bool:
         return (
             self._gate is None
-            and self._pacer.may_handle
+            and (self._pacer.idle or self._pacer.may_handle)
             and self._closing_since is None
             and not self._draining
-            and len(self._answers) < self._settings.inflight_max
+            and len(self._responses.answers) < self._settings.inflight_max
             and self._upstream is not None
             and self._upstream.writable
         )
 
+    def _pass_run(self) -> bool:
+        """Send on the requests at the front that no rule reads; False if there are none."""
+        requests, responses, slots = self._requests, self._responses, list[Slot]()
+        requests.asked = METERED_KEYS if self._meter.active else ASKED_KEYS
+        run = requests.run(slots, self._settings.inflight_max - len(responses.answers))
+        if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
+            return False
+        responses.answers.extend(slots)
+        responses.due.extend(slots)
+        return True
+
     def _set_reading(self) -> None:
+        requests = self._requests
         wanted = (
-            self._pacer.may_read
-            and len(self._inbox) < self._settings.held_frames_max
-            and self._inbox_bytes < self._settings.held_bytes_max
-            and len(self._answers) < self._settings.inflight_max
+            (self._pacer.idle or self._pacer.may_read)
+            and requests.waiting < self._settings.held_frames_max
+            and requests.waiting_bytes < self._settings.held_bytes_max
+            # The rest of a request that is passing must come, or it would never be answered.
+            and (requests.passing > 0 or len(self._responses.answers) < self._settings.inflight_max)
             and (self._upstream is None or not self._upstream.full)
         )
-        if self._closing_since is not None or wanted == self._reading or self._transport is None:
+        if wanted == self._reading or self._closing_since is not None or self._transport is None:
             return
         self._reading = wanted
         # While we do not read, an incomplete frame is not the client's fault.
-        self._partial_since = None
+        self._partial_since = self._proxy.now_ms() if wanted and requests.incomplete else None
         if wanted:
             self._transport.resume_reading()
         else:
@@ -239,19 +238,19 @@ class Connection(asyncio.Protocol):
         header = parse_header(frame)
         if unsupported(header):
             self.end("unsupported_version")
-        elif header.api_key not in _LIMITED:
-            self._pass(frame, header)
         elif header.api_key in MUTATION_KEYS:
             self._handle_mutation(frame, header, probing)
         elif header.api_key == METADATA:
             self._handle_metadata(frame, header)
+        elif header.api_key in METERED_KEYS and self._meter.active:
+            self._metered.forward(frame, header, self._observer.principal)
         else:
             self._handle_watched(frame, header)
 
     def _pass(self, frame: bytes, header: RequestHeader, done: Callable[[bytes], None] | None = None) -> Slot:
         """Send a request to the broker and keep its place among the answers."""
-        slot = Slot(header, done)
-        self._answers.append(slot)
+        slot = Slot(*header[:3], done)
+        self._responses.answers.append(slot)
         self.send(slot, frame)
         return slot
 
@@ -260,12 +259,12 @@ class Connection(asyncio.Protocol):
         if self._upstream is None or self._closing_since is not None or not self._upstream.send(frame):
             return False
         if slot is not None:
-            self._due.append(slot)
+            self._responses.due.append(slot)
         return True
 
     def reserve(self, slot: Slot) -> None:
         """Take the next place among the answers to the client (link.Line)."""
-        self._answers.append(slot)
+        self._responses.answers.append(slot)
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """A gated request is answered (link.Line): later ones may go on, when the mute is over."""
@@ -283,9 +282,9 @@ class Connection(asyncio.Protocol):
 
     def _reply(self, header: RequestHeader, response: bytes) -> None:
         """Answer without the broker, in turn."""
-        slot = Slot(header)
+        slot = Slot(*header[:3])
         slot.response = response
-        self._answers.append(slot)
+        self._responses.answers.append(slot)
         self._flush()
 
     def _handle_watched(self, frame: bytes, header: RequestHeader) -> None:
@@ -299,27 +298,34 @@ class Connection(asyncio.Protocol):
             if refusal is not None:
                 self._reply(header, refusal)
                 return
-        else:
+        elif header.api_key in SASL_KEYS:
             self._observer.on_request(frame, header)
         self._pass(frame, header)
 
+    def _must_read(self, key: int, client_id: bytes) -> bool:
+        """Whether a rule needs the body of a request of this client (requests.MustRead)."""
+        user, name = self._observer.principal, client_id.decode("utf-8", "replace")
+        return (self._meter.active and self._meter.reads(key, user, name)) or (
+            key == METADATA and self._guard.forbids_creation(user, name)
+        )
+
     def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
         """Auto-creation would slip past the quota: the broker charges it without telling anybody."""
-        if self._settings.auto_topic_creation is AutoCreation.FORBID:
-            quota = self._guard.quota(self._observer.principal, header.client_id or "")
-            if quota is not None and not quota.shadow:
-                frame, changed = forbid_auto_creation(frame, header)
-                if changed and header.api_version < _METADATA_FLAG_FROM:
-                    self._pass_as_newer(frame, header)
-                    return
-        self._pass(frame, header)
+        if self._guard.forbids_creation(self._observer.principal, header.client_id or ""):
+            frame, changed = forbid_auto_creation(frame, header)
+            if changed and header.api_version < _METADATA_FLAG_FROM:
+                self._pass_as_newer(frame, header)
+                return
+        if self._meter.active:
+            self._metered.forward(frame, header, self._observer.principal)
+        else:
+            self._pass(frame, header)
 
     def _pass_as_newer(self, frame: bytes, header: RequestHeader) -> None:
         """Send an old Metadata request as version 4, the first with the flag, and turn its answer back."""
 
         def turn_back(response: bytes) -> None:
-            address = self._proxy.brokers.address
-            newer = rewrite_addresses(METADATA, _METADATA_FLAG_FROM, response, address)
+            newer = self._proxy.brokers.rewrite(METADATA, _METADATA_FLAG_FROM, response)
             slot.response = metadata_answer_as(newer, header.api_version)
 
         slot = self._pass(frame, header, turn_back)
@@ -348,14 +354,13 @@ class Connection(asyncio.Protocol):
 
     def _hold(self, frame: bytes, subject: str, wait_ms: float) -> None:
         """Keep a request at the head of the connection until its subject may go on."""
-        self._inbox.appendleft(frame)
-        self._inbox_bytes += len(frame)
+        self._requests.put_back(frame)
         self._pacer.hold(subject, wait_ms)
 
     @property
     def held(self) -> int:
         """Requests that have come and wait to be handled."""
-        return len(self._inbox)
+        return self._requests.waiting
 
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
@@ -371,7 +376,10 @@ class Connection(asyncio.Protocol):
     def drain(self) -> None:
         """The proxy stops: answer what is under way, take nothing new, then close."""
         self._draining = True
-        if not self._answers:
+        self._end_drained()
+
+    def _end_drained(self) -> None:
+        if not self._responses.answers:
             self.end("stop")
 
     def end(self, reason: str) -> None:

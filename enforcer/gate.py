@@ -54,8 +54,8 @@ def judge(
         return _FORWARD
     if not_before_ms is None or not_before_ms <= now_ms:
         return _ASK
-    wait_ms = max(1, ceil(not_before_ms - now_ms))
+    wait_ms = ceil(not_before_ms - now_ms)  # at least 1, since the difference is greater than 0
     if strict:
-        return Verdict(action=Action.REFUSE, wait_ms=wait_ms)
+        return Verdict(Action.REFUSE, wait_ms)
     # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
-    return _ASK if probing else Verdict(action=Action.HOLD, wait_ms=wait_ms)
+    return _ASK if probing else Verdict(Action.HOLD, wait_ms)

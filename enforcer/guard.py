@@ -15,7 +15,7 @@ from enforcer.messages import TopicCounts
 from enforcer.metrics import Metrics
 from enforcer.policies import Policies
 from enforcer.recent import RecentTopics
-from enforcer.settings import OnLate, ProxySettings
+from enforcer.settings import AutoCreation, OnLate, ProxySettings
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.policy import MutationQuota, encode_name
 
@@ -115,10 +115,20 @@ class Guard:
         """The mutation quota that applies to a client now."""
         return self.policies.quota(user, client_id, self.clock.wall_ms())
 
+    def forbids_creation(self, user: str, client_id: str) -> bool:
+        """Whether a client's Metadata requests must not create topics: that would slip past its quota."""
+        if self.settings.auto_topic_creation is not AutoCreation.FORBID:
+            return False
+        quota = self.quota(user, client_id)
+        return quota is not None and not quota.shadow
+
     def judge(self, quota: MutationQuota | None, *, strict: bool, probing: bool) -> Verdict:
         """What to do with a request of the quota's subject."""
-        now_ms = self.clock.steady_ms()
-        until_ms = None if quota is None else self.ledger.not_before(quota.subject, quota, now_ms)
+        until_ms, now_ms = None, 0.0
+        # Few subjects must wait; for the others the time does not matter, and asking for it does.
+        if quota is not None and quota.subject in self.ledger:
+            now_ms = self.clock.steady_ms()
+            until_ms = self.ledger.not_before(quota.subject, quota, now_ms)
         return judge(quota, until_ms, now_ms, strict=strict, probing=probing)
 
     def ask(

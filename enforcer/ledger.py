@@ -160,6 +160,10 @@ class Ledger:
             self._waits.popitem(last=False)
         self._waits[subject] = _Wait(until_ms, quota)
 
+    def __contains__(self, subject: str) -> bool:
+        """Whether a subject has a not-before time, passed or not."""
+        return subject in self._waits
+
     def not_before(self, subject: str, quota: MutationQuota | None, now_ms: float) -> float | None:
         """Until when a subject must wait; None if it need not. A changed quota drops the wait."""
         wait = self._waits.get(subject)

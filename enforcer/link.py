@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from enforcer.brokers import Brokers
 from enforcer.guard import Guard
 from enforcer.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
+from enforcer.meter import Meter
 from enforcer.metrics import Metrics
 from enforcer.settings import ProxySettings
 from enforcer.wire import RequestHeader
@@ -16,15 +17,25 @@ class Slot:
     """A request whose response is due.
 
     Attributes:
-        header: of the request.
+        api_key: which request.
+        api_version: its version.
+        correlation_id: what its response begins with.
         done: gets the broker's response instead of the client; it fills `response` in its own time.
         response: what the client gets, None until it is known.
     """
 
-    __slots__ = ("done", "header", "response")
+    __slots__ = ("api_key", "api_version", "correlation_id", "done", "response")
 
-    def __init__(self, header: RequestHeader, done: Callable[[bytes], None] | None = None) -> None:
-        self.header = header
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        done: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
         self.done = done
         self.response: bytes | None = None
 
@@ -36,8 +47,8 @@ class Line(Protocol):
         """Take the next place among the answers to the client."""
         ...
 
-    def send(self, slot: Slot, frame: bytes) -> bool:
-        """Send a request to the broker; False if that is no longer possible."""
+    def send(self, slot: Slot | None, frame: bytes) -> bool:
+        """Send a request to the broker, without slot one that has no response; False if it is lost."""
         ...
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
@@ -54,6 +65,7 @@ class Hub(Protocol):
 
     settings: ProxySettings
     guard: Guard
+    meter: Meter
     metrics: Metrics
     brokers: Brokers
 
@@ -85,7 +97,7 @@ class GatedLink:
     def __init__(self, line: Line, header: RequestHeader) -> None:
         self._line = line
         self._header = header
-        self.slot = Slot(header)
+        self.slot = Slot(*header[:3])
         line.reserve(self.slot)
 
     def look_up(
@@ -114,11 +126,11 @@ class GatedLink:
                 done(found)
 
         for question in questions:
-            self._line.send(Slot(self._header, take), question)
+            self._line.send(Slot(*self._header[:3], take), question)
 
     def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
         """Send the request, or a part of it, to the broker."""
-        return self._line.send(Slot(self._header, done), frame)
+        return self._line.send(Slot(*self._header[:3], done), frame)
 
     def complete(self, response: bytes, mute_ms: float) -> None:
         """Answer the client in its turn, then mute the connection."""

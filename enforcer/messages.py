@@ -5,6 +5,7 @@ Sources: facts/kip599.md sections 4.3, 4.4 and 1.4.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -50,7 +51,7 @@ UNDERSTOOD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     }
 )
 # Share groups carry leader addresses as ordinary fields; until those are rewritten they are not offered.
-_REMOVED: Final = frozenset({SHARE_FETCH, SHARE_ACKNOWLEDGE})
+REMOVED: Final = frozenset({SHARE_FETCH, SHARE_ACKNOWLEDGE})
 _ANY: Final = (0, (1 << 15) - 1)
 
 
@@ -62,7 +63,7 @@ def unsupported(header: RequestHeader) -> bool:
     key = header.api_key
     if key == API_VERSIONS:
         return False
-    if key not in FLEXIBLE_FROM or key in _REMOVED:
+    if key not in FLEXIBLE_FROM or key in REMOVED:
         return True
     lowest, highest = UNDERSTOOD.get(key, _ANY)
     return not lowest <= header.api_version <= highest
@@ -95,23 +96,29 @@ def limit_api_versions(response: bytes, version: int) -> bytes:
         BadFrame: the response ends too early or a length in it is impossible.
     """
     start = response_body_offset(API_VERSIONS, version, response)
-    error = Cursor(response, start, False).int16()
+    return response[:start] + _limited(response[start:], version)
+
+
+# A broker says the same for as long as it runs, to every client that comes: read it once per version.
+@lru_cache(maxsize=64)
+def _limited(body: bytes, version: int) -> bytes:
+    error = Cursor(body, 0, False).int16()
     flexible = is_flexible(API_VERSIONS, version) and error != fields.UNSUPPORTED_VERSION
-    cursor = Cursor(response, start + 2, flexible)
+    cursor = Cursor(body, 2, flexible)
     rows: list[bytes] = []
     for _ in cursor.elements():
         key, low, high = cursor.int16(), cursor.int16(), cursor.int16()
         tags_start = cursor.offset
         cursor.skip_tags()
-        if key not in FLEXIBLE_FROM or key in _REMOVED:
+        if key not in FLEXIBLE_FROM or key in REMOVED:
             continue
         lowest, highest = UNDERSTOOD.get(key, _ANY)
         low, high = max(low, lowest), min(high, highest)
         if low <= high:
             row = fields.int16(key) + fields.int16(low) + fields.int16(high)
-            rows.append(row + response[tags_start : cursor.offset])
+            rows.append(row + body[tags_start : cursor.offset])
     count = fields.array_length(len(rows), flexible)
-    return b"".join((response[: start + 2], count, *rows, response[cursor.offset :]))
+    return b"".join((body[:2], count, *rows, body[cursor.offset :]))
 
 
 _AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation

@@ -23,7 +23,7 @@ from enforcer.traffic import (
     fetched,
     produced,
 )
-from enforcer.wire import RequestHeader
+from enforcer.wire import FETCH, PRODUCE, RequestHeader
 from streaming.contract.group_policy import (
     QUOTA_DIMENSIONS,
     byte_quota_subject,
@@ -99,6 +99,13 @@ class Meter:
         self._by_name: dict[bytes, Account | None] = {}
         self._by_id: dict[bytes, Account | None] = {}
         self._by_user: dict[tuple[str, str], tuple[Account | None, Account | None]] = {}
+
+    def reads(self, key: int, user: str, client_id: str) -> bool:
+        """Whether a client's requests of this API are metered: all where there are groups."""
+        if self._grouped:
+            return True
+        publish, dispatch = self._user_accounts(user, client_id)
+        return (key == PRODUCE and publish is not None) or (key == FETCH and dispatch is not None)
 
     def set_policies(self, policies: PolicySet) -> None:
         """These policies are in force now; balances and debts are kept."""

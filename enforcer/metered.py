@@ -4,18 +4,13 @@ Every request is forwarded, and every response reaches the client: a group in de
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
-from enforcer.addresses import rewrite_addresses
 from enforcer.link import Hub, Line, Slot
 from enforcer.messages import decode_topics, topics_request
 from enforcer.pacing import Pacer
 from enforcer.tally import Tally
 from enforcer.throttle import patch_throttle
-from enforcer.wire import FETCH, METADATA, PRODUCE, RequestHeader, produce_acks
-
-METERED_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA})
-"""What must be read while anything is metered."""
+from enforcer.wire import FETCH, PRODUCE, RequestHeader, produce_acks
 
 
 class Metered:
@@ -28,16 +23,10 @@ class Metered:
     """
 
     def __init__(self, hub: Hub, line: Line, pacer: Pacer) -> None:
-        self._meter = hub.meter
-        self._address_of = hub.brokers.address
+        self._rewrite = hub.brokers.rewrite
         self._line = line
         self._tally = Tally(hub.meter, hub.metrics, pacer, self._look_up)
         self._header: RequestHeader | None = None
-
-    @property
-    def active(self) -> bool:
-        """Whether anything is metered now."""
-        return self._meter.active
 
     def forward(self, frame: bytes, header: RequestHeader, user: str) -> None:
         """Charge and forward a request; its response says what the client must wait.
@@ -93,7 +82,7 @@ class Metered:
         return done
 
     def _rewritten(self, slot: Slot, response: bytes) -> bytes:
-        return rewrite_addresses(slot.api_key, slot.api_version, response, self._address_of)
+        return self._rewrite(slot.api_key, slot.api_version, response)
 
     def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
         """Ask on the client's own connection, so no other login is needed; the client does not see it."""

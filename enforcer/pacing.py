@@ -28,6 +28,8 @@ class Pacer:
         self._mute_timer: asyncio.TimerHandle | None = None
         self._held_subject: str | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
+        self.idle = True
+        """Whether there is neither a mute nor a hold; most connections never see one."""
 
     @property
     def may_read(self) -> bool:
@@ -64,6 +66,7 @@ class Pacer:
     def hold(self, subject: str, wait_ms: float) -> None:
         """Let nothing be handled until the subject may go on."""
         self._held_subject = subject
+        self.idle = False
         self._guard.wait_for(subject, self._wake)
         self._hold_timer = self._call_later(wait_ms, self._wake)
 
@@ -85,6 +88,7 @@ class Pacer:
         if not self._muted:
             self._guard.metrics.traffic.muted += 1
         mute.begin(self._now_ms(), wait_ms)
+        self.idle = False
         self._arm()
 
     def _now_ms(self) -> float:
@@ -105,12 +109,14 @@ class Pacer:
             self._arm()
         else:
             self._guard.metrics.traffic.muted -= 1
+            self.idle = self._held_subject is None
         self._resume()
 
     def _unhold(self) -> None:
         if self._held_subject is not None:
             self._guard.stop_waiting(self._held_subject, self._wake)
             self._held_subject = None
+            self.idle = not self._muted
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None

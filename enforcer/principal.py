@@ -106,13 +106,12 @@ class SaslObserver:
         name = None if self._offered is None else self._name_in(self._offered, token)
         self._pending.append(_Pending(self._offered, name))
 
-    def on_response(self, response: bytes, header: RequestHeader) -> None:
-        """Takes the broker's response to the request with `header` on its way to the client.
+    def on_response(self, response: bytes, key: int, version: int) -> None:
+        """Takes the broker's response to a request of that API and version on its way to the client.
 
         Raises:
             BadFrame: a SASL response ends too early, a length in it is impossible, or nothing was asked.
         """
-        key, version = header.api_key, header.api_version
         if key not in _SASL_KEYS:
             return
         cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))

@@ -1,10 +1,11 @@
 """The proxy's own connection to a broker, one per client connection."""
 
 import asyncio
+from collections import deque
 from typing import Protocol, cast
 
 from enforcer.settings import ProxySettings
-from enforcer.wire import BadFrame, FrameSplitter
+from enforcer.wire import LENGTH_BYTES
 
 
 class Owner(Protocol):
@@ -18,8 +19,8 @@ class Owner(Protocol):
         """It could not be made or is lost."""
         ...
 
-    def upstream_frames(self, frames: list[bytes]) -> None:
-        """Responses."""
+    def upstream_received(self, data: bytes) -> None:
+        """Bytes of responses."""
         ...
 
 
@@ -34,28 +35,46 @@ class Upstream(asyncio.Protocol):
     def __init__(self, owner: Owner, settings: ProxySettings) -> None:
         self._owner = owner
         self._settings = settings
-        self._splitter = FrameSplitter(settings.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._reading = True
         self._abandoned = False
+        # A client's request has been sent in part; what else is to be sent waits for the rest of it.
+        self._passing = False
+        self._queued: deque[bytes] = deque()
         self.full = False
         """Whether the broker reads too slowly to be sent more."""
-
-    @property
-    def writable(self) -> bool:
+        self.writable = False
         """Whether requests can be sent now."""
-        return self._transport is not None and not self.full
 
     def connect(self, host: str, port: int) -> None:
         """Begin to connect; the owner is told how it went."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect(host, port))
 
     def send(self, frame: bytes) -> bool:
-        """Send one request; False if the connection is lost."""
+        """Send one request, its length put before it; False if the connection is lost."""
         if self._transport is None or self._transport.is_closing():
             return False
-        self._transport.writelines((len(frame).to_bytes(4, "big"), frame))
+        if self._passing:
+            # In the middle of another request: a lookup or what waited for one, at most one per open answer.
+            self._queued.append(frame)
+        else:
+            self._transport.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+        return True
+
+    def pass_on(self, data: bytes | bytearray | memoryview, unfinished: bool) -> bool:
+        """Send requests as they came; False if the connection is lost.
+
+        Args:
+            data: requests with their lengths; the first and the last may be parts.
+            unfinished: the rest of the last one is still to come.
+        """
+        if self._transport is None or self._transport.is_closing():
+            return False
+        self._transport.write(data)
+        self._passing = unfinished
+        while self._queued and not unfinished:
+            self.send(self._queued.popleft())
         return True
 
     def pause_reading(self) -> None:
@@ -96,6 +115,7 @@ class Upstream(asyncio.Protocol):
             transport.abort()
             return
         self._transport = transport
+        self.writable = True
         transport.set_write_buffer_limits(
             self._settings.write_buffer_high_bytes, self._settings.write_buffer_low_bytes
         )
@@ -105,26 +125,23 @@ class Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the broker."""
-        try:
-            frames = self._splitter.feed(data)
-        except BadFrame:
-            self._owner.upstream_failed("bad_frame")
-            return
-        if frames:
-            self._owner.upstream_frames(frames)
+        self._owner.upstream_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The broker closed the connection, or we did."""
         self._transport = None
+        self.writable = False
         if not self._abandoned:
             self._owner.upstream_failed("lost")
 
     def pause_writing(self) -> None:
         """The broker reads too slowly."""
         self.full = True
+        self.writable = False
         self._owner.upstream_changed()
 
     def resume_writing(self) -> None:
         """The broker has caught up."""
         self.full = False
+        self.writable = self._transport is not None
         self._owner.upstream_changed()

@@ -37,6 +37,8 @@ class BadFrame(WeirError):
 
 LENGTH_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
+# Below it a copy costs less than a view.
+_COPIED_BYTES: Final = 16_384
 _LENGTH = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 # key, version, correlation id, length of the client id: the part that every request header shares
@@ -44,63 +46,57 @@ _HEADER = struct.Struct(">hhih")
 _MAX_VARINT_BYTES: Final = 5
 
 
-class FrameSplitter:
-    """Cuts one direction of a connection into frames.
+class Unread:
+    """Bytes of one direction of a connection that were not handled yet, read where they lie.
 
-    Args:
-        max_frame_bytes: longest payload accepted; a longer one is refused as soon as its length is read.
+    `data[pos:]` begins with a frame's length. A run of frames that need no change leaves as one slice, and a
+    frame that comes in many pieces is only appended to until it is whole.
     """
 
-    __slots__ = ("_max_frame_bytes", "_need_bytes", "_pending")
+    __slots__ = ("_own", "data", "need", "pos")
 
-    def __init__(self, max_frame_bytes: int) -> None:
-        self._max_frame_bytes = max_frame_bytes
-        self._pending = bytearray()
-        self._need_bytes = LENGTH_BYTES
+    def __init__(self) -> None:
+        self.data: bytes | bytearray = b""
+        self.pos = 0
+        self.need = 0
+        """Bytes that the frame at the front needs to be whole; 0 where that is not known."""
+        # Whether `data` may be changed: no slice of it has left.
+        self._own = False
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes held of a frame that is not complete yet, its length field included."""
-        return len(self._pending)
+    def left_bytes(self) -> int:
+        """Bytes not handled."""
+        return len(self.data) - self.pos
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Takes what the socket gave; returns the payloads that are now complete, in order.
+    def add(self, data: bytes) -> bool:
+        """Takes what the socket gave; False while the frame at the front still needs more."""
+        if self.pos == len(self.data):
+            self.data, self.pos, self._own = data, 0, False
+            return True
+        if self._own and isinstance(self.data, bytearray):
+            del self.data[: self.pos]
+        else:
+            self.data = bytearray(memoryview(self.data)[self.pos :])
+            self._own = True
+        self.pos = 0
+        self.data += data
+        return len(self.data) >= self.need
 
-        Raises:
-            BadFrame: a length is negative or above the limit. Frames before it in `data` are given up with
-                the connection, which cannot be brought back into step; so is the splitter.
-        """
-        if not self._pending:
-            return self._cut(data)
-        self._pending += data
-        # A big frame arrives in many pieces: until it is whole, appending is all that is done.
-        if len(self._pending) < self._need_bytes:
-            return []
-        whole = self._pending
-        self._pending = bytearray()
-        return self._cut(whole)
+    def copy(self, start: int, stop: int) -> bytes:
+        """Some of the bytes, to be read and kept."""
+        data = self.data
+        return data[start:stop] if isinstance(data, bytes) else bytes(memoryview(data)[start:stop])
 
-    def _cut(self, data: bytes | bytearray) -> list[bytes]:
-        frames: list[bytes] = []
-        view = memoryview(data)
-        start, end = 0, len(data)
-        need = LENGTH_BYTES
-        while end - start >= LENGTH_BYTES:
-            (length,) = _LENGTH.unpack_from(data, start)
-            if length < 0:
-                raise BadFrame(Reason.NEGATIVE_LENGTH)
-            if length > self._max_frame_bytes:
-                raise BadFrame(Reason.TOO_LARGE)
-            need = LENGTH_BYTES + length
-            if end - start < need:
-                break
-            frames.append(bytes(view[start + LENGTH_BYTES : start + need]))
-            start += need
-            need = LENGTH_BYTES
-        self._need_bytes = need
-        if start < end:
-            self._pending = bytearray(view[start:])
-        return frames
+    def slice(self, start: int, stop: int) -> bytes | bytearray | memoryview:
+        """Some of the bytes, not copied where that is dear."""
+        data = self.data
+        if stop - start == len(data):
+            self._own = False
+            return data
+        if stop - start <= _COPIED_BYTES:
+            return data[start:stop]
+        self._own = False
+        return memoryview(data)[start:stop]
 
 
 # First version whose request has header v2 and whose response has header v1 (Kafka 4.1, class ApiKeys).
@@ -193,17 +189,6 @@ def response_body_offset(api_key: int, version: int, response: bytes | bytearray
     if api_key == API_VERSIONS or not is_flexible(api_key, version):
         return CORRELATION_BYTES
     return skip_tags(response, CORRELATION_BYTES)
-
-
-def response_correlation_id(response: bytes | bytearray) -> int:
-    """The number of the request that this frame answers.
-
-    Raises:
-        BadFrame: fewer than four bytes.
-    """
-    if len(response) < CORRELATION_BYTES:
-        raise BadFrame(Reason.TRUNCATED_HEADER)
-    return int(_LENGTH.unpack_from(response)[0])
 
 
 def read_uvarint(data: bytes | bytearray, offset: int) -> tuple[int, int]:

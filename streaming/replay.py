@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from streaming.contract.decisions import DECISIONS, Outputs, decided_subject, output_order
+from streaming.contract.decisions import DECISIONS, decided_subject
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
 from streaming.contract.policy_check import check_entry, load_policies
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.records import Records, StepContext
+from streaming.laws.records import Named, Records, StepContext
 from streaming.laws.shard import replay_all
 
 _COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
@@ -67,14 +70,20 @@ def read_lines(files: Sequence[str]) -> Iterator[Line]:
     """
     for number, file in enumerate(files):
         base = os.path.basename(file)
-        try:
-            with _open(file, "r") as stream:
-                for position, line in enumerate(stream, start=1):
-                    value = line.removesuffix(b"\n")
-                    if value.strip():
-                        yield Line(file=number, base=base, number=position, value=value)
-        except (OSError, EOFError) as error:
-            raise WeirError(f"{file}: cannot be read: {error}") from error
+        for position, value in _read(file):
+            yield Line(file=number, base=base, number=position, value=value)
+
+
+def _read(file: str) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of every line of a file that is not empty."""
+    try:
+        with _open(file, "r") as stream:
+            for position, line in enumerate(stream, start=1):
+                value = line.removesuffix(b"\n")
+                if value and not value.isspace():
+                    yield position, value
+    except (OSError, EOFError) as error:
+        raise WeirError(f"{file}: cannot be read: {error}") from error
 
 
 def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTimeline:
@@ -104,39 +113,47 @@ def replay_local(policies: str, files: Sequence[str]) -> Replayed:
         WeirError: a file cannot be read.
     """
     initial = load_policies(policies)
-    records = Records(name=[], order=[])
-    assert records.name is not None and records.order is not None
-    for line in read_lines(files):
-        records.topic.append(line.base)
-        records.partition.append(0)
-        records.offset.append(line.number)
-        records.ts.append(None)
-        records.value.append(line.value)
-        records.name.append(line.name)
-        records.order.append((line.file, line.number))
+    records = read_records(files)
     context = StepContext(initial=initial, replay=True, fail_fast=True)
     written = replay_all(records, context)
-    return ordered(written, [records.order[source] for source in written.source])
+    source = written.column("source").to_numpy()
+    file, line = (column[source] for column in records.arrivals())
+    columns = {name: written.column(name) for name in ("sink", "value", "ts", "type", "id")}
+    return ordered(pa.table(columns | {"file": file, "line": line}))
 
 
-def ordered(outputs: Outputs, arrival: Sequence[tuple[int, int]]) -> Replayed:
+def read_records(files: Sequence[str]) -> Records:
+    """All lines of files as one shard's records.
+
+    Raises:
+        WeirError: a file cannot be read.
+    """
+    lines = [(number, *line) for number, file in enumerate(files) for line in _read(file)]
+    number, position = (np.array([line[place] for line in lines], dtype=np.int64) for place in (0, 1))
+    return Records(
+        topic=Named([os.path.basename(file) for file in files], number),
+        partition=np.zeros(len(lines), dtype=np.int64), offset=position, ts=[None] * len(lines),
+        value=[value for _, _, value in lines], file=number,
+    )  # fmt: skip
+
+
+def ordered(written: pa.Table) -> Replayed:
     """Sort what was written as contract section 4 says.
 
     Args:
-        outputs: decisions and dead letters in any order.
-        arrival: (file, line) of the event that each answers.
+        written: decisions and dead letters in any order: sink, value, ts, type, id, and file and line of the
+            event that each answers.
     """
-    by_arrival = sorted(range(len(arrival)), key=lambda i: arrival[i])
-    decided = [i for i in by_arrival if outputs.sink[i] == DECISIONS]
-    columns = (
-        [outputs.ts[i] for i in decided],
-        [outputs.type[i] for i in decided],
-        [outputs.id[i] for i in decided],
+    decided = pc.equal(written["sink"], DECISIONS)
+    # Stable, and text by its bytes in UTF-8, which is the order of code points.
+    decisions, dead_letters = (
+        part.take(pc.sort_indices(part, sort_keys=[(name, "ascending") for name in names]))["value"]
+        for part, names in (
+            (written.filter(decided), ("ts", "type", "id", "file", "line")),
+            (written.filter(pc.invert(decided)), ("file", "line")),
+        )
     )
-    return Replayed(
-        decisions=[outputs.value[decided[place]] for place in output_order(*columns)],
-        dead_letters=[outputs.value[i] for i in by_arrival if outputs.sink[i] != DECISIONS],
-    )
+    return Replayed(decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist())
 
 
 def write_lines(file: str, lines: Iterable[bytes]) -> None:

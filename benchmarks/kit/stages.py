@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.kit.events import POLICIES, T0, requests
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
+from streaming.job import schemas
 from streaming.job.operator import Input, decide
 from streaming.job.session import reason_of
 from streaming.job.settings import JobSettings
@@ -54,16 +55,21 @@ class Source:
 
     def rows(self) -> DataFrame:
         """The requests as the stateful operator takes them, with the shard that each belongs to."""
-        return routed_requests(self.records(), self.settings.shards)
+        return routed_requests(self.records(), self.settings.shards, self.settings.shuffle_partitions)
 
     def shuffled(self) -> DataFrame:
         """The same, each in the task that keeps its shard."""
         rows = self.rows()
-        return rows.repartition(self.settings.shuffle_partitions, *_shard_columns(rows))
+        return rows.repartition(self.settings.shuffle_partitions, schemas.RECORD_COLUMNS[0])
 
     def decided(self) -> DataFrame:
         """Decisions as the stateful operator gives them."""
-        given = Input(context=StepContext(fail_fast=True), names=(self.topics.requests,))
+        given = Input(
+            context=StepContext(fail_fast=True),
+            shards=self.settings.shards,
+            tasks=self.settings.shuffle_partitions,
+            names=(self.topics.requests,),
+        )
         return decide(self.rows(), given)
 
 
@@ -161,8 +167,3 @@ def _records_by_shard(name: str, count: int, principals: int, shards: int) -> li
         )
         for own in values
     ]
-
-
-def _shard_columns(rows: DataFrame) -> list[str]:
-    """The columns that name a shard: those before the record's own."""
-    return rows.columns[: rows.columns.index("origin")]

@@ -1,6 +1,7 @@
 """Draw docs/plots/bench-*.svg from benchmarks/results: `.venv/bin/python docs/plots/plot_benchmarks.py`."""
 
 from collections.abc import Iterator, Mapping
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ PREFIX = "bench-"
 WHERE = "where it goes: "
 _LAST_PERCENT = 99.5
 """The axis ends where so many percent of the slowest series are in; beyond it lie single samples."""
+_FAR_APART = 50.0
+"""On an axis from 0 a series whose median is so many times less than another's would be a line upwards."""
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TICKS = 6
 
@@ -32,7 +35,10 @@ def distribution(title: str, quantiles: Mapping[str, list[list[float]]]) -> Plot
     """How many percent of each series' samples are below a time."""
     unit = next(iter(quantiles)).rpartition(", ")[2]
     furthest = max(at for points in quantiles.values() for percent, at in points if percent <= _LAST_PERCENT)
-    ticks = axis(furthest)
+    middles = [next(at for percent, at in points if percent >= 50) for points in quantiles.values()]
+    nearest = min(at for points in quantiles.values() for _, at in points)
+    log_x = nearest > 0 and max(middles) > _FAR_APART * min(middles)
+    ticks = decades(nearest, furthest) if log_x else axis(furthest)
     return Plot(
         title=title,
         x_label=unit,
@@ -46,7 +52,9 @@ def distribution(title: str, quantiles: Mapping[str, list[list[float]]]) -> Plot
             )
             for name, points in quantiles.items()
         ],
-        legend=(ticks[-1] * 0.45, 18 * len(quantiles)),
+        # Along a logarithmic axis curves lie to the right, one above the other: room is at the upper left.
+        legend=(ticks[0] * 1.2, 95) if log_x else (ticks[-1] * 0.45, 18 * len(quantiles)),
+        log_x=log_x,
     )
 
 
@@ -67,6 +75,11 @@ def axis(furthest: float) -> list[float]:
             if step * size * _TICKS >= furthest:
                 return [round(step * size * number, 6) for number in range(_TICKS + 1)]
         size *= 10.0
+
+
+def decades(nearest: float, furthest: float) -> list[float]:
+    """Powers of ten around both."""
+    return [10.0**power for power in range(floor(log10(nearest)), ceil(log10(furthest)) + 1)]
 
 
 def main() -> None:

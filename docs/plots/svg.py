@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import log10
 
 WIDTH, HEIGHT = 640, 320
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 44
@@ -34,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A plot with both axes from 0.
+    """A plot with both axes from 0, or the first one logarithmic.
 
     Attributes:
         title: one line above.
@@ -42,6 +43,7 @@ class Plot:
         x_ticks, y_ticks: labelled values, ascending; the last one is the end of the axis.
         lines: curves; a colour each.
         legend: place (x, y) of the legend's first line, in units of the axes.
+        log_x: the first axis is logarithmic; its ticks, and all x, are greater than 0.
     """
 
     title: str
@@ -51,6 +53,7 @@ class Plot:
     y_ticks: Sequence[float]
     lines: Sequence[Line]
     legend: tuple[float, float]
+    log_x: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,8 @@ def _stroke(number: int, line: Line) -> str:
 
 def _x(plot: Plot, value: float) -> float:
     first, last = plot.x_ticks[0], plot.x_ticks[-1]
+    if plot.log_x:
+        value, first, last = log10(value), log10(first), log10(last)
     return LEFT + (value - first) / (last - first) * (WIDTH - LEFT - RIGHT)
 
 

@@ -24,6 +24,9 @@ Key = TypeVar("Key")
 UNLIMITED = -1
 DEFAULT_NAME = "<default>"
 DEFAULT_USER = "ANONYMOUS"
+# One text each, not one for every client that they apply to.
+_DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
+_DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client-id={DEFAULT_NAME}]"
 # Kafka's default is 11 samples of one second: what its own token bucket holds (facts/kip599.md 1.2).
 DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget the oldest rather than grow with them.
@@ -198,11 +201,11 @@ def _candidates(user: str | None, client_id: str | None) -> Iterator[Candidate]:
         yield Candidate(3, f"quotas[{of_user}]", of_user)
         if client_id is not None:
             yield Candidate(4, f"quotas[user={DEFAULT_NAME},{of_client}]", of_both)
-            yield Candidate(5, f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]", of_both)
-        yield Candidate(6, f"quotas[user={DEFAULT_NAME}]", of_user)
+            yield Candidate(5, _DEFAULT_BOTH, of_both)
+        yield Candidate(6, _DEFAULT_USER, of_user)
     if client_id is not None:
         yield Candidate(7, f"quotas[{of_client}]", of_client)
-        yield Candidate(8, f"quotas[client-id={DEFAULT_NAME}]", of_client)
+        yield Candidate(8, _DEFAULT_CLIENT, of_client)
 
 
 class PolicySet:

@@ -69,8 +69,8 @@ class PolicyTimeline:
         self._changes.insert(position, Change(ts=ts, path=path, value=value, version=version))
         self._times.insert(position, ts)
         del self._versions[position:]
-        for made in [made for made in self._sets if made > position]:
-            del self._sets[made]
+        # A new table: the old one may be shared with other timelines of the same past.
+        self._sets = {made: kept for made, kept in self._sets.items() if made <= position}
 
     def at(self, ts: int) -> PolicySet:
         """The policies that apply to what happens at `ts`: changes at that very time are made already."""
@@ -121,11 +121,11 @@ class PolicyTimeline:
     @classmethod
     def from_json(cls, raw: bytes) -> Self:
         """Read what `to_json` wrote."""
-        fields = _parsed(raw)
-        timeline = cls(None, fields["version"])
-        timeline._initial = fields["initial"]  # shared: an initial set is replaced, never changed
-        for ts, path, value, version in fields["changes"]:
-            timeline.apply(path, value, ts, version)
+        timeline, read = cls(), _read(raw)
+        timeline._initial, timeline._version = read._initial, read._version  # replaced, never changed
+        timeline._changes, timeline._times = read._changes.copy(), read._times.copy()
+        timeline._versions = read._versions.copy()
+        timeline._sets = read._sets  # shared until a change: what one step has built serves the next
         timeline._json = raw
         return timeline
 
@@ -151,5 +151,10 @@ class PolicyTimeline:
 
 
 @lru_cache(maxsize=MAX_CACHED_JSON)
-def _parsed(raw: bytes) -> Any:
-    return orjson.loads(raw)
+def _read(raw: bytes) -> PolicyTimeline:
+    """The timeline that `to_json` wrote; nobody may change it."""
+    fields = orjson.loads(raw)
+    timeline = PolicyTimeline(fields["initial"], fields["version"])
+    for ts, path, value, version in fields["changes"]:
+        timeline.apply(path, value, ts, version)
+    return timeline

@@ -1,6 +1,9 @@
 """Output records within the size that a broker takes: one that is refused would end the query for ever."""
 
-from streaming.contract.decisions import DEADLETTER, DECISIONS, Outputs, dead_letter
+import numpy as np
+
+from streaming.contract.decisions import DECISIONS, dead_letter
+from streaming.laws.outputs import Outputs
 from streaming.laws.records import Records
 
 RECORD_BYTES_MAX = 1_000_000
@@ -16,20 +19,22 @@ def fit(outputs: Outputs, records: Records) -> None:
         outputs: of one step, changed in place.
         records: that step's input.
     """
-    for position, value in enumerate(outputs.value):
-        if len(value) + len(outputs.key[position]) * 4 <= RECORD_BYTES_MAX:
-            continue
-        what = "decision" if outputs.sink[position] == DECISIONS else "dead letter"
-        source = outputs.source[position]
-        kept = records.value[source][:VALUE_BYTES_KEPT]
-        outputs.sink[position] = DEADLETTER
-        outputs.key[position] = ""
-        outputs.value[position] = dead_letter(
-            reason=f"its {what} has {len(value)} bytes, more than {RECORD_BYTES_MAX}; the first {len(kept)} "
-            f"of the record's {len(records.value[source])} bytes are kept",
+    too_large = np.flatnonzero(outputs.sizes() > RECORD_BYTES_MAX).tolist()
+    if not too_large:
+        return
+    sinks, values, sources = outputs.sink, outputs.value, outputs.source
+    for position in too_large:
+        what = "decision" if sinks[position] == DECISIONS else "dead letter"
+        source = sources[position]
+        whole = records.value_of(source)
+        kept = whole[:VALUE_BYTES_KEPT]
+        letter = dead_letter(
+            reason=f"its {what} has {len(values[position])} bytes, more than {RECORD_BYTES_MAX}; the first "
+            f"{len(kept)} of the record's {len(whole)} bytes are kept",
             topic=records.topic[source],
-            partition=records.partition[source],
-            offset=records.offset[source],
-            ts=records.ts[source],
+            partition=int(records.partition[source]),
+            offset=int(records.offset[source]),
+            ts=records.ts_of(source),
             value=kept,
         )
+        outputs.bury(position, letter)

@@ -1,21 +1,28 @@
 """The one stateful operator: all records of a (law, shard) in, decisions and dead letters out.
 
-It only carries data between Spark and `streaming.laws.shard.step`; no arithmetic here and no pandas there.
+It only carries data between Spark and `streaming.laws.shard.step`; no arithmetic here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import orjson
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from streaming.contract.decisions import Outputs
+from streaming.contract.decisions import DEADLETTER
 from streaming.job import schemas
 from streaming.job.fit import fit
-from streaming.laws.records import Records, StepContext
+from streaming.job.handover import Columns, GroupFunction, takes_columns
+from streaming.job.places import places_of
+from streaming.job.tally import Tally, tally_of
+from streaming.laws.outputs import Outputs
+from streaming.laws.records import Named, Records, StepContext
 from streaming.laws.shard import STATE_VERSION, step
 
 _WARM_UP_POLICY = {
@@ -25,20 +32,30 @@ _WARM_UP_POLICY = {
     "backpressure.partitions.*": {"algorithm": "aimd"},
 }
 _TOPIC = "persistent://t/n/x"
-_WARM_UP_EVENTS: dict[str, dict[str, Any]] = {
-    "mutation": {
-        "type": "request", "user": "u", "subject": "user=u", "items": [{"name": "t", "mutations": 1}],
-    },
-    "shares": {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g": {"publishedMsg": 1}}},
-    "dispatch": {
+_REQUEST = {"type": "request", "subject": "user=u", "items": [{"name": "t", "mutations": 1}]}
+_SAMPLED = {"controller_mutation_rate": 2, "algorithm": "sampled_rate"}
+_USAGE = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g": {"publishedMsg": 1}}}
+_WARM_UP_EVENTS: dict[str, list[dict[str, Any]]] = {
+    # A change between two requests, and time enough after them for the idle to leave.
+    "mutation": [
+        _REQUEST | {"ts": 0},
+        {"type": "policy", "ts": 1, "path": "quotas[user=u]", "value": {"controller_mutation_rate": 2}},
+        {"type": "policy", "ts": 3, "path": "quotas[user=w]", "value": _SAMPLED},
+        _REQUEST | {"ts": 4, "subject": "user=w"},
+        _REQUEST | {"ts": 2},
+        {"type": "request", "ts": 5, "items": []},
+        _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
+    ],
+    # The second closes the round of the first.
+    "shares": [_USAGE | {"ts": 0}, _USAGE | {"ts": 1_000_000}],
+    "dispatch": [{
         "type": "dispatch_usage", "broker": "b", "topic": _TOPIC, "subscription": "s", "msgs": 1, "bytes": 1,
         "entries": 1, "backlog": True,
-    },
-    "concurrency": {"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1},
-    "backlog": {"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []},
+    }],
+    "concurrency": [{"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}],
+    "backlog": [{"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []}],
 }  # fmt: skip
-"""One event that every compiled part of a law sees."""
-GroupFunction = Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterable[pd.DataFrame]]
+"""Events that let every compiled part of a law see the types that it sees in production."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +64,17 @@ class Input:
 
     Attributes:
         context: the laws' context, without the time of the batch.
+        shards: per law.
+        tasks: of the stateful stage.
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
+        tally: counts what is read and written; None: nobody asks.
     """
 
     context: StepContext
+    shards: int
+    tasks: int
     names: tuple[str, ...]
+    tally: Accumulator[Tally] | None = None
 
 
 def decide(records: DataFrame, given: Input) -> DataFrame:
@@ -61,7 +84,7 @@ def decide(records: DataFrame, given: Input) -> DataFrame:
     section 3). Time moves by events.
     """
     output = schemas.REPLAY_OUTPUT if given.context.replay else schemas.OUTPUT
-    return records.groupBy("law", "shard").applyInPandasWithState(
+    return records.groupBy("place").applyInPandasWithState(
         group_function(given), output, schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
 
@@ -70,9 +93,8 @@ def group_function(given: Input) -> GroupFunction:
     """What Spark calls once for each (law, shard) that has records in a batch."""
     replay = given.context.replay
 
-    def run(key: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        # Spark documents numpy types for keys; the laws take Python's own.
-        law, shard = str(key[0]), int(key[1])
+    def run(key: tuple[int], chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
+        law, shard = places_of(given.shards, given.tasks).shards[key[0]]
         records = gather(chunks, given)
         body = bytes(state.get[1]) if state.exists else None
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
@@ -80,56 +102,61 @@ def group_function(given: Input) -> GroupFunction:
         context = replace(given.context, processed_ts=processed_ts)
         body, outputs = step(law, shard, body, records, context)
         state.update((STATE_VERSION, body))
-        if outputs.value and replay:
-            yield replay_frame(outputs, records)
-        elif outputs.value:
+        if given.tally is not None:
+            given.tally.add(tally_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
+        if len(outputs) and replay:
+            yield replay_columns(outputs, records)
+        elif len(outputs):
             fit(outputs, records)
-            yield frame(outputs)
+            yield columns(outputs)
 
-    return run
-
-
-def gather(chunks: Iterable[pd.DataFrame], given: Input) -> Records:
-    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts."""
-    records = Records(broadcast=[])
-    origins: list[int] = []
-    for chunk in chunks:
-        origins += chunk["origin"].tolist()
-        records.partition += chunk["partition"].tolist()
-        records.offset += chunk["offset"].tolist()
-        records.ts += chunk["ts"].tolist()
-        records.value += chunk["value"].tolist()
-    records.broadcast = [origin in schemas.BROADCAST for origin in origins]
-    if given.context.replay:
-        _as_lines(records, given.names)
-    else:
-        records.topic = [given.names[origin] for origin in origins]
-    return records
+    return takes_columns(run)
 
 
-def _as_lines(records: Records, names: tuple[str, ...]) -> None:
-    """Name and number records as the local engine does: by file and line, without a timestamp."""
-    records.order = list(zip(records.partition, records.offset, strict=True))
-    records.topic = [names[file] for file in records.partition]
-    records.name = [f"{base}:{line}" for base, line in zip(records.topic, records.offset, strict=True)]
-    records.partition = [0] * len(records.offset)
-    records.ts = [None] * len(records.offset)
+def gather(chunks: Iterable[Columns], given: Input) -> Records:
+    """One group's records. Spark hands a group over in chunks, in no promised order; the law sorts.
+
+    Args:
+        chunks: columns of `schemas.RECORD_COLUMNS`.
+        given: what their numbers stand for.
+    """
+    parts = zip(*(chunk[1:] for chunk in chunks), strict=True)
+    origin, partition, offset, ts, value = map(pa.chunked_array, parts)
+    origins, partitions, offsets = (column.to_numpy() for column in (origin, partition, offset))
+    broadcast = np.isin(origins, list(schemas.BROADCAST))
+    if not given.context.replay:
+        return Records(
+            topic=Named(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
+            value=value, broadcast=broadcast,
+        )  # fmt: skip
+    # As the local engine has them: by file and line, without a timestamp.
+    return Records(
+        topic=Named(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
+        offset=offsets, ts=[None] * len(offsets), value=value, file=partitions, broadcast=broadcast,
+    )  # fmt: skip
 
 
-def frame(outputs: Outputs) -> pd.DataFrame:
+def columns(outputs: Outputs) -> Columns:
     """Output rows with the columns of `schemas.OUTPUT`."""
-    return pd.DataFrame({"sink": outputs.sink, "key": outputs.key, "value": outputs.value, "ts": outputs.ts})
+    return [
+        pc.equal(outputs.column("sink"), DEADLETTER),
+        outputs.column("key"),
+        outputs.column("value").cast(pa.binary()),
+        outputs.column("ts"),
+    ]
 
 
-def replay_frame(outputs: Outputs, records: Records) -> pd.DataFrame:
+def replay_columns(outputs: Outputs, records: Records) -> Columns:
     """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
-    arrivals = [records.order_of(position) for position in outputs.source]
-    return frame(outputs).assign(
-        type=outputs.type,
-        id=outputs.id,
-        file=[file for file, _ in arrivals],
-        line=[line for _, line in arrivals],
-    )
+    source = outputs.column("source").to_numpy()
+    file, line = (column[source] for column in records.arrivals())
+    return [
+        *columns(outputs),
+        outputs.column("type"),
+        outputs.column("id"),
+        pa.array(file, pa.int32()),
+        pa.array(line, pa.int64()),
+    ]
 
 
 def warm_up() -> None:
@@ -139,6 +166,8 @@ def warm_up() -> None:
         Exception: whatever a law raised: better at the start than as a dead letter for every event.
     """
     context = StepContext(initial=_WARM_UP_POLICY, processed_ts=0, fail_fast=True)
-    for law, event in _WARM_UP_EVENTS.items():
-        records = Records(topic=[""], partition=[0], offset=[0], ts=[0], value=[orjson.dumps(event)])
+    for law, events in _WARM_UP_EVENTS.items():
+        none = [0] * len(events)
+        values = [orjson.dumps(event) for event in events]
+        records = Records(topic=[""] * len(none), partition=none, offset=none, ts=none, value=values)
         step(law, 0, None, records, context)

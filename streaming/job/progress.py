@@ -1,13 +1,15 @@
-"""Prometheus metrics of the job, from the progress reports of its query. Names are in docs/metrics.md."""
+"""Prometheus metrics of the job: reports of its query, and its tally. Names are in docs/metrics.md."""
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.query import DECISIONS, EVENTS
+from streaming.job.tally import Tally
 from streaming.laws import LAWS
 
 Report = Mapping[str, Any]
@@ -67,11 +69,25 @@ class JobMetrics:
             "weir_job_restarts", "Starts on this checkpoint after the first", registry=self.registry
         )
         self._restarts.inc(restarts)
+        self._counted = Tally()
         for law in LAWS:
             self._events.labels(law=law)
 
-    def take(self, report: Report) -> None:
-        """Count one progress report that has not been counted before."""
+    def count(self, tally: Tally) -> None:
+        """Add what was counted since the last call."""
+        for law, events in (tally.events - self._counted.events).items():
+            self._events.labels(law=law).inc(events)
+        self._decisions.inc(tally.decisions - self._counted.decisions)
+        self._dead_letters.inc(tally.dead_letters - self._counted.dead_letters)
+        self._counted = tally
+
+    def take(self, report: Report, oldest: Mapping[int, int]) -> None:
+        """Count one progress report that has not been counted before.
+
+        Args:
+            report: in Spark's form.
+            oldest: see `Tally`.
+        """
         for store in report.get("stateOperators", ()):
             self._state_rows.set(store["numRowsTotal"])
             self._state_bytes.set(store["memoryUsedBytes"])
@@ -85,16 +101,11 @@ class JobMetrics:
         for name, phase in _PHASES.items():
             if name in report["durationMs"]:
                 self._batch.labels(phase=phase).observe(report["durationMs"][name] / 1000)
-        self._take_observed(report.get("observedMetrics", {}), report["durationMs"]["triggerExecution"])
-
-    def _take_observed(self, observed: Report, batch_ms: int) -> None:
-        for law, count in observed.get(EVENTS, {}).items():
-            self._events.labels(law=law).inc(count or 0)
-        written = observed.get(DECISIONS, {})
-        self._decisions.inc(written.get("decisions") or 0)
-        self._dead_letters.inc(written.get("dead_letters") or 0)
-        if written.get("age_ms") is not None:
-            self._age.observe(max(0, written["age_ms"] + batch_ms) / 1000)
+        began = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
+        ended = began + report["durationMs"]["triggerExecution"]
+        for batch_ms, ts in oldest.items():
+            if began <= batch_ms <= ended:
+                self._age.observe(max(0, ended - ts) / 1000)
 
 
 class ProgressReader:
@@ -102,19 +113,23 @@ class ProgressReader:
 
     Args:
         query: the running query.
+        tally: what it counts.
         metrics: what counts them.
     """
 
-    def __init__(self, query: StreamingQuery, metrics: JobMetrics) -> None:
+    def __init__(self, query: StreamingQuery, tally: Accumulator[Tally], metrics: JobMetrics) -> None:
         self._query = query
+        self._tally = tally
         self._metrics = metrics
         self._seen = ""
 
     def poll(self) -> bool:
         """Count the reports since the last call; returns whether there were any."""
         new = self._new_reports()
+        tally = self._tally.value
+        self._metrics.count(tally)
         for report in new:
-            self._metrics.take(report)
+            self._metrics.take(report, tally.oldest)
         if new:
             self._seen = _name(new[-1])
         return bool(new)

@@ -1,24 +1,31 @@
 """The live query: Kafka to Kafka, for ever."""
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
-from streaming.job.settings import JobSettings
+from streaming.job.settings import JobSettings, Profile
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
+from streaming.job.tally import Tally
 from streaming.job.transforms import kafka_records, placed_usage, routed_policies, routed_requests
-from streaming.laws import LAWS
 from streaming.laws.records import StepContext
 
-LAYOUT = 1
+LAYOUT = 2
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
-topics, grouping keys or the set of laws change; the new one is filled by reading the topics from their
-start."""
+topics, grouping keys, the set or order of the laws, or the numbers of `places` change; the new one is filled
+by reading the topics from their start."""
 QUERY_NAME = "weir"
-EVENTS, DECISIONS = "events", "decisions"
-"""Names of the metrics that a batch reports; their columns are in `observed_events`, `observed_decisions`."""
+_SENDS = {
+    Profile.LATENCY: {},
+    # A task flushes at its end, so waiting for full requests delays nothing; they cost the broker less.
+    Profile.THROUGHPUT: {
+        "kafka.linger.ms": "20",
+        "kafka.batch.size": str(256 * 2**10),
+        "kafka.buffer.memory": str(64 * 2**20),
+    },
+}
 
 
 def checkpoint_path(settings: JobSettings) -> str:
@@ -31,7 +38,12 @@ def checkpoint_path(settings: JobSettings) -> str:
 
 
 def start_query(
-    spark: SparkSession, settings: JobSettings, *, bootstrap: str, topics: Topics
+    spark: SparkSession,
+    settings: JobSettings,
+    *,
+    bootstrap: str,
+    topics: Topics,
+    tally: Accumulator[Tally] | None = None,
 ) -> StreamingQuery:
     """Start deciding; the query runs until it is stopped or fails.
 
@@ -40,41 +52,34 @@ def start_query(
         settings: the section `job:`.
         bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
         topics: their names; they exist.
+        tally: counts what is read and written.
     """
-    requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), settings.shards)
-    policies = routed_policies(kafka_policies(spark, settings, bootstrap, topics), settings.shards)
-    usage = placed_usage(kafka_usage(spark, settings, bootstrap, topics), topics.usage, settings.shards)
+    shards, tasks = settings.shards, settings.shuffle_partitions
+    requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), shards, tasks)
+    policies = routed_policies(kafka_policies(spark, settings, bootstrap, topics), shards, tasks)
+    usage = placed_usage(kafka_usage(spark, settings, bootstrap, topics), topics.usage, shards, tasks)
     # By origin: schemas.EVENT, POLICY, USAGE, TICK.
     names = (topics.requests, topics.policies, topics.usage, topics.usage)
-    given = Input(context=StepContext(fail_fast=settings.fail_fast), names=names)
-    events = requests.unionByName(usage).transform(observed_events)
-    output = decide(events.unionByName(policies), given)
+    context = StepContext(fail_fast=settings.fail_fast)
+    given = Input(context=context, shards=shards, tasks=tasks, names=names, tally=tally)
+    records = requests.unionByName(usage).unionByName(policies).transform(in_one_task, tasks)
     writer = (
-        kafka_records(output.transform(observed_decisions), topics)
+        kafka_records(decide(records, given), topics)
         .writeStream.format("kafka")
         .queryName(QUERY_NAME)
         .outputMode("update")
         .option("checkpointLocation", checkpoint_path(settings))
         .option("kafka.bootstrap.servers", bootstrap)
-        .options(**settings.kafka_options)
+        .options(**_SENDS[settings.profile] | settings.kafka_options)
     )
     if settings.trigger_interval_ms:
         writer = writer.trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
     return writer.start()
 
 
-def observed_events(records: DataFrame) -> DataFrame:
-    """Count a batch's events per law, one column each."""
-    return records.observe(EVENTS, *(F.count_if(F.col("law") == law).alias(law) for law in LAWS))
+def in_one_task(records: DataFrame, tasks: int) -> DataFrame:
+    """With one stateful task, let it read the sources itself: a batch is then one stage of one task.
 
-
-def observed_decisions(output: DataFrame) -> DataFrame:
-    """Count a batch's decisions and dead letters, and find the oldest decision's age at the batch's start."""
-    is_decision = F.col("sink") == "decisions"
-    age_ms = F.unix_millis(F.current_timestamp()) - F.col("ts")
-    return output.observe(
-        DECISIONS,
-        F.count_if(is_decision).alias("decisions"),
-        F.count_if(~is_decision).alias("dead_letters"),
-        F.max(F.when(is_decision, age_ms)).alias("age_ms"),
-    )
+    A shuffle to a single partition would cost a second stage: files, their bookkeeping and another task.
+    """
+    return records.coalesce(1) if tasks == 1 else records

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.contract.decisions import Outputs
+from streaming.contract.decisions import DEADLETTER, DECISIONS
 from streaming.contract.errors import WeirError
 from streaming.contract.policy_check import load_policies
 from streaming.job import schemas
@@ -74,7 +75,7 @@ def replay_spark(
         staged = stage(policies, files, Path(folder))
         session = build_session(tuned, jars=jars, work_dir=staged.work, checkpoint=folder)
         try:
-            return replay_staged(session.spark, staged, shards=tuned.shards)
+            return replay_staged(session.spark, staged, shards=tuned.shards, tasks=cores)
         finally:
             stop_session(session, given.stop_timeout_s)
 
@@ -99,16 +100,16 @@ def stage(policies: str, files: Sequence[str], work: Path) -> Staged:
     return Staged(work=work, names=names, initial=initial, policies=timeline.to_json())
 
 
-def replay_staged(spark: SparkSession, staged: Staged, *, shards: int) -> Replayed:
+def replay_staged(spark: SparkSession, staged: Staged, *, shards: int, tasks: int) -> Replayed:
     """Decide what was staged; no decision depends on the number of shards.
 
     Raises:
         WeirError: the query failed.
     """
-    placer = line_placer(staged.names, staged.policies, shards)
+    placer = line_placer(staged.names, staged.policies, shards, tasks)
     lines = staged_lines(spark, _lines_in(staged.work)).mapInArrow(placer, schemas.PLACED)
     context = StepContext(initial=staged.initial, replay=True, fail_fast=True)
-    output = decide(lines, Input(context=context, names=staged.names))
+    output = decide(lines, Input(context=context, shards=shards, tasks=tasks, names=staged.names))
     written = staged.work / "output"
     try:
         query = (
@@ -155,15 +156,9 @@ def _writer(folder: Path) -> Callable[[DataFrame, int], None]:
 
 
 def _collected(folder: Path) -> Replayed:
-    outputs = Outputs()
-    arrival: list[tuple[int, int]] = []
-    for file in sorted(folder.rglob("*.parquet")):
-        columns = pq.read_table(file).to_pydict()
-        outputs.sink += columns["sink"]
-        outputs.key += columns["key"]
-        outputs.value += columns["value"]
-        outputs.ts += columns["ts"]
-        outputs.type += columns["type"]
-        outputs.id += columns["id"]
-        arrival += zip(columns["file"], columns["line"], strict=True)
-    return ordered(outputs, arrival)
+    parts = [pq.read_table(file) for file in sorted(folder.rglob("*.parquet"))]
+    if not parts:
+        return Replayed()
+    written = pa.concat_tables(parts)
+    sink = pc.if_else(written["dead"], DEADLETTER, DECISIONS)
+    return ordered(written.append_column("sink", sink))

@@ -14,6 +14,7 @@ from types import FrameType
 
 from prometheus_client import start_http_server
 from py4j.protocol import Py4JError
+from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -24,6 +25,7 @@ from streaming.job.progress import JobMetrics, ProgressReader
 from streaming.job.query import checkpoint_path, start_query
 from streaming.job.session import Session, build_session, is_local_path, reason_of, stop_session
 from streaming.job.settings import JobSettings
+from streaming.job.tally import Tally, TallyParam
 from streaming.job.ticker import Ticker
 
 _LOG = logging.getLogger("weir.job")
@@ -77,12 +79,13 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
                 held.record(session.jvm_pid)
             metrics = JobMetrics(held.restarts if held is not None else 0)
             address = _serve_metrics(metrics, options.metrics)
-            query = _start(session, settings, options)
+            tally = session.spark.sparkContext.accumulator(Tally(), TallyParam())
+            query = _start(session, settings, options, tally)
             ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
             with closing(ticker):
                 _watch(
                     query,
-                    ProgressReader(query, metrics),
+                    ProgressReader(query, tally, metrics),
                     session,
                     stop,
                     ticker,
@@ -91,9 +94,12 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             _LOG.info("stopping")
 
 
-def _start(session: Session, settings: JobSettings, options: JobOptions) -> StreamingQuery:
+def _start(
+    session: Session, settings: JobSettings, options: JobOptions, tally: Accumulator[Tally]
+) -> StreamingQuery:
+    bootstrap, topics = options.bootstrap, options.topics
     try:
-        return start_query(session.spark, settings, bootstrap=options.bootstrap, topics=options.topics)
+        return start_query(session.spark, settings, bootstrap=bootstrap, topics=topics, tally=tally)
     except (PySparkException, Py4JError) as error:
         raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
 

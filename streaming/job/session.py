@@ -34,6 +34,13 @@ _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception)\b")
 _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_JVM_OPTIONS = {
+    # A batch runs a little of everything: the second compiler works for minutes on code that runs a few times
+    # a second, on the cores that the batch needs. Without it the JVM keeps little room for compiled code: it
+    # would throw some away and compile it again. One thread collects a small heap with the least effort.
+    Profile.LATENCY: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    Profile.THROUGHPUT: "-XX:+UseParallelGC",
+}
 _LOG_CONFIG = """\
 status = error
 appender.file.type = RollingFile
@@ -203,10 +210,12 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     paths = sorted(str(path.absolute()) for path in jars.glob("*.jar"))
     if not any("spark-sql-kafka" in path for path in paths):
         raise WeirError(f"no jars for Spark in {jars}; run `make setup`")
+    jvm = _JVM_OPTIONS[settings.profile]
     conf = {
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         "spark.driver.extraClassPath": os.pathsep.join(paths),
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log_config.as_uri()}"',
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log_config.as_uri()}" {jvm}',
+        "spark.executor.extraJavaOptions": jvm,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Kept for the pages of the UI that we do not serve: several plans a second as text and objects.
@@ -221,6 +230,9 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.stopTimeout": f"{settings.stop_timeout_s}s",
         "spark.python.daemon.module": "streaming.job.worker",
+        # The Kafka sink of the newer interface runs an SQL execution of its own within each batch, and for
+        # every execution Spark plans the batch once more, only to describe it.
+        "spark.sql.streaming.disabledV2Writers": "org.apache.spark.sql.kafka010.KafkaSourceProvider",
     }
     if is_local_master(settings.master):
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -240,6 +252,9 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
         }
+    elif is_local_master(settings.master):
+        # What one process writes for itself on its own disk costs more to compress than to write.
+        conf |= {"spark.shuffle.compress": "false", "spark.shuffle.spill.compress": "false"}
     return conf
 
 

@@ -7,7 +7,17 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming.contract.topics import Topics
 from streaming.job import schemas
-from streaming.job.settings import JobSettings
+from streaming.job.settings import JobSettings, Profile
+
+_FETCHES = {
+    Profile.LATENCY: {},
+    # Kafka's defaults suit readers of many partitions; here one partition may hold all.
+    Profile.THROUGHPUT: {
+        "kafka.max.partition.fetch.bytes": str(8 * 2**20),
+        "kafka.max.poll.records": "20000",
+        "kafka.receive.buffer.bytes": str(2**20),
+    },
+}
 
 
 def kafka_requests(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
@@ -41,6 +51,9 @@ def staged_lines(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def _capped(reader: DataStreamReader, settings: JobSettings) -> DataFrame:
+    if settings.profile is Profile.THROUGHPUT:
+        # As many source tasks as there are for the state, however few partitions the topic has.
+        reader = reader.option("minPartitions", settings.shuffle_partitions)
     return (
         reader.option("startingOffsets", settings.starting_offsets)
         .option("maxOffsetsPerTrigger", settings.max_events_per_batch)
@@ -49,7 +62,7 @@ def _capped(reader: DataStreamReader, settings: JobSettings) -> DataFrame:
 
 
 def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: str) -> DataStreamReader:
-    options = {
+    options = _FETCHES[settings.profile] | {
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": topic,
         # Records that retention removed before they were read are lost either way; the quotas of what

@@ -6,11 +6,11 @@ from pyspark.sql import functions as F
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
+from streaming.job.places import places_of
 from streaming.job.placing import usage_placer
-from streaming.laws import LAWS
 
 
-def routed_requests(kafka: DataFrame, shards: int) -> DataFrame:
+def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
     """Records of `weir.requests`, each with its law and shard.
 
     Only built-in functions: the value is parsed once, in Python, by the contract's own parser.
@@ -18,32 +18,35 @@ def routed_requests(kafka: DataFrame, shards: int) -> DataFrame:
     Args:
         kafka: columns of Spark's Kafka source.
         shards: shards per law.
+        tasks: of the stateful stage.
     """
-    shard = _shard(_home(), shards)
-    return kafka.select(F.lit("mutation").alias("law"), shard.alias("shard"), *_record_columns(schemas.EVENT))
+    numbers = F.array(*map(F.lit, places_of(shards, tasks).numbers["mutation"]))
+    place = F.element_at(numbers, _shard(_home(), shards) + 1)
+    return kafka.select(place.alias("place"), *_record_columns(schemas.EVENT))
 
 
-def routed_policies(kafka: DataFrame, shards: int) -> DataFrame:
+def routed_policies(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
     """Records of `weir.policies`, one copy for every shard of every law."""
-    copies = kafka.select(F.explode(_all_pairs(shards)).alias("pair"), *_record_columns(schemas.POLICY))
-    return copies.select("pair.law", "pair.shard", *schemas.RECORD_COLUMNS[2:])
+    places = F.array(*map(F.lit, places_of(shards, tasks).all))
+    return kafka.select(F.explode(places).alias("place"), *_record_columns(schemas.POLICY))
 
 
-def placed_usage(kafka: DataFrame, topic: str, shards: int) -> DataFrame:
+def placed_usage(kafka: DataFrame, topic: str, shards: int, tasks: int) -> DataFrame:
     """Records of `weir.usage` by home, in Python: reports of many groups are cut up by group.
 
     Args:
         kafka: columns of Spark's Kafka source.
         topic: its name, for the ids of events that have none.
         shards: shards per law.
+        tasks: of the stateful stage.
     """
     records = kafka.select(*_record_columns(schemas.USAGE))
-    return records.mapInArrow(usage_placer(topic, shards), schemas.PLACED)
+    return records.mapInArrow(usage_placer(topic, shards, tasks), schemas.PLACED)
 
 
 def kafka_records(output: DataFrame, topics: Topics) -> DataFrame:
     """The operator's rows as Spark's Kafka sink takes them: topic per row, key, value."""
-    topic = F.when(F.col("sink") == "decisions", F.lit(topics.decisions)).otherwise(F.lit(topics.deadletter))
+    topic = F.when(F.col("dead"), F.lit(topics.deadletter)).otherwise(F.lit(topics.decisions))
     return output.select(topic.alias("topic"), F.col("key").cast("binary").alias("key"), "value")
 
 
@@ -61,11 +64,6 @@ def _home() -> Column:
 def _shard(home: Column, shards: int) -> Column:
     # The same sum as streaming.laws.routing.shard_of.
     return F.pmod(F.crc32(home), F.lit(shards)).cast("int")
-
-
-def _all_pairs(shards: int) -> Column:
-    pairs = [(law, shard) for law in LAWS for shard in range(shards)]
-    return F.array(*(F.struct(F.lit(law).alias("law"), F.lit(shard).alias("shard")) for law, shard in pairs))
 
 
 def _record_columns(origin: int) -> tuple[Column, ...]:

@@ -40,9 +40,10 @@ def _preload() -> None:
     import pyspark.sql.pandas.serializers
     import pyspark.worker  # noqa: F401
 
-    from streaming.job import operator
+    from streaming.job import handover, operator
 
     operator.warm_up()
+    handover.install()
 
 
 def _nothing_changed() -> None:

@@ -8,6 +8,10 @@ import pyarrow as pa
 
 from streaming.contract.events import LawEvent
 from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws.homes import Homes
+from streaming.laws.outputs import Admissions
+from streaming.laws.requests import Requests
+from streaming.laws.texts import Integers
 
 Decision = dict[str, Any]
 
@@ -18,13 +22,26 @@ class Entry:
 
     Attributes:
         event: what happened.
-        home: what it belongs to: quota entity, resource group, broker, partition or topic.
         source: index of its record.
     """
 
     event: LawEvent
-    home: str
     source: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Requests and refunds on their way through the law of mutations.
+
+    Attributes:
+        requests: as columns; a row a record.
+        order: the rows to take, in the order of contract section 1.
+        homes: the quota entity of each of `order`.
+    """
+
+    requests: Requests
+    order: Integers
+    homes: Homes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +49,8 @@ class Batch:
     """What a law folds at once.
 
     Attributes:
-        entries: events in the order of contract section 1.
+        entries: events in the order of contract section 1; of the law of mutations there are none.
+        asked: its requests, which are too many for objects; None for other laws.
         timeline: the policies over time.
         processed_ts: wall time of the batch in ms; None in a replay.
         end: no more input will come (a replay's last step): open rounds are closed.
@@ -42,6 +60,7 @@ class Batch:
     timeline: PolicyTimeline
     processed_ts: int | None
     end: bool
+    asked: Asked | None = None
 
     @property
     def replay(self) -> bool:
@@ -59,8 +78,8 @@ class LawState(Protocol):
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns of one length, for the checkpoint; exact."""
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
-        """Decide; returns (source of the record answered, decision) in the order decided.
+    def fold(self, batch: Batch) -> list[tuple[int, Decision]] | Admissions:
+        """Decide; returns (source of the record answered, decision) in the order decided, or all as columns.
 
         A decision holds at least `type`, `id`, `ts`; its keys are in the order of the contract's example.
         """

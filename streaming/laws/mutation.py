@@ -36,12 +36,12 @@ least 1 ms; balances survive restarts. Beside its bucket every subject keeps the
 one second that Kafka shows as `mutation-rate`.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.laws.compiled import compiled
+from streaming.laws.compiled import lean
 from streaming.laws.rates import (
     Doubles,
     average,
@@ -74,7 +74,7 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-@compiled
+@lean
 def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool) -> float:
     """Balance after a request's items, taken in order (contract 3.1).
 
@@ -92,7 +92,7 @@ def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int,
     return tokens
 
 
-@compiled
+@lean
 def charge_samples(
     ring: Doubles, limit: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool
 ) -> float:
@@ -106,7 +106,7 @@ def charge_samples(
     return rate
 
 
-@compiled
+@lean
 def outcome_of(mode: int, over: bool, rejected: Flags) -> int:
     """What a request is told: REJECT if an item was rejected, THROTTLE if a permissive one is over."""
     for item in range(len(rejected)):
@@ -117,7 +117,7 @@ def outcome_of(mode: int, over: bool, rejected: Flags) -> int:
     return ALLOW
 
 
-@compiled
+@lean
 def record_plain(ring: Doubles, ts: int, mutations: Doubles, rejected: Flags) -> None:
     """Count what was charged in the plain rate's newest window."""
     for item in range(len(mutations)):
@@ -125,7 +125,7 @@ def record_plain(ring: Doubles, ts: int, mutations: Doubles, rejected: Flags) ->
             ring[window_of(ts) % len(ring)] += mutations[item]
 
 
-@compiled
+@lean
 def give_back_plain(ring: Doubles, of_ts: int, ts: int, mutations: float) -> None:
     """Take a refund out of the window in which it was counted, if that one is still kept."""
     if window_of(ts) - len(ring) < window_of(of_ts) <= window_of(ts):
@@ -133,71 +133,154 @@ def give_back_plain(ring: Doubles, of_ts: int, ts: int, mutations: float) -> Non
         ring[slot] = max(0.0, ring[slot] - mutations)
 
 
-@compiled
-def walk(
-    order: Integers,
-    at: Integers,
-    of_ts: Integers,
-    mode: Integers,
-    dry: Flags,
-    first: Integers,
-    mutations: Doubles,
-    rejected: Flags,
-    row: Integers,
-    rate: Doubles,
-    burst: Doubles,
-    samples: Integers,
-    ring_first: Integers,
-    tokens: Doubles,
-    last: Integers,
-    plain: Doubles,
-    rings: Doubles,
-    outcome: Integers,
-    wait_ms: Integers,
-    level: Doubles,
-    plain_rate: Doubles,
-) -> None:
+class Events(NamedTuple):
+    """Requests and refunds on their way through the law.
+
+    Attributes:
+        at: when each is applied, ms.
+        of_ts: of a refund: when the original was charged, ms.
+        mode: STRICT, PERMISSIVE, REFUSED or REFUND.
+        dry: validate_only.
+        first: number of its first item.
+        items: number of its items; a refund has one, the sum of its items.
+        mutations: of each item.
+        term: number of the terms by which it is judged.
+    """
+
+    at: Integers
+    of_ts: Integers
+    mode: Integers
+    dry: Flags
+    first: Integers
+    items: Integers
+    mutations: Doubles
+    term: Integers
+
+
+class Terms(NamedTuple):
+    """A subject and its quota for a stretch of time in which no policy changes.
+
+    Attributes:
+        row: of its state; -1: not limited.
+        rate: mutations per second.
+        burst: mutations that may be done at once.
+        samples: windows of the sampled rate; 0: token bucket.
+        ring_first: where these begin in `State.rings`.
+    """
+
+    row: Integers
+    rate: Doubles
+    burst: Doubles
+    samples: Integers
+    ring_first: Integers
+
+
+class State(NamedTuple):
+    """What is kept of subjects, changed in place.
+
+    Attributes:
+        tokens: balance; inf: full.
+        last: time of the last update, ms.
+        plain: 11 windows.
+        rings: the windows of sampled rates, one after the other.
+    """
+
+    tokens: Doubles
+    last: Integers
+    plain: Doubles
+    rings: Doubles
+
+
+class Results(NamedTuple):
+    """What the law says.
+
+    Attributes:
+        outcome: ALLOW, REJECT or THROTTLE.
+        wait_ms: throttle time.
+        level: balance, or sampled rate.
+        plain_rate: over the 11 windows.
+        rejected: of each item.
+    """
+
+    outcome: Integers
+    wait_ms: Integers
+    level: Doubles
+    plain_rate: Doubles
+    rejected: Flags
+
+
+@lean
+def walk(order: Integers, events: Events, terms: Terms, base: int, state: State, results: Results) -> None:
     """Take events in order through the state of their subjects; exact sequential arithmetic.
 
-    Event columns (one entry an event): `at` and `of_ts` in ms, `mode`, `dry`, `first` (its items are
-    `mutations[first[i]:first[i + 1]]`, and `rejected` likewise), `row` of its subject, and the quota:
-    `rate` and `burst`, `samples` (0: token bucket) with `ring_first` (where its windows begin in `rings`).
-    `order` holds the events to walk, in order. State columns (one entry a row): `tokens`, `last` (time of the
-    last update), `plain` (11 windows). Results (one entry an event): `outcome`, `wait_ms`, `level` (balance,
-    or sampled rate), `plain_rate`.
+    Args:
+        order: the events to take.
+        events: a row an event.
+        terms: of these events, the first of which is number `base`.
+        base: see there.
+        state: changed in place.
+        results: out; a row an event.
     """
     for i in order:
-        r = row[i]
-        now = max(at[i], last[r])
-        items = mutations[first[i] : first[i + 1]]
-        gone = rejected[first[i] : first[i + 1]]
-        roll(plain[r], last[r], now)
-        if samples[i] == 0:
-            balance = refill(tokens[r], rate[i], burst[i], now - last[r])
-            if mode[i] == REFUND:
-                balance = min(burst[i], balance + items[0])
-            else:
-                balance = charge_bucket(balance, items, gone, mode[i], dry[i])
-                outcome[i] = outcome_of(mode[i], balance < 0.0, gone)
-                if balance < 0.0 and outcome[i] != ALLOW:
-                    wait_ms[i] = bucket_wait_ms(balance, rate[i])
-                level[i] = balance
-            # A full bucket is stored as infinity, so that it stays full when a policy raises its burst.
-            tokens[r] = np.inf if balance >= burst[i] else balance
+        term = events.term[i] - base
+        row = terms.row[term]
+        if row < 0:
+            mode, gone = events.mode[i], results.rejected[events.first[i] : events.first[i] + events.items[i]]
+            gone[:] = mode == REFUSED
+            results.outcome[i] = outcome_of(mode, False, gone)
+            results.wait_ms[i] = 0
+            continue
+        now = max(events.at[i], state.last[row])
+        roll(state.plain[row], state.last[row], now)
+        if terms.samples[term] == 0:
+            _through_bucket(i, term, now, events, terms, state, results)
         else:
-            ring = rings[ring_first[i] : ring_first[i] + samples[i]]
-            roll(ring, last[r], now)
-            if mode[i] == REFUND:
-                unspread(ring, items[0], of_ts[i], now)
-            else:
-                level[i] = charge_samples(ring, rate[i], items, gone, mode[i], dry[i])
-                over = level[i] >= rate[i]
-                outcome[i] = outcome_of(mode[i], over, gone)
-                if over and outcome[i] != ALLOW:
-                    wait_ms[i] = sampled_wait_ms(level[i], rate[i], samples[i])
-        if mode[i] == REFUND:
-            give_back_plain(plain[r], of_ts[i], now, items[0])
-        elif not dry[i]:
-            record_plain(plain[r], now, items, gone)
-        plain_rate[i] = average(plain[r])
-        last[r] = now
+            _through_samples(i, term, now, events, terms, state, results)
+        first, end = events.first[i], events.first[i] + events.items[i]
+        if events.mode[i] == REFUND:
+            give_back_plain(state.plain[row], events.of_ts[i], now, events.mutations[first])
+        elif not events.dry[i]:
+            record_plain(state.plain[row], now, events.mutations[first:end], results.rejected[first:end])
+        results.plain_rate[i] = average(state.plain[row])
+        state.last[row] = now
+
+
+@lean
+def _through_bucket(
+    i: int, term: int, now: int, events: Events, terms: Terms, state: State, results: Results
+) -> None:
+    row, rate, burst, mode = terms.row[term], terms.rate[term], terms.burst[term], events.mode[i]
+    first, end = events.first[i], events.first[i] + events.items[i]
+    balance = refill(state.tokens[row], rate, burst, now - state.last[row])
+    if mode == REFUND:
+        balance = min(burst, balance + events.mutations[first])
+    else:
+        gone = results.rejected[first:end]
+        balance = charge_bucket(balance, events.mutations[first:end], gone, mode, events.dry[i])
+        outcome = outcome_of(mode, balance < 0.0, gone)
+        waits = balance < 0.0 and outcome != ALLOW
+        results.outcome[i] = outcome
+        results.wait_ms[i] = bucket_wait_ms(balance, rate) if waits else 0
+        results.level[i] = balance
+    # A full bucket is stored as infinity, so that it stays full when a policy raises its burst.
+    state.tokens[row] = np.inf if balance >= burst else balance
+
+
+@lean
+def _through_samples(
+    i: int, term: int, now: int, events: Events, terms: Terms, state: State, results: Results
+) -> None:
+    rate, samples, mode = terms.rate[term], terms.samples[term], events.mode[i]
+    first, end = events.first[i], events.first[i] + events.items[i]
+    ring = state.rings[terms.ring_first[term] : terms.ring_first[term] + samples]
+    roll(ring, state.last[terms.row[term]], now)
+    if mode == REFUND:
+        unspread(ring, events.mutations[first], events.of_ts[i], now)
+    else:
+        gone = results.rejected[first:end]
+        level = charge_samples(ring, rate, events.mutations[first:end], gone, mode, events.dry[i])
+        outcome = outcome_of(mode, level >= rate, gone)
+        waits = level >= rate and outcome != ALLOW
+        results.outcome[i] = outcome
+        results.wait_ms[i] = sampled_wait_ms(level, rate, samples) if waits else 0
+        results.level[i] = level

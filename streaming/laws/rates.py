@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.laws.compiled import compiled
+from streaming.laws.compiled import lean
 
 THROTTLE_MAX_MS: Final = 2**63 - 1
 """Times beyond 64 bits are cut here: a debt of ages divided by a rate near zero."""
@@ -21,7 +21,7 @@ FULL: Final = inf
 Doubles = NDArray[np.float64]
 
 
-@compiled
+@lean
 def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
     """Balance of a token bucket after `elapsed_ms` (facts/kip599.md 1.2, Kafka's TokenBucket).
 
@@ -38,7 +38,7 @@ def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
     return min(burst, tokens + rate * (elapsed_ms / 1000.0))
 
 
-@compiled
+@lean
 def round_ms(time_ms: float) -> int:
     """A throttle time in whole ms: half up, at least 1, since a rejection that says 0 invites a busy loop.
 
@@ -50,7 +50,7 @@ def round_ms(time_ms: float) -> int:
     return max(1, floor(time_ms + 0.5))
 
 
-@compiled
+@lean
 def bucket_wait_ms(tokens: float, rate: float) -> int:
     """Time until a bucket in debt is back at 0 (facts/kip599.md 1.2).
 
@@ -60,13 +60,13 @@ def bucket_wait_ms(tokens: float, rate: float) -> int:
     return round_ms(-tokens / rate * 1000.0)
 
 
-@compiled
+@lean
 def window_of(ts: int) -> int:
     """Number of the one-second window that holds `ts` ms."""
     return ts // WINDOW_MS
 
 
-@compiled
+@lean
 def roll(ring: Doubles, last_ts: int, ts: int) -> None:
     """Empty the windows of `ring` that began after `last_ts` up to `ts` (both ms, `ts` not earlier)."""
     length = len(ring)
@@ -75,7 +75,7 @@ def roll(ring: Doubles, last_ts: int, ts: int) -> None:
         ring[window % length] = 0.0
 
 
-@compiled
+@lean
 def average(ring: Doubles) -> float:
     """Mean per second over all windows of `ring`, summed from slot 0 so that the order never varies."""
     total = 0.0
@@ -84,7 +84,7 @@ def average(ring: Doubles) -> float:
     return float(total / len(ring))
 
 
-@compiled
+@lean
 def spread(ring: Doubles, mutations: float) -> None:
     """Spread a burst evenly over all windows that end now (seed 004, "Throttling Algorithm")."""
     part = mutations / len(ring)
@@ -92,7 +92,7 @@ def spread(ring: Doubles, mutations: float) -> None:
         ring[slot] += part
 
 
-@compiled
+@lean
 def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
     """Take what `spread` added at `of_ts` out of the windows still kept at `ts`, never below 0."""
     length = len(ring)
@@ -101,7 +101,7 @@ def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
         ring[window % length] = max(0.0, ring[window % length] - part)
 
 
-@compiled
+@lean
 def sampled_wait_ms(rate: float, limit: float, samples: int) -> int:
     """The draft's advice (seed 004): (rate - limit) / limit x samples of one second.
 

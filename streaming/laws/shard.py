@@ -5,10 +5,13 @@ no I/O, no Spark.
 """
 
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from streaming.contract.decisions import Outputs, dead_letter
+import numpy as np
+
+from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
 from streaming.contract.policy import parse_subject
@@ -16,11 +19,15 @@ from streaming.contract.policy_check import check_entry
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import Tick
 from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
-from streaming.laws.law import Batch, Decision, Entry
+from streaming.laws.homes import homes
+from streaming.laws.law import Asked, Batch, Decision, Entry
+from streaming.laws.outputs import Admissions, Outputs
 from streaming.laws.records import Records, StepContext
-from streaming.laws.routing import subject_at
+from streaming.laws.requests import ID, Requests, Rows, ordered
+from streaming.laws.scan import scanned
 from streaming.laws.standing import Standing
 from streaming.laws.table import Body, decode, encode
+from streaming.laws.texts import Integers
 
 STATE_VERSION: Final = 1
 """Version of the body; Spark's own schema (version, body) never changes."""
@@ -31,20 +38,45 @@ SWEEP_MS: Final = 60_000
 """How often idle subjects leave the table, in event time."""
 
 
+_ASKING: Final = "mutation"
+"""The law whose events are columns: requests are as many as all other events are few."""
+
+
 @dataclass(slots=True)
 class _Parsed:
     """Usable records: changes of policy, and events by law, each with its time, arrival and source.
 
-    `newest` is the time of the newest event, ticks included.
+    `requests` are those of the law of mutations, `newest` is the time of the newest event, ticks included.
     """
 
     policies: list[tuple[int, tuple[int, int], int, PolicyChange]] = field(default_factory=list)
     events: dict[str, list[tuple[int, tuple[int, int], int, LawEvent]]] = field(default_factory=dict)
+    requests: Requests | None = None
+    order: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     newest: int = -1
 
-    def ordered(self, law: str) -> list[tuple[int, LawEvent]]:
+    def sources(self, law: str) -> list[int]:
+        """Records that hold a law's events, in the order of contract section 1."""
+        return self.order.tolist() if law == _ASKING else [entry.source for entry in self.entries(law)]
+
+    def entries(self, law: str) -> list[Entry]:
         """A law's events with their sources, as contract section 1 orders them."""
-        return [entry[2:] for entry in sorted(self.events.get(law, []), key=lambda entry: entry[:3])]
+        ordered = sorted(self.events.get(law, []), key=lambda entry: entry[:3])
+        return [Entry(event, i) for _, _, i, event in ordered]
+
+    def batch(self, law: str, timeline: PolicyTimeline, context: StepContext) -> Batch | None:
+        """What a law has to decide; None: nothing."""
+        asked, entries = None, self.entries(law)
+        if law == _ASKING and self.requests is not None and len(self.order):
+            stamped = not context.replay
+            own = homes(self.requests, self.order, timeline, stamped=stamped)
+            asked = Asked(requests=self.requests, order=self.order, homes=own)
+        if asked is None and not entries:
+            return None
+        return Batch(
+            entries=entries, timeline=timeline, processed_ts=context.processed_ts, end=context.replay,
+            asked=asked,
+        )  # fmt: skip
 
 
 def step(
@@ -78,13 +110,12 @@ def step(
     reporter = shard == 0 and law == next(iter(LAWS))
     parsed = _parse(records, outputs, law, reporter)
     _apply_policies(parsed, timeline)
-    events = parsed.ordered(law)
     newest = max(int(notes.get("newest", b"-1")), parsed.newest)
     swept = int(notes.get("swept", b"-1"))
-    standing = Standing(notes.get("standing"))
     table = LAWS[law].from_columns(columns)
     try:
-        decided = table.fold(_batch(events, timeline, context)) if events else []
+        batch = parsed.batch(law, timeline, context)
+        decided = [] if batch is None else table.fold(batch)
         if not context.replay and newest - swept >= SWEEP_MS:
             table.sweep(timeline, newest - LATENESS_MS)
             timeline.forget_before(table.policies_from(newest - LATENESS_MS))
@@ -94,13 +125,14 @@ def step(
         if context.fail_fast:
             raise
         reason = f"law {law} failed: {traceback.format_exc()}"
-        for i, _ in events:
+        for i in parsed.sources(law):
             _bury(records, i, reason, outputs)
         table, decided = LAWS[law].from_columns(columns), []
-    for i, decision in decided:
-        outputs.add_decision(decision, source=i)
+    outputs.add(decided)
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": timeline.to_json()}
     if not context.replay and law in STANDING_LAWS:
+        assert not isinstance(decided, Admissions)
+        standing = Standing(notes.get("standing"))
         _repeat(standing, [decision for _, decision in decided], newest, outputs)
         after["standing"] = standing.to_bytes()
     return encode(Body(columns=table.columns(), notes=after)), outputs
@@ -116,60 +148,68 @@ def replay_all(records: Records, context: StepContext) -> Outputs:
     timeline = PolicyTimeline(context.initial)
     parsed = _parse(records, outputs, None, reporter=True)
     _apply_policies(parsed, timeline)
-    for law in parsed.events:
-        table = LAWS[law].from_columns({})
-        for i, decision in table.fold(_batch(parsed.ordered(law), timeline, context)):
-            outputs.add_decision(decision, source=i)
+    for law in LAWS:
+        batch = parsed.batch(law, timeline, context)
+        if batch is not None:
+            outputs.add(LAWS[law].from_columns({}).fold(batch))
     return outputs
 
 
 def _parse(records: Records, outputs: Outputs, law: str | None, reporter: bool) -> _Parsed:
     """Read the records of one law (None: of all laws)."""
     parsed = _Parsed()
-    for i, value in enumerate(records.value):
+    rows: Rows | None = None
+    left: Iterable[int] = range(len(records))
+    if law in (None, _ASKING):
+        parsed.requests = scanned(records)
+        left = np.flatnonzero(parsed.requests.flags == 0).tolist()
+        rows = Rows(parsed.requests)
+        for i in np.flatnonzero((parsed.requests.flags != 0) & (parsed.requests.length[:, ID] < 0)).tolist():
+            rows.name(i, records.name_of(i))
+    for i in left:
         try:
-            event = parse(value, default_id=records.name_of(i), default_ts=records.ts[i])
-            records.check_channel(i, isinstance(event, PolicyChange | Tick))
-            if isinstance(event, PolicyChange):
-                check_entry(event.path, event.value)
-                parsed.policies.append((event.ts, records.order_of(i), i, event))
-                continue
-            if isinstance(event, Request | Refund) and event.subject:
-                parse_subject(event.subject)
-            entry = (event.at, records.order_of(i), i, event)
-            own = LAW_OF_EVENT[type(event)]
-            if law not in (None, own) and not isinstance(event, Tick):
-                raise BadEvent(f"type: of the law {own}; it does not belong on this topic")
-            parsed.newest = max(parsed.newest, event.at)
-            if law in (None, own):
-                parsed.events.setdefault(own, []).append(entry)
+            _parse_one(records, i, law, parsed, rows)
         except BadEvent as error:
             if reporter or records.broadcast is None or not records.broadcast[i]:
                 _bury(records, i, error.reason, outputs)
+    if rows is not None:
+        parsed.requests = rows.finish()
+        parsed.order = ordered(parsed.requests, records)
+        if len(parsed.order):
+            parsed.newest = max(parsed.newest, int(parsed.requests.at[parsed.order].max()))
     return parsed
+
+
+def _parse_one(records: Records, i: int, law: str | None, parsed: _Parsed, rows: Rows | None) -> None:
+    """Read a record that the scanner leaves alone.
+
+    Raises:
+        BadEvent: it cannot be used.
+    """
+    event = parse(records.value_of(i), default_id=records.name_of(i), default_ts=records.ts_of(i))
+    records.check_channel(i, isinstance(event, PolicyChange | Tick))
+    if isinstance(event, PolicyChange):
+        check_entry(event.path, event.value)
+        parsed.policies.append((event.ts, records.order_of(i), i, event))
+        return
+    if isinstance(event, Request | Refund) and event.subject:
+        parse_subject(event.subject)
+    own = LAW_OF_EVENT[type(event)]
+    if law not in (None, own) and not isinstance(event, Tick):
+        raise BadEvent(f"type: of the law {own}; it does not belong on this topic")
+    parsed.newest = max(parsed.newest, event.at)
+    if law not in (None, own):
+        return
+    if isinstance(event, Request | Refund):
+        assert rows is not None
+        rows.put(i, event)
+    else:
+        parsed.events.setdefault(own, []).append((event.at, records.order_of(i), i, event))
 
 
 def _apply_policies(parsed: _Parsed, timeline: PolicyTimeline) -> None:
     for _, _, _, change in sorted(parsed.policies, key=lambda entry: entry[:3]):
         timeline.apply(change.path, change.value, change.ts, change.version)
-
-
-def _batch(events: list[tuple[int, LawEvent]], timeline: PolicyTimeline, context: StepContext) -> Batch:
-    return Batch(
-        entries=[Entry(event, _home(event, timeline, context), i) for i, event in events],
-        timeline=timeline,
-        processed_ts=context.processed_ts,
-        end=context.replay,
-    )
-
-
-def _home(event: LawEvent, timeline: PolicyTimeline, context: StepContext) -> str:
-    """The quota entity of a request; other laws find their homes in their events."""
-    if not isinstance(event, Request | Refund):
-        return ""
-    if context.replay or event.subject is None:
-        return subject_at(event, timeline)
-    return event.subject
 
 
 def _repeat(standing: Standing, decisions: list[Decision], newest: int, outputs: Outputs) -> None:
@@ -182,13 +222,13 @@ def _repeat(standing: Standing, decisions: list[Decision], newest: int, outputs:
 
 
 def _bury(records: Records, i: int, reason: str, outputs: Outputs) -> None:
-    ts = records.ts[i]
+    ts = records.ts_of(i)
     letter = dead_letter(
         reason=reason,
         topic=records.topic[i],
-        partition=records.partition[i],
-        offset=records.offset[i],
+        partition=int(records.partition[i]),
+        offset=int(records.offset[i]),
         ts=ts,
-        value=records.value[i],
+        value=records.value_of(i),
     )
     outputs.add_dead_letter(letter, ts=ts, source=i)

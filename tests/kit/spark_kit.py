@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from streaming.job import schemas
+from streaming.job.handover import Columns
 from streaming.job.operator import Input
 from streaming.laws.records import StepContext
 
 TOPICS = ("weir.requests", "weir.policies")
-LIVE = Input(context=StepContext(fail_fast=True), names=TOPICS)
+SHARDS, TASKS = 4, 2
+LIVE = Input(context=StepContext(fail_fast=True), shards=SHARDS, tasks=TASKS, names=TOPICS)
 
 
 class FakeGroupState:
@@ -54,23 +57,28 @@ class FakeGroupState:
         return self._processed_ts
 
 
-def record_frame(events: Sequence[tuple[int, int, dict[str, Any]]]) -> pd.DataFrame:
-    """(origin, offset, event) as a frame of the operator's input, without its key columns."""
-    return pd.DataFrame(
-        {
-            "origin": [origin for origin, _, _ in events],
-            "partition": [0] * len(events),
-            "offset": [offset for _, offset, _ in events],
-            "ts": [event["ts"] for _, _, event in events],
-            "value": [json.dumps(event).encode() for _, _, event in events],
-        }
-    )
+def record_columns(events: Sequence[tuple[int, int, dict[str, Any]]], partition: int = 0) -> Columns:
+    """(origin, offset, event) as columns of the operator's input, of any place."""
+    return [
+        pa.array([0] * len(events), pa.int32()),
+        pa.array([origin for origin, _, _ in events], pa.int32()),
+        pa.array([partition] * len(events), pa.int32()),
+        pa.array([offset for _, offset, _ in events], pa.int64()),
+        pa.array([event["ts"] for _, _, event in events], pa.int64()),
+        pa.array([json.dumps(event).encode() for _, _, event in events], pa.binary()),
+    ]
+
+
+def output_rows(columns: Columns, schema: str = schemas.OUTPUT) -> list[dict[str, Any]]:
+    """Columns that the operator gave, as rows."""
+    names = [field.split()[0] for field in schema.split(", ")]
+    return pa.table(columns, names=names).to_pylist()
 
 
 def write_records(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Drop a file of records (`schemas.RECORD_COLUMNS`) into a folder that a stream watches."""
     columns = {column: [row[column] for row in rows] for column in schemas.RECORD_COLUMNS}
-    frame = pd.DataFrame(columns).astype({"shard": "int32", "origin": "int32", "partition": "int32"})
+    frame = pd.DataFrame(columns).astype({"place": "int32", "origin": "int32", "partition": "int32"})
     folder.mkdir(exist_ok=True)
     # Hidden while it grows: the file source skips names with a leading dot.
     hidden = folder / f".{name}.parquet"

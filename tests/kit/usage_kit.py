@@ -23,7 +23,7 @@ Event = dict[str, Any]
 def entry_of(event: Event, source: int = 0, home: str = "") -> Entry:
     """An event as a law gets it, read by the contract's own reader."""
     read = USAGE_READERS[event["type"]](event, event.get("id", f"e{source}"), event["ts"])
-    return Entry(read, home, source)
+    return Entry(read, source)
 
 
 def batch_of(events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False) -> Batch:

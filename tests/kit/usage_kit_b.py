@@ -15,7 +15,6 @@ T0 = 1_795_166_700_000
 NOW = T0 + 100_000
 TTL_MS = 60_000
 TABLES: dict[str, type[LawState]] = {"latency": ConcurrencyTable, "backlog": BacklogTable}
-HOMES = {"latency": "partition", "backlog": "topic"}
 
 Event = dict[str, Any]
 Decision = dict[str, Any]
@@ -52,7 +51,7 @@ def batch_of(events: Sequence[Event], timeline: PolicyTimeline, processed_ts: in
     entries = []
     for source, event in enumerate(events):
         parsed = BROKER_READERS[event["type"]](event, event["id"], event["ts"])
-        entries.append(Entry(parsed, event[HOMES[event["type"]]], source))
+        entries.append(Entry(parsed, source))
     entries.sort(key=lambda entry: (entry.event.at, entry.source))
     return Batch(entries=entries, timeline=timeline, processed_ts=processed_ts, end=False)
 

@@ -3,19 +3,20 @@
 from typing import Any, cast
 
 import orjson
-import pandas as pd
 from law_kit import T0, policy, quota, request
 from pyspark.sql.streaming.state import GroupState
-from spark_kit import LIVE, TOPICS, FakeGroupState, record_frame
+from spark_kit import LIVE, SHARDS, TASKS, TOPICS, FakeGroupState, output_rows, record_columns
 
 from streaming.job import schemas
 from streaming.job.fit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
+from streaming.job.handover import Columns
 from streaming.job.operator import Input, group_function
+from streaming.job.places import places_of
 from streaming.laws.records import StepContext
 from streaming.laws.shard import STATE_VERSION
 
 ALICE = "user=alice"
-KEY = ("mutation", 0)
+KEY = (places_of(SHARDS, TASKS).numbers["mutation"][0],)
 
 
 def alice(name: str, at_ms: int, mutations: int, **fields: Any) -> tuple[int, int, dict[str, Any]]:
@@ -27,29 +28,30 @@ LIMIT = (schemas.POLICY, 0, policy(0, "quotas[user=alice]", quota(1, 10)))
 EVENTS = [alice(str(number), number * 100, 3) for number in range(1, 9)]
 
 
-def run(chunks: list[pd.DataFrame], state: FakeGroupState, given: Input = LIVE) -> list[dict[str, Any]]:
+def run(chunks: list[Columns], state: FakeGroupState, given: Input = LIVE) -> list[dict[str, Any]]:
     """Output rows of one call, the value parsed."""
-    frames = list(group_function(given)(KEY, iter(chunks), cast(GroupState, state)))
-    rows = [row for frame in frames for row in frame.to_dict("records")]
+    schema = schemas.REPLAY_OUTPUT if given.context.replay else schemas.OUTPUT
+    found = list(group_function(given)(KEY, iter(chunks), cast(GroupState, state)))
+    rows = [row for columns in found for row in output_rows(columns, schema)]
     return [row | {"value": orjson.loads(row["value"])} for row in rows]
 
 
 def test_chunks_and_their_order_change_nothing() -> None:
     """One chunk, many, or many in reverse: the same output and state."""
     whole = FakeGroupState()
-    expected = run([record_frame([LIMIT, *EVENTS])], whole)
+    expected = run([record_columns([LIMIT, *EVENTS])], whole)
     assert {row["value"]["outcome"] for row in expected} == {"allow", "reject"}
     for records in ([LIMIT, *EVENTS], [*EVENTS[::-1], LIMIT]):
         state = FakeGroupState()
-        assert run([record_frame([record]) for record in records], state) == expected
+        assert run([record_columns([record]) for record in records], state) == expected
         assert state.get == whole.get
 
 
 def test_batches_carry_the_state_on() -> None:
     """Two batches decide as one does, and the state names its version."""
-    whole = run([record_frame([LIMIT, *EVENTS])], FakeGroupState())
+    whole = run([record_columns([LIMIT, *EVENTS])], FakeGroupState())
     state = FakeGroupState()
-    parts = [run([record_frame(part)], state) for part in ([LIMIT, *EVENTS[:4]], EVENTS[4:])]
+    parts = [run([record_columns(part)], state) for part in ([LIMIT, *EVENTS[:4]], EVENTS[4:])]
     assert parts[0] + parts[1] == whole
     assert state.get[0] == STATE_VERSION
 
@@ -57,10 +59,10 @@ def test_batches_carry_the_state_on() -> None:
 def test_live_rows_have_key_topic_and_time() -> None:
     """A decision goes to its subject's key, a dead letter names its record."""
     broken = (schemas.EVENT, 77, {"type": "unheard-of", "ts": T0})
-    rows = run([record_frame([LIMIT, alice("a", 5, 1), broken])], FakeGroupState())
-    decision = next(row for row in rows if row["sink"] == "decisions")
-    letter = next(row for row in rows if row["sink"] == "deadletter")
-    assert list(decision) == ["sink", "key", "value", "ts"]
+    rows = run([record_columns([LIMIT, alice("a", 5, 1), broken])], FakeGroupState())
+    decision = next(row for row in rows if not row["dead"])
+    letter = next(row for row in rows if row["dead"])
+    assert list(decision) == ["dead", "key", "value", "ts"]
     assert (decision["key"], decision["ts"], decision["value"]["id"]) == (ALICE, T0 + 5, "a")
     assert (letter["value"]["topic"], letter["value"]["offset"]) == (TOPICS[schemas.EVENT], 77)
 
@@ -68,8 +70,8 @@ def test_live_rows_have_key_topic_and_time() -> None:
 def test_the_time_of_the_batch_reaches_the_law() -> None:
     """A request processed after its deadline is marked late, one processed before is not."""
     records = [LIMIT, alice("a", 0, 1, deadline_ms=2000)]
-    late = run([record_frame(records)], FakeGroupState(processed_ts=T0 + 2001))
-    in_time = run([record_frame(records)], FakeGroupState(processed_ts=T0 + 2000))
+    late = run([record_columns(records)], FakeGroupState(processed_ts=T0 + 2001))
+    in_time = run([record_columns(records)], FakeGroupState(processed_ts=T0 + 2000))
     assert late[0]["value"].get("late") is True
     assert "late" not in in_time[0]["value"]
 
@@ -78,8 +80,8 @@ def test_a_dead_letter_too_large_for_the_broker_keeps_the_beginning_of_its_recor
     """Or the sink would refuse it, and the query would fail on it again after every restart."""
     event = alice("a", 1, 1, nonsense="x" * RECORD_BYTES_MAX)
     event[2]["items"] = None
-    (row,) = run([record_frame([event])], FakeGroupState())
-    assert row["sink"] == "deadletter"
+    (row,) = run([record_columns([event])], FakeGroupState())
+    assert row["dead"]
     assert "dead letter has" in row["value"]["reason"]
     assert len(row["value"]["value_base64"]) == VALUE_BYTES_KEPT * 4 // 3
     assert len(orjson.dumps(row["value"])) <= RECORD_BYTES_MAX
@@ -90,16 +92,16 @@ def test_a_decision_too_large_for_the_broker_becomes_a_dead_letter() -> None:
     names = [{"name": "n" * 1000, "mutations": 5}] * 1100
     event = alice("a", 1, 1)
     event[2]["items"] = names
-    (row,) = run([record_frame([LIMIT, event])], FakeGroupState())
-    assert (row["sink"], row["key"]) == ("deadletter", "")
+    (row,) = run([record_columns([LIMIT, event])], FakeGroupState())
+    assert (row["dead"], row["key"]) == (True, "")
     assert "decision has" in row["value"]["reason"]
 
 
 def test_a_replayed_line_is_named_by_file_and_line() -> None:
     """Without `id` an event takes base name and line; its output says where it stood."""
-    given = Input(context=StepContext(initial={}, replay=True, fail_fast=True), names=("a.jsonl", "b.jsonl"))
-    frame = record_frame([alice("", 3, 1)])
-    frame["partition"] = 1
-    frame["value"] = frame["value"].map(lambda value: value.replace(b'"id": "", ', b""))
-    (row,) = run([frame], FakeGroupState(), given)
+    context = StepContext(initial={}, replay=True, fail_fast=True)
+    given = Input(context=context, shards=SHARDS, tasks=TASKS, names=("a.jsonl", "b.jsonl"))
+    origin, at_ms, event = alice("", 3, 1)
+    del event["id"]
+    (row,) = run([record_columns([(origin, at_ms, event)], partition=1)], FakeGroupState(), given)
     assert (row["id"], row["file"], row["line"]) == ("b.jsonl:3", 1, 3)

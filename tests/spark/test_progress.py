@@ -1,12 +1,20 @@
 """Metrics from Spark's progress reports."""
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
+from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job.progress import JobMetrics, ProgressReader
+from streaming.job.tally import BATCHES_KEPT, Tally, TallyParam, tally_of
+from streaming.laws.outputs import Outputs
+from streaming.laws.records import Records
+
+BEGAN_MS = 1_795_176_000_000
+"""2026-11-20T12:00:00Z, when the reports' minute begins."""
 
 
 def report(batch: int, **fields: Any) -> dict[str, Any]:
@@ -23,10 +31,6 @@ def report(batch: int, **fields: Any) -> dict[str, Any]:
             },
             {"endOffset": None, "latestOffset": None},
         ],
-        "observedMetrics": {
-            "events": {"mutation": 12},
-            "decisions": {"decisions": 10, "dead_letters": 2, "age_ms": 40},
-        },
     } | fields
 
 
@@ -38,8 +42,10 @@ def value(metrics: JobMetrics, name: str, **labels: str) -> float | None:
 def test_a_batch_is_counted_in_every_metric() -> None:
     """Counters add up, gauges keep the newest, durations are seconds."""
     metrics = JobMetrics(restarts=2)
-    metrics.take(report(1))
-    metrics.take(report(2))
+    metrics.take(report(1), {BEGAN_MS + 1000: BEGAN_MS + 960, BEGAN_MS + 3000: 0})
+    metrics.take(report(2), {BEGAN_MS + 1000: 0, BEGAN_MS + 2010: BEGAN_MS + 1960})
+    metrics.count(Tally(events=Counter(mutation=12), decisions=10, dead_letters=2))
+    metrics.count(Tally(events=Counter(mutation=24), decisions=20, dead_letters=4))
     assert value(metrics, "events_total", law="mutation") == 24
     assert value(metrics, "decisions_total") == 20
     assert value(metrics, "dead_letters_total") == 4
@@ -56,19 +62,36 @@ def test_a_batch_is_counted_in_every_metric() -> None:
 def test_a_report_of_an_idle_query_is_no_batch() -> None:
     """Spark writes one every ten seconds with the number of the batch to come."""
     metrics = JobMetrics(restarts=0)
-    metrics.take(report(3, durationMs={"latestOffset": 4, "triggerExecution": 4}))
+    metrics.take(report(3, durationMs={"latestOffset": 4, "triggerExecution": 4}), {BEGAN_MS + 3000: 0})
+    assert value(metrics, "decision_age_seconds_count") == 0
     assert value(metrics, "batch_seconds_count", phase="total") is None
     assert value(metrics, "decisions_total") == 0
     assert value(metrics, "state_rows") == 8
 
 
-def test_a_batch_of_policies_alone_has_no_age() -> None:
-    """Nothing was decided; Spark gives null."""
-    metrics = JobMetrics(restarts=0)
-    nothing = {"decisions": 0, "dead_letters": 0, "age_ms": None}
-    metrics.take(report(1, observedMetrics={"decisions": nothing}))
-    assert value(metrics, "decision_age_seconds_count") == 0
-    assert value(metrics, "events_total", law="mutation") == 0
+def test_tallies_add_up() -> None:
+    """Totals are sums, the oldest of a batch is that of all its tasks, only the newest batches are kept."""
+    one = Tally(events=Counter(mutation=2), decisions=1, dead_letters=1, oldest={5: 100})
+    param, total = TallyParam(), Tally()
+    for part in (one, Tally(events=Counter(backlog=3), oldest={5: 90, 6: 110}), one):
+        total = param.addInPlace(total, part)
+    assert total.events == {"mutation": 4, "backlog": 3}
+    assert (total.decisions, total.dead_letters, total.oldest) == (2, 2, {5: 90, 6: 110})
+    for batch_ms in range(1000, 1000 + BATCHES_KEPT):
+        total = param.addInPlace(total, Tally(oldest={batch_ms: 1}))
+    assert list(total.oldest) == list(range(1000, 1000 + BATCHES_KEPT))
+
+
+def test_a_step_counts_what_belongs_to_its_shard() -> None:
+    """Records for all shards are no events, dead letters are no decisions and have no age."""
+    records = Records(broadcast=[True, False, False])
+    outputs = Outputs()
+    outputs.add_dead_letter(b"{}", ts=1, source=1)
+    assert tally_of("mutation", records, outputs, 7).oldest == {}
+    for ts in (30, 20):
+        outputs.add_decision({"type": "admission", "id": "a", "ts": ts, "subject": "s"}, source=2)
+    found = tally_of("mutation", records, outputs, 7)
+    assert found == Tally(events=Counter(mutation=2), decisions=2, dead_letters=1, oldest={7: 20})
 
 
 def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:
@@ -80,10 +103,12 @@ def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:
 
     query = cast(StreamingQuery, SimpleNamespace(_jsq=SimpleNamespace(recentProgress=recent)))
     metrics = JobMetrics(restarts=0)
-    reader = ProgressReader(query, metrics)
+    tally = cast(Accumulator[Tally], SimpleNamespace(value=Tally(decisions=5)))
+    reader = ProgressReader(query, tally, metrics)
     assert not reader.poll()
     for window in (range(1, 4), range(2, 6), range(20, 23)):
         kept[:] = [report(number) for number in window]
         assert reader.poll()
         assert not reader.poll()
     assert value(metrics, "batch_seconds_count", phase="total") == 8
+    assert value(metrics, "decisions_total") == 5

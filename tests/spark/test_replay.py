@@ -28,7 +28,7 @@ quotas:
 def replay(spark: SparkSession, policies: str, files: list[str], folder: Path, shards: int) -> Replayed:
     """Replay in the session of the tests."""
     (folder / "work").mkdir()
-    return replay_staged(spark, stage(policies, files, folder / "work"), shards=shards)
+    return replay_staged(spark, stage(policies, files, folder / "work"), shards=shards, tasks=2)
 
 
 @pytest.mark.parametrize("name", [name.removesuffix(".policies.yaml") for name in SETS])

@@ -74,6 +74,18 @@ def test_the_latency_profile_generates_no_code(conf: Callable[..., dict[str, str
     assert not set(names) & set(conf(profile=Profile.THROUGHPUT))
 
 
+def test_each_profile_has_its_jvm_and_its_shuffle(conf: Callable[..., dict[str, str]]) -> None:
+    """No second compiler for small batches; no compression of what one machine keeps to itself."""
+    latency, throughput = conf(), conf(profile=Profile.THROUGHPUT)
+    remote = conf(profile=Profile.THROUGHPUT, master="spark://h:7077")
+    for where in ("driver", "executor"):
+        assert "TieredStopAtLevel=1" in latency[f"spark.{where}.extraJavaOptions"]
+        assert "TieredStopAtLevel" not in throughput[f"spark.{where}.extraJavaOptions"]
+    assert "log4j2.configurationFile" in throughput["spark.driver.extraJavaOptions"]
+    assert throughput["spark.shuffle.compress"] == "false"
+    assert not {"spark.shuffle.compress"} & (set(latency) | set(remote))
+
+
 def test_what_only_suits_this_machine_stays_on_it(conf: Callable[..., dict[str, str]]) -> None:
     """Loopback and bare jars for local masters; the local file system for local checkpoints."""
     local, remote = conf(), conf(master="spark://h:7077", checkpoint="hdfs://h/c")
@@ -110,7 +122,7 @@ def test_a_reason_is_one_line() -> None:
 def test_numbers_that_spark_would_take_from_an_old_checkpoint_are_in_its_path() -> None:
     """So that another setting is never silently ignored."""
     settings = JobSettings(checkpoint_dir="/c/", shards=16, shuffle_partitions=2)
-    assert checkpoint_path(settings) == "/c/v1-shards16-partitions2"
+    assert checkpoint_path(settings) == "/c/v2-shards16-partitions2"
 
 
 def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:

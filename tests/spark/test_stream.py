@@ -7,25 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pandas as pd
+import pyarrow as pa
 import pytest
 from law_kit import T0, policy, quota, request
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
-from spark_kit import LIVE, TOPICS, write_records
+from spark_kit import LIVE, SHARDS, TASKS, TOPICS, write_records
 
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
+from streaming.job.handover import Columns, takes_columns
 from streaming.job.operator import decide, group_function
+from streaming.job.places import places_of
 from streaming.laws.records import Records, StepContext
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
 
-SHARDS = 4
+NUMBERS = places_of(SHARDS, TASKS).numbers["mutation"]
 USERS = 25
 LIMIT_S = 90
-SCHEMA = "law string, shard int, origin int, partition int, offset bigint, ts bigint, value binary"
 Row = dict[str, Any]
 Sink = Callable[[DataFrame, int], None]
 
@@ -33,8 +34,7 @@ Sink = Callable[[DataFrame, int], None]
 def row(shard: int, origin: int, offset: int, event: Row) -> Row:
     """A record as the routing step hands it over."""
     return {
-        "law": "mutation",
-        "shard": shard,
+        "place": NUMBERS[shard],
         "origin": origin,
         "partition": 0,
         "offset": offset,
@@ -62,7 +62,7 @@ def decided_locally(*batches: list[Row]) -> dict[str, bytes]:
     decisions: dict[str, bytes] = {}
     for rows in batches:
         for shard in bodies:
-            own = [found for found in rows if found["shard"] == shard]
+            own = [found for found in rows if found["place"] == NUMBERS[shard]]
             records = Records(
                 topic=[TOPICS[found["origin"]] for found in own],
                 partition=[0] * len(own),
@@ -105,7 +105,7 @@ def collector(into: dict[str, bytes]) -> Sink:
 def records(spark: SparkSession, tmp_path: Path) -> DataFrame:
     """A stream of the files in `in`."""
     (tmp_path / "in").mkdir()
-    return spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    return spark.readStream.schema(schemas.PLACED).parquet(str(tmp_path / "in"))
 
 
 def test_restarts_and_chunks_decide_as_the_law_alone(
@@ -128,7 +128,8 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> No
     """Its task is tried again from the last state, so the decisions are those of an undisturbed run."""
     mark, own = tmp_path / "killed", group_function(LIVE)
 
-    def fragile(key: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    @takes_columns
+    def fragile(key: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
         yield from own(key, chunks, state)
         if not mark.exists():
             mark.touch()
@@ -136,7 +137,7 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> No
 
     rows, seen = traffic(0), dict[str, bytes]()
     write_records(tmp_path / "in", "0", rows)
-    output = records.groupBy("law", "shard").applyInPandasWithState(
+    output = records.groupBy("place").applyInPandasWithState(
         fragile, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
     run(output, tmp_path / "checkpoint", collector(seen))
@@ -147,11 +148,12 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> No
 def test_a_batch_that_is_run_again_has_its_first_time(records: DataFrame, tmp_path: Path) -> None:
     """The sink fails after the batch was planned; the rerun says the same of what is late."""
 
-    def times(_: Any, chunks: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        yield pd.DataFrame({"ms": [state.getCurrentProcessingTimeMs()]})
+    @takes_columns
+    def times(_: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
+        yield [pa.array([state.getCurrentProcessingTimeMs()])]
 
     write_records(tmp_path / "in", "0", traffic(0, count=1)[-1:])
-    output = records.groupBy("law", "shard").applyInPandasWithState(
+    output = records.groupBy("place").applyInPandasWithState(
         times, "ms bigint", schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
     seen: list[int] = []

@@ -1,6 +1,7 @@
 """Every broker address in a response is replaced, and nothing else."""
 
 import copy
+import struct
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +15,7 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, response, with_tag
 
-from enforcer.addresses import may_hold_endpoints, rewrite_addresses
+from enforcer.addresses import Rewriter, may_hold_endpoints, rewrite_addresses
 from enforcer.wire import DESCRIBE_CLUSTER, FETCH, FIND_COORDINATOR, METADATA, PRODUCE, BadFrame, Reason
 
 PROXY = "weir.example"
@@ -254,3 +255,27 @@ def test_addresses_survive_garbage(api_key: int, version: int, frame: bytes) -> 
     """Garbage parses or raises BadFrame."""
     with suppress(BadFrame):
         rewrite_addresses(api_key, version, frame, Ports())
+
+
+def test_a_broker_list_that_was_seen_is_replaced_alike() -> None:
+    """The remembered list gives the same bytes as reading it, in every version, and asks for no address."""
+    asked: list[int] = []
+    changes = 0
+
+    def address_of(node_id: int, _host: str, _port: int) -> tuple[str, int]:
+        asked.append(node_id)
+        return "proxy.example", 20_000 + changes
+
+    rewriter = Rewriter(address_of, lambda: changes)
+    frame = b""
+    for version in (*range(14), *range(14)):
+        row = build(MetadataResponse.MetadataResponseBroker, version, node_id=1, host="b", port=9)
+        for throttle_ms in (0, 5):
+            message = build(MetadataResponse, version, brokers=[row], throttle_time_ms=throttle_ms)
+            frame = response(message)
+            wanted = rewrite_addresses(METADATA, version, frame, address_of)
+            assert rewriter(METADATA, version, frame) == wanted
+    before = len(asked)
+    assert rewriter(METADATA, 12, frame) and len(asked) == before
+    changes = 1
+    assert struct.pack(">i", 20_001) in rewriter(METADATA, 13, frame) and len(asked) == before + 1

@@ -91,6 +91,16 @@ def test_a_plot_stays_within_its_axes(plots: ModuleType) -> None:
             assert 56 <= x <= 624 and 40 <= y <= 276
 
 
+def test_series_far_apart_get_a_logarithmic_axis(plots: ModuleType) -> None:
+    """Each factor of ten as wide as any other."""
+    quantiles = {"ours, us": [[0.0, 0.5], [50.0, 1.0]], "theirs, us": [[0.0, 100.0], [50.0, 1000.0]]}
+    plot = plots.distribution("Checks", quantiles)
+    assert plot.log_x and plot.x_ticks == [0.1, 1.0, 10.0, 100.0, 1000.0]
+    ours, theirs = ElementTree.fromstring(plots.draw(plot)).iter(f"{SVG}polyline")
+    at = [float(line.attrib["points"].split()[-1].split(",")[0]) for line in (ours, theirs)]
+    assert at == pytest.approx([56 + 568 / 4, 56 + 568])
+
+
 @pytest.mark.parametrize(
     ("furthest", "last"), [(480.0, 600.0), (0.3, 0.3), (61.0, 120.0), (7.0, 12.0), (1499.0, 1500.0)]
 )

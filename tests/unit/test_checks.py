@@ -97,8 +97,9 @@ def answers(**fields: float) -> Answers:
 def test_targets_are_met_by_comparison() -> None:
     """p99 beside p99 at one rate; decisions over the processor time of each side."""
     own = checks.Own(
-        paced=[1.0] * 98 + [200.0] * 2, packed=[1.0], refusals=[1.0], first=[5.0], cpu_us=40.0, refused=0.1
-    )
+        paced=[1.0] * 98 + [200.0] * 2, packed=[1.0], few=[1.0], refusals=[1.0], first=[5.0],
+        cpu_us=40.0, refused=0.1,
+    )  # fmt: skip
     remote = checks.Remote(paced=answers(), single=answers(), batch=answers(cpu_s=1.0))
     rows = checks._rows(checks.Scale(), own, {GUBERNATOR: remote})
     p99 = next(row for row in rows if row.what.startswith("p99 of a check at"))

@@ -9,6 +9,7 @@ from guard_kit import Desk
 
 from enforcer.brokers import Brokers
 from enforcer.connection import Connection
+from enforcer.meter import Meter
 from enforcer.upstream import Owner, Upstream
 
 METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
@@ -29,6 +30,16 @@ def opaque(correlation_id: int, size: int = 0) -> bytes:
     return framed(header(16, 0, correlation_id) + bytes(size))
 
 
+def frames_of(data: bytes) -> list[bytes]:
+    """The payloads in a stream; the last may be cut off."""
+    found = []
+    while data:
+        (length,) = struct.unpack(">i", data[:4])
+        found.append(data[4 : 4 + length])
+        data = data[4 + length :]
+    return found
+
+
 class FakeTransport:
     """A socket's writing end."""
 
@@ -37,9 +48,13 @@ class FakeTransport:
         self.reading = True
         self.closed = False
 
-    def writelines(self, parts: tuple[bytes, ...]) -> None:
+    def write(self, data: bytes) -> None:
         """Keep what is written."""
-        self.data += b"".join(parts)
+        self.data += data
+
+    def is_closing(self) -> bool:
+        """Whether it was closed."""
+        return self.closed
 
     def pause_reading(self) -> None:
         """No more data comes."""
@@ -60,19 +75,14 @@ class FakeTransport:
 
     def answered(self) -> list[int]:
         """Correlation ids of the frames written, in order."""
-        found, data = [], self.data
-        while data:
-            (length, correlation_id) = struct.unpack(">ii", data[:8])
-            found.append(correlation_id)
-            data = data[4 + length :]
-        return found
+        return [struct.unpack(">i", frame[:4])[0] for frame in frames_of(self.data)]
 
 
 class FakeUpstream:
     """A broker connection that keeps requests until the test answers them."""
 
     def __init__(self) -> None:
-        self.sent: list[bytes] = []
+        self.data, self.unfinished = b"", False
         self.writable, self.full, self.reading, self.abandoned = True, False, True, False
 
     def connect(self, host: str, port: int) -> None:
@@ -80,8 +90,18 @@ class FakeUpstream:
 
     def send(self, frame: bytes) -> bool:
         """Keep it."""
-        self.sent.append(frame)
+        return self.pass_on(framed(frame), False)
+
+    def pass_on(self, data: bytes, unfinished: bool) -> bool:
+        """Keep it, and whether more is to come."""
+        self.data += data
+        self.unfinished = unfinished
         return True
+
+    @property
+    def sent(self) -> list[bytes]:
+        """The requests, whole or begun."""
+        return frames_of(self.data)
 
     def pause_reading(self) -> None:
         """No more responses."""
@@ -103,6 +123,7 @@ class Rig:
         desk = Desk(**settings)
         self.settings, self.guard, self.metrics = desk.settings, desk.guard, desk.metrics
         self.desk = desk
+        self.meter = Meter(desk.settings, desk.guard.clock)
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
@@ -113,6 +134,10 @@ class Rig:
 
         self.connection = Connection(self, lambda: ("kafka", 9092), make_upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
+
+    def answer(self, frames: list[bytes]) -> None:
+        """The broker sends these responses."""
+        self.connection.upstream_received(b"".join(map(framed, frames)))
 
     def now_ms(self) -> float:
         """The desk's clock (link.Hub)."""
@@ -140,9 +165,9 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     rig = Rig()
     rig.connection.data_received(opaque(1) + framed(header(API_VERSIONS, 99, 2) + b"\0") + opaque(3))
     assert rig.client.answered() == []
-    rig.connection.upstream_frames([struct.pack(">i", 1) + b"body"])
+    rig.answer([struct.pack(">i", 1) + b"body"])
     assert rig.client.answered() == [1, 2]
-    rig.connection.upstream_frames([struct.pack(">i", 3)])
+    rig.answer([struct.pack(">i", 3)])
     assert rig.client.answered() == [1, 2, 3]
 
 
@@ -152,7 +177,7 @@ def test_produce_without_acks_has_no_answer() -> None:
     no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhi", -1, 0, 1_000)
     rig.connection.data_received(framed(no_acks) + opaque(2))
     assert len(rig.upstream.sent) == 2
-    rig.connection.upstream_frames([struct.pack(">i", 2)])
+    rig.answer([struct.pack(">i", 2)])
     assert rig.client.answered() == [2]
 
 
@@ -161,7 +186,7 @@ def test_a_response_to_nothing_ends_the_connection() -> None:
     for frames in ([struct.pack(">i", 9)], [b"\0"], [struct.pack(">i", 1), struct.pack(">i", 1)]):
         rig = Rig()
         rig.connection.data_received(opaque(1))
-        rig.connection.upstream_frames(frames)
+        rig.answer(frames)
         assert rig.client.closed and rig.closed("bad_response") == 1
 
 
@@ -170,7 +195,7 @@ def test_an_address_without_room_is_not_passed_on() -> None:
     rig = Rig()
     rig.connection.data_received(framed(header(METADATA, 1, 1) + struct.pack(">i", 0)))
     brokers = struct.pack(">iiih5sih", 1, 1, 7, 5, b"kafka", 9092, -1)
-    rig.connection.upstream_frames([brokers + struct.pack(">ii", 7, 0)])
+    rig.answer([brokers + struct.pack(">ii", 7, 0)])
     assert rig.client.data == b"" and rig.client.closed
 
 
@@ -179,9 +204,9 @@ def test_unanswered_requests_are_bounded() -> None:
     rig = Rig(inflight_max=3)
     rig.connection.data_received(b"".join(opaque(number) for number in range(5)))
     assert len(rig.upstream.sent) == 3 and not rig.client.reading
-    rig.connection.upstream_frames([struct.pack(">i", number) for number in range(2)])
+    rig.answer([struct.pack(">i", number) for number in range(2)])
     assert len(rig.upstream.sent) == 5 and not rig.client.reading
-    rig.connection.upstream_frames([struct.pack(">i", number) for number in range(2, 5)])
+    rig.answer([struct.pack(">i", number) for number in range(2, 5)])
     assert rig.client.reading and rig.client.answered() == [0, 1, 2, 3, 4]
 
 
@@ -211,6 +236,41 @@ def test_back_pressure_both_ways() -> None:
     assert not rig.upstream.reading
     rig.connection.resume_writing()
     assert rig.upstream.reading
+
+
+def test_a_large_request_passes_while_it_comes() -> None:
+    """Its body is not kept, and it goes on to be read even where no further request may."""
+    rig = Rig(inflight_max=1)
+    large = opaque(2, 100_000)
+    rig.connection.data_received(large[:20_000])
+    assert rig.upstream.data == large[:20_000] and rig.upstream.unfinished and rig.client.reading
+    rig.connection.data_received(large[20_000:] + opaque(3))
+    assert rig.upstream.data == large and not rig.upstream.unfinished and not rig.client.reading
+    rig.answer([struct.pack(">i", 2)])
+    assert rig.upstream.data == large + opaque(3)
+
+
+def test_nothing_is_sent_into_the_middle_of_a_request() -> None:
+    """What the proxy itself sends waits for the rest of a request that is passing."""
+    rig, broker = Rig(), FakeTransport()
+    upstream = Upstream(rig.connection, rig.settings)
+    upstream.connection_made(cast(asyncio.Transport, broker))
+    assert upstream.pass_on(b"begin", True) and upstream.send(b"own") and upstream.pass_on(b"more", True)
+    assert broker.data == b"beginmore"
+    assert upstream.pass_on(b"end", False) and upstream.send(b"next")
+    assert broker.data == b"beginmoreend" + framed(b"own") + framed(b"next")
+
+
+def test_a_request_that_stops_coming_ends_its_connection() -> None:
+    """Begun and not whole after the time limit, whether it is kept or passed on; a whole one starts anew."""
+    for begun in (opaque(1)[:9], opaque(1, 100_000)[:50_000]):
+        rig = Rig(partial_frame_timeout_ms=100)
+        rig.desk.now_ms = 1_000
+        rig.connection.data_received(opaque(0) + begun)
+        rig.connection.check(1_100)
+        assert not rig.client.closed
+        rig.connection.check(1_101)
+        assert rig.client.closed and rig.closed("slow_sender") == 1
 
 
 def test_endings_are_counted_once() -> None:

@@ -149,6 +149,38 @@ def test_compiled_and_interpreted_give_the_same_bytes(tmp_path: Path) -> None:
         assert out.read_bytes().splitlines() == replay_local(policies, [events]).decisions
 
 
+LIVE = """
+from law_kit import Shard, policy, quota, refund, request
+shard = Shard({"quotas[user=<default>]": quota(1, 20)}, replay=False)
+sampled = quota(2, 10, algorithm="sampled_rate")
+for number in range(3):
+    at = number * 400_000
+    changed = policy(at + 10, "quotas[user=alice]", sampled if number % 2 else None)
+    decisions = shard.step([
+        request("a", at, 1, 2, subject="user=alice"), request("b", at, 5, user="bob", strict=False), changed,
+        refund(at + 20, at, 1),
+        request("c", at + 30, 50, subject="user=alice", deadline_ms=3, on_late="reject"),
+        request("d", at + 40, 7, user="\u00e9", answered="not_before"), request("e", at + 50, 1, subject=""),
+    ], processed_ts=at + 33)
+    print(decisions, shard.body, shard.dead_letters)
+"""
+
+
+def test_live_batches_are_the_same_interpreted() -> None:
+    """Stamped subjects, changes, idle subjects leaving, texts that the scanner leaves alone; the state."""
+    kit = Path(__file__).parents[1] / "kit"
+    path = os.pathsep.join([str(kit), str(kit.parents[1])])
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", LIVE], capture_output=True, timeout=60, check=True,
+            env=os.environ | {"PYTHONPATH": path, "NUMBA_DISABLE_JIT": disabled},
+        ).stdout
+        for disabled in ("0", "1")
+    }  # fmt: skip
+    (output,) = outputs
+    assert output.count(b"'type': 'admission'") == 15
+
+
 def test_a_bug_in_the_law_buries_its_batch_and_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every record of that batch becomes a dead letter with the traceback; the next batch goes on."""
     shard = Shard(INITIAL, fail_fast=False)

@@ -10,90 +10,20 @@ from kafka.protocol.admin import topics
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import api_versions, find_coordinator, metadata
 from kafka.protocol.producer import ProduceRequest
-from kafka_kit import CORRELATION_ID, build, request, response
+from kafka_kit import CORRELATION_ID, build, request
 
 from enforcer.wire import (
     FLEXIBLE_FROM,
     NEVER,
     BadFrame,
-    FrameSplitter,
     Reason,
     is_flexible,
     parse_header,
     produce_acks,
     read_uvarint,
     response_body_offset,
-    response_correlation_id,
     skip_tags,
 )
-
-LIMIT_BYTES = 1000
-PAYLOADS = [b"", b"a", b"two", bytes(LIMIT_BYTES)]
-STREAM = b"".join(len(payload).to_bytes(4, "big") + payload for payload in PAYLOADS)
-
-
-def test_whole_stream_is_cut_at_once() -> None:
-    """Frames that arrive together come out together, in order, without their lengths."""
-    splitter = FrameSplitter(LIMIT_BYTES)
-    assert splitter.feed(STREAM) == PAYLOADS
-    assert splitter.pending_bytes == 0
-
-
-@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 4, 5, 7, 100])
-def test_stream_in_pieces_is_cut_the_same(piece_bytes: int) -> None:
-    """Where the network cuts the stream does not matter."""
-    splitter = FrameSplitter(LIMIT_BYTES)
-    frames = []
-    for start in range(0, len(STREAM), piece_bytes):
-        frames += splitter.feed(STREAM[start : start + piece_bytes])
-    assert frames == PAYLOADS
-
-
-def test_trailing_bytes_wait_for_the_rest() -> None:
-    """The beginning of a next frame is held, counted, and completed later."""
-    splitter = FrameSplitter(LIMIT_BYTES)
-    assert splitter.feed(STREAM + b"\0\0\0\3ab") == PAYLOADS
-    assert splitter.pending_bytes == 6
-    assert splitter.feed(b"c") == [b"abc"]
-    assert splitter.pending_bytes == 0
-
-
-@pytest.mark.parametrize(
-    ("length", "reason"),
-    [(-1, Reason.NEGATIVE_LENGTH), (-(1 << 31), Reason.NEGATIVE_LENGTH), (LIMIT_BYTES + 1, Reason.TOO_LARGE)],
-)
-def test_absurd_length_is_refused_before_its_payload(length: int, reason: Reason) -> None:
-    """Four bytes are enough to refuse a frame; nothing is buffered for it."""
-    splitter = FrameSplitter(LIMIT_BYTES)
-    splitter.feed(struct.pack(">i", length)[:3])
-    with pytest.raises(BadFrame) as caught:
-        splitter.feed(struct.pack(">i", length)[3:])
-    assert caught.value.reason is reason
-
-
-@given(st.lists(st.binary(max_size=60), max_size=20), st.lists(st.integers(1, 40), min_size=1, max_size=40))
-def test_any_cutting_gives_the_same_frames(payloads: list[bytes], sizes: list[int]) -> None:
-    """For all payloads and all cuttings, what goes in comes out."""
-    stream = b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
-    splitter = FrameSplitter(LIMIT_BYTES)
-    frames, start, turn = [], 0, 0
-    while start < len(stream):
-        size = sizes[turn % len(sizes)]
-        frames += splitter.feed(stream[start : start + size])
-        start, turn = start + size, turn + 1
-    assert frames == payloads
-
-
-@given(st.lists(st.binary(max_size=50), max_size=10))
-def test_splitter_survives_garbage(pieces: list[bytes]) -> None:
-    """Garbage parses or raises BadFrame."""
-    splitter = FrameSplitter(LIMIT_BYTES)
-    for piece in pieces:
-        try:
-            splitter.feed(piece)
-        except BadFrame:
-            break
-        assert splitter.pending_bytes <= LIMIT_BYTES + 4
 
 
 def known_requests() -> list[type[ApiMessage]]:
@@ -163,13 +93,9 @@ def test_response_header_v0_v1_and_api_versions() -> None:
     assert response_body_offset(3, 8, bytes(10)) == 4
     assert response_body_offset(3, 9, bytes(10)) == 5
     assert response_body_offset(18, 4, bytes(10)) == 4
-    frame = response(build(metadata.MetadataResponse, 13))
-    assert response_correlation_id(frame) == CORRELATION_ID
     for short in (b"", b"\0\0\0"):
         with pytest.raises(BadFrame):
             response_body_offset(3, 1, short)
-        with pytest.raises(BadFrame):
-            response_correlation_id(short)
     with pytest.raises(BadFrame):
         response_body_offset(3, 9, bytes(4))
 

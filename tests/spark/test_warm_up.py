@@ -1,0 +1,58 @@
+"""What workers compile: nothing, once they are warm."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+TRACES = Path(__file__).parents[1] / "traces"
+CODE = """
+import pkgutil, sys
+from importlib import import_module
+from law_kit import Shard, policy, quota, refund, request
+from numba.core.dispatcher import Dispatcher
+from streaming import laws
+from streaming.job.operator import warm_up
+from streaming.replay import replay_local
+
+def compiled():
+    names = [module.name for module in pkgutil.iter_modules(laws.__path__)]
+    values = [value for name in names for value in vars(import_module(f"streaming.laws.{name}")).values()]
+    found = {value for value in values if isinstance(value, Dispatcher)}
+    return {f"{each.__module__}.{each.__name__}": list(each.signatures) for each in found}
+
+warm_up()
+before = compiled()
+assert len(before) > 50, len(before)
+
+shard = Shard({"quotas[user=<default>]": quota(1, 20)}, replay=False)
+sampled = quota(2, 10, algorithm="sampled_rate")
+for number in range(3):
+    t = number * 400_000
+    shard.step([
+        request("a", t, 1, 2, subject="user=alice"), request("b", t, 5, user="bob", strict=False),
+        policy(t + 10, "quotas[user=alice]", sampled if number % 2 else None), refund(t + 20, t, 1),
+        request("c", t + 30, 50, subject="user=alice", deadline_ms=3), request("\\u00e9", t + 40, subject=""),
+    ], processed_ts=number)
+for traces in sys.argv[1:]:
+    policies, *events = traces.split()
+    replay_local(policies, events)
+assert not shard.dead_letters
+after = compiled()
+assert before == after, {name: after[name] for name in after if before.get(name) != after[name]}
+"""
+
+
+def test_no_function_compiles_anew_after_warm_up() -> None:
+    """A worker that compiled would hold a batch up for seconds; all laws, live and replayed."""
+    traces = [
+        f"{policies} {policies.with_name(policies.name.replace('policies.yaml', 'events.jsonl.gz'))}"
+        for policies in sorted(TRACES.glob("*/*.policies.yaml"))
+    ]
+    assert len(traces) > 10
+    kit = Path(__file__).parents[1] / "kit"
+    path = [str(kit), str(kit.parents[1])]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{CODE}", *traces],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
