@@ -71,7 +71,9 @@ class Groups:
             self.look()
             next_ms = min(next_ms, now_ms + self.meter.interval_ms)
             if now_ms >= next_ms:
-                next_ms = max(next_ms + self.meter.interval_ms, now_ms)
+                # After a stall the next round is a whole one again: a rate over a few ms says nothing.
+                late = now_ms >= next_ms + self.meter.interval_ms
+                next_ms = (now_ms if late else next_ms) + self.meter.interval_ms
                 self._reports.report()
                 for group in self._members.keys() - self.meter.accounts.keys():
                     del self._members[group]
