@@ -1,8 +1,6 @@
 """Latency of strict requests: from the request until its decision is in the proxy's hands."""
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -11,7 +9,7 @@ from benchmarks.kit.asking import Asker, Client, EventLink, drive, settled
 from benchmarks.kit.events import POLICIES
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
-from benchmarks.kit.stack import Stack
+from benchmarks.kit.stack import Stack, work_dir
 from streaming.contract.errors import WeirError
 
 TITLE = "Strict latency: request sent to decision received"
@@ -83,10 +81,7 @@ def run(smoke: bool, progress: Progress) -> Result:
     plan = _SMOKE if smoke else _FULL
     # Every decision is waited for, however late: none may be missing among the samples.
     settings = {"proxy": {"broker_port_base": 0, "decision_timeout_ms": _TIMEOUT_MS}}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Stack(Path(folder), settings=settings, policies=POLICIES) as stack,
-    ):
+    with Stack(work_dir(), settings=settings, policies=POLICIES) as stack:
         progress.step("starting the job and the proxy", 0.02)
         stack.start_job()
         proxy = stack.start_proxy()

@@ -1,10 +1,8 @@
 """What the Kafka proxy costs: round trips, its CPU per request, and throughput of Kafka's own tools."""
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import TopicCollection
@@ -22,7 +20,7 @@ from benchmarks.kit.frames import (
 from benchmarks.kit.machine import cpu_s
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
-from benchmarks.kit.stack import Stack
+from benchmarks.kit.stack import Stack, work_dir
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
 DURATION_S = 220
@@ -239,7 +237,7 @@ def run(smoke: bool, progress: Progress) -> Result:
     plan = _SMOKE if smoke else _FULL
     settings = {"proxy": {"broker_port_base": 0}}
     progress.step("starting Kafka and the proxy", 0.0)
-    with tempfile.TemporaryDirectory() as folder, Stack(Path(folder), settings=settings) as stack:
+    with Stack(work_dir(), settings=settings) as stack:
         bench = _Bench(plan, stack, progress)
         bench.run()
     return Result(name="proxy", title=TITLE, rows=bench.rows, notes=_notes(plan), series=bench.series)

@@ -1,6 +1,5 @@
 """Throughput of the job, Kafka to Kafka, beside the usual way to do it in PySpark and the local engine."""
 
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import cpu_s
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
-from benchmarks.kit.stack import Stack
+from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.kit.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
 from streaming.contract.policy_check import policy_file
 from streaming.contract.topics import Topics
@@ -28,6 +27,8 @@ TARGET_EVENTS_S: Final = 250_000
 TARGET_RATIO: Final = 35.0
 PARTITIONS: Final = 2
 """Of Weir's topics, and tasks of the stateful stage: one a core of the machine that the target is for."""
+_WARM_BATCHES: Final = 2
+"""Not counted: the JVM compiles what it runs for that long."""
 _LIMIT_S: Final = 300.0
 
 
@@ -41,6 +42,11 @@ class _Scale:
     staged: int
     idiom: int
     local: int
+
+    @property
+    def warm(self) -> int:
+        """Events decided beforehand, in whole batches."""
+        return _WARM_BATCHES * self.batch
 
 
 _FULL = _Scale(
@@ -59,15 +65,15 @@ def run(smoke: bool, progress: Progress) -> Result:
             "max_events_per_batch": scale.batch,
         }
     }
-    with tempfile.TemporaryDirectory() as folder:
-        with Stack(Path(folder), settings=settings, policies=POLICIES, partitions=PARTITIONS) as stack:
-            _fill(stack, scale, progress)
-            job = _job(stack, scale, progress)
-            found = _in_session(stack, scale, progress)
-        progress.step("the step alone", 0.87)
-        step_s, state_s = step_alone(scale.batch, scale.principals, JobSettings().shards)
-        progress.step("local engine", 0.92)
-        local = _local(Path(folder), scale)
+    folder = work_dir()
+    with Stack(folder, settings=settings, policies=POLICIES, partitions=PARTITIONS) as stack:
+        _fill(stack, scale, progress)
+        job = _job(stack, scale, progress)
+        found = _in_session(stack, scale, progress)
+    progress.step("the step alone", 0.87)
+    step_s, state_s = step_alone(scale.batch, scale.principals, JobSettings().shards)
+    progress.step("local engine", 0.92)
+    local = _local(folder, scale)
     idiom = found.pop("idiom")
     rows = [*_rows(job, 1 / idiom, local), *_where(job, found, step_s, state_s)]
     return Result(name="throughput", title=TITLE, rows=rows, notes=_notes(scale))
@@ -75,8 +81,7 @@ def run(smoke: bool, progress: Progress) -> Result:
 
 def _fill(stack: Stack, scale: _Scale, progress: Progress) -> None:
     """Write everything beforehand: a producer would take processor time from what is measured."""
-    # One batch more than is measured: the first one finds a cold JVM.
-    total = scale.events + scale.batch
+    total = scale.events + scale.warm
 
     def done(count: int) -> None:
         progress.step(f"writing {total:,} events", 0.02 + 0.08 * count / total)
@@ -85,30 +90,33 @@ def _fill(stack: Stack, scale: _Scale, progress: Progress) -> None:
 
 
 def _job(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
-    """Events per second and processor time of the whole job after its first batch."""
-    total = scale.events + scale.batch
-    spent: list[float] = []
+    """Events per second and processor time of the whole job after its warm-up."""
+    total = scale.events + scale.warm
+    spent: list[tuple[float, float]] = []
     with Counter(stack.bootstrap, stack.topics.decisions) as decisions:
         progress.step("starting the job", 0.10)
         before, started = decisions.count(), time.monotonic()
-        pid = stack.start_job()["pid"]
+        pid, broker = stack.start_job()["pid"], stack.kafka.pids[0]
 
         def look(count: int) -> None:
             stack.check()
-            if not spent and count - before >= scale.batch:
-                spent.append(cpu_s(pid))
+            if not spent and count - before >= scale.warm:
+                spent.append((cpu_s(pid), cpu_s(broker)))
             progress.step("job", 0.15 + 0.2 * (count - before) / total)
 
         seen = decisions.wait(before + total, _LIMIT_S, look)
-        spent.append(cpu_s(pid))
+        spent.append((cpu_s(pid), cpu_s(broker)))
     stack.stop("job")
-    # From when the first batch is decided, or already part of the second, to the last decision.
-    began, first = next((at, count) for at, count in seen if count - before >= scale.batch)
+    # From when the warm-up is decided, or already part of the next batch, to the last decision.
+    began, first = next((at, count) for at, count in seen if count - before >= scale.warm)
     took, events = seen[-1][0] - began, seen[-1][1] - first
     if not events:
         # So few that they were all there at one look: only a smoke run's.
         took, events = seen[-1][0] - started, total
-    return {"events_s": events / took, "cpu_us": (spent[-1] - spent[0]) / events * 1e6}
+    job_us, broker_us = (
+        (after - at) / events * 1e6 for at, after in zip(spent[0], spent[-1], strict=True)
+    )
+    return {"events_s": events / took, "job_us": job_us, "broker_us": broker_us}
 
 
 def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
@@ -197,7 +205,8 @@ def _rows(job: dict[str, float], idiom: float, local: float) -> list[Row]:
             baseline=local,
             baseline_what="weir replay, one process",
         ),
-        Row(what="job: processor time", value=job["cpu_us"], unit="us/event"),
+        Row(what="job: processor time", value=job["job_us"], unit="us/event"),
+        Row(what="broker beside it: processor time", value=job["broker_us"], unit="us/event"),
     ]
 
 
@@ -222,9 +231,9 @@ def _notes(scale: _Scale) -> list[str]:
     return [
         f"{scale.events:,} requests of {scale.principals:,} principals drawn at random, one item each, stand"
         f" on Kafka before the job starts; profile throughput, {PARTITIONS} partitions, {PARTITIONS} tasks,"
-        f" batches of {scale.batch:,}. Measured from the last decision of the first batch, which is warm-up"
-        " and not counted, to the last decision of all, by the end offsets of weir.decisions, looked at every"
-        " 50 ms.",
+        f" batches of {scale.batch:,}. The first {_WARM_BATCHES} batches are warm-up and not counted:"
+        " measured from their last decision to the last of all, by the end offsets of weir.decisions, looked"
+        " at every 50 ms.",
         f"The idiom: one group a principal with the same law, {scale.idiom:,} of the events in one batch,"
         " after a small one to warm up; its time is Spark's own for the batch.",
         f"The local engine: {scale.local:,} of the events from a file, reading and sorting included.",

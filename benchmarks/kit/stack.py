@@ -1,6 +1,7 @@
 """A real Kafka, job and proxy for one benchmark: on free ports, in a folder, with limits, always stopped."""
 
 import socket
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -26,6 +27,11 @@ _SCRAPE_LIMIT_S: Final = 5.0
 _POLL_S: Final = 0.1
 
 Labels = tuple[tuple[str, str], ...]
+
+
+def work_dir() -> Path:
+    """A new folder for a benchmark's stack; the runner removes it at the end, or keeps it with --keep."""
+    return Path(tempfile.mkdtemp())
 
 
 class Stack:

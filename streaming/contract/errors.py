@@ -3,6 +3,7 @@
     WeirError
     +-- BadEvent     one record cannot be used; its reason goes to the dead-letter topic
     +-- ConfigError  a policy or settings file cannot be used; the command stops with status 2
+    +-- StateError   state cannot be read or kept; the query ends, since no law may decide without it
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ class BadEvent(WeirError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class StateError(WeirError):
+    """What a shard knows is damaged, missing, or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,11 @@ class PolicyTimeline:
         first, last = bisect_right(self._times, after), bisect_right(self._times, upto)
         return sorted(set(self._times[first:last]))
 
+    def changed(self, after: int, upto: int) -> list[tuple[int, str]]:
+        """Time and path of every change in (after, upto], in order."""
+        first, last = bisect_right(self._times, after), bisect_right(self._times, upto)
+        return [(change.ts, change.path) for change in self._changes[first:last]]
+
     def forget_before(self, ts: int) -> None:
         """Fold the changes made at or before `ts` into the initial set; `at` is exact from `ts` on."""
         made = bisect_right(self._times, ts)

@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.contract.decisions import DEADLETTER
+from streaming.contract.errors import StateError
 from streaming.job import schemas
 from streaming.job.fit import fit
 from streaming.job.handover import Columns, GroupFunction, takes_columns
 from streaming.job.places import places_of
+from streaming.job.shelf import Shelves
 from streaming.job.tally import Tally, tally_of
 from streaming.laws.outputs import Outputs
 from streaming.laws.records import Named, Records, StepContext
@@ -68,6 +70,7 @@ class Input:
         tasks: of the stateful stage.
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
         tally: counts what is read and written; None: nobody asks.
+        shelves: where rows that are not needed rest; None: all stay in Spark's state.
     """
 
     context: StepContext
@@ -75,6 +78,7 @@ class Input:
     tasks: int
     names: tuple[str, ...]
     tally: Accumulator[Tally] | None = None
+    shelves: Shelves | None = None
 
 
 def decide(records: DataFrame, given: Input) -> DataFrame:
@@ -96,10 +100,11 @@ def group_function(given: Input) -> GroupFunction:
     def run(key: tuple[int], chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
         law, shard = places_of(given.shards, given.tasks).shards[key[0]]
         records = gather(chunks, given)
-        body = bytes(state.get[1]) if state.exists else None
+        body = body_of(state)
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
         processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
-        context = replace(given.context, processed_ts=processed_ts)
+        shelf = None if given.shelves is None else given.shelves.of(law, shard)
+        context = replace(given.context, processed_ts=processed_ts, shelf=shelf)
         body, outputs = step(law, shard, body, records, context)
         state.update((STATE_VERSION, body))
         if given.tally is not None:
@@ -111,6 +116,23 @@ def group_function(given: Input) -> GroupFunction:
             yield columns(outputs)
 
     return takes_columns(run)
+
+
+def body_of(state: GroupState) -> bytes | None:
+    """A shard's body after the batch before; None at its first.
+
+    Raises:
+        StateError: a later Weir wrote it.
+    """
+    if not state.exists:
+        return None
+    version, body = state.get
+    if version > STATE_VERSION:
+        raise StateError(
+            f"the checkpoint's state is of version {version}, written by a later Weir; this one reads up to"
+            f" version {STATE_VERSION}"
+        )
+    return bytes(body)
 
 
 def gather(chunks: Iterable[Columns], given: Input) -> Records:

@@ -7,6 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
 from streaming.job.settings import JobSettings, Profile
+from streaming.job.shelf import shelves_of
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.tally import Tally
 from streaming.job.transforms import kafka_records, placed_usage, routed_policies, routed_requests
@@ -61,7 +62,12 @@ def start_query(
     # By origin: schemas.EVENT, POLICY, USAGE, TICK.
     names = (topics.requests, topics.policies, topics.usage, topics.usage)
     context = StepContext(fail_fast=settings.fail_fast)
-    given = Input(context=context, shards=shards, tasks=tasks, names=names, tally=tally)
+    shelves = shelves_of(
+        checkpoint_path(settings), int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
+    )
+    given = Input(
+        context=context, shards=shards, tasks=tasks, names=names, tally=tally, shelves=shelves
+    )
     records = requests.unionByName(usage).unionByName(policies).transform(in_one_task, tasks)
     writer = (
         kafka_records(decide(records, given), topics)

@@ -12,17 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming.contract.policy import DEFAULT_NAME
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.compiled import lean
 from streaming.laws.law import Batch
 from streaming.laws.mutation import PLAIN_WINDOWS, State, Terms, walk
 from streaming.laws.mutation_batch import Stretch, Walked, admissions, begin, label
+from streaming.laws.mutation_rows import NO_RING, plain_column, plain_of, ring_column, rings_of
 from streaming.laws.outputs import Admissions
-from streaming.laws.quotas import quotas_of
+from streaming.laws.quotas import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.rates import FULL, Doubles, refill, window_of
+from streaming.laws.segments import Resting
 from streaming.laws.texts import NOWHERE, Integers
 
-NO_RING: Final[Doubles] = np.empty(0)
+AWAKE_ROWS: Final = 500
+"""Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
 
 
 class MutationTable:
@@ -38,6 +42,7 @@ class MutationTable:
         self.last: Integers = np.empty(0, dtype=np.int64)
         self.plain: Doubles = np.empty((0, PLAIN_WINDOWS))
         self.rings: dict[int, Doubles] = {}
+        self.resting = Resting()
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -52,34 +57,44 @@ class MutationTable:
         # Copies: Arrow's memory is read-only and belongs to the checkpoint's bytes.
         table.tokens = columns["tokens"].to_numpy(zero_copy_only=False).copy()
         table.last = columns["last"].to_numpy(zero_copy_only=False).copy()
-        table.plain = (
-            columns["plain"].flatten().to_numpy(zero_copy_only=False).copy().reshape(-1, PLAIN_WINDOWS)
-        )
-        offsets = columns["ring"].offsets.to_numpy()
-        windows = columns["ring"].values.to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(np.diff(offsets)):
-            table.rings[int(row)] = windows[offsets[row] : offsets[row + 1]].copy()
+        table.plain = plain_of(columns["plain"])
+        table.rings = rings_of(columns["ring"])
         return table
 
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns, for the checkpoint."""
-        lengths = np.zeros(len(self) + 1, dtype=np.int32)
-        for row, ring in self.rings.items():
-            lengths[row + 1] = len(ring)
-        rings = [self.rings[row] for row in sorted(self.rings)]
-        windows = np.concatenate(rings) if rings else NO_RING
         return {
             "subject": self.subjects,
             "tokens": pa.array(self.tokens),
             "last": pa.array(self.last),
-            "plain": pa.FixedSizeListArray.from_arrays(pa.array(self.plain.reshape(-1)), PLAIN_WINDOWS),
-            "ring": pa.ListArray.from_arrays(pa.array(np.cumsum(lengths, dtype=np.int32)), pa.array(windows)),
+            "plain": plain_column(self.plain),
+            "ring": ring_column(self.rings, len(self)),
         }
+
+    def rest(self) -> None:
+        """Lay all rows to rest if they are many; the next batch takes out those that it needs."""
+        if self.resting.possible and len(self) > AWAKE_ROWS:
+            self.resting.add(self.columns())
+            self._keep(np.zeros(len(self), dtype=np.bool_))
+
+    def _wake(self, names: pa.Array) -> None:
+        """Take the resting rows of these subjects into the table."""
+        if not len(self.resting):
+            return
+        awake = self._rows(names) >= 0
+        for columns in self.resting.take(names.filter(pa.array(~awake))):
+            woken = MutationTable.from_columns(columns)
+            self.rings |= {len(self) + row: ring for row, ring in woken.rings.items()}
+            self.subjects = pa.concat_arrays([self.subjects, woken.subjects])
+            self.tokens = np.concatenate([self.tokens, woken.tokens])
+            self.last = np.concatenate([self.last, woken.last])
+            self.plain = np.concatenate([self.plain, woken.plain])
 
     def fold(self, batch: Batch) -> Admissions:
         """Decide requests and refunds in order: one decision a request, none a refund."""
         assert batch.asked is not None
         timeline, homes = batch.timeline, batch.asked.homes
+        self._wake(homes.names)
         walked = begin(batch.asked, batch.processed_ts)
         rows = self._rows(homes.names)
         # A subject's time never goes back, so the policies that it is judged by do not either.
@@ -95,19 +110,23 @@ class MutationTable:
         Their leaving is neutral: a new row starts just like that. Changes of policy up to `horizon` are
         settled for all, so that the timeline may forget them.
         """
-        idle = np.flatnonzero(self.last < horizon)
-        if not len(idle):
-            return
-        names = self.subjects.take(pa.array(idle))
-        self._settle(idle, names, timeline.changes(-1, horizon), timeline)
+        changes = [(ts, path) for ts, path in timeline.changed(-1, horizon) if path.startswith(QUOTAS_PREFIX)]
+        # A change of one subject's own entry concerns that row alone; one of a default any row.
+        own = {path[len(QUOTAS_PREFIX) : -1] for _, path in changes if DEFAULT_NAME not in path}
+        self._wake(pa.array(sorted(own), type=pa.string()))
+        self._settle(np.arange(len(self)), self.subjects, sorted({ts for ts, _ in changes}), timeline)
+        common = sorted({ts for ts, path in changes if DEFAULT_NAME in path})
+        if common:
+            self.resting.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))
-        number = quotas.of(names)
-        keep = np.ones(len(self), dtype=np.bool_)
-        _say_something(
-            idle, self.tokens, self.last, horizon, number, quotas.rate, quotas.burst, quotas.samples, keep
-        )
+        keep = _speaking(self.subjects, self.tokens, self.last, quotas, horizon)
         if not keep.all():
             self._keep(keep)
+        self.resting.keep(
+            lambda columns: _speaking(
+                columns["subject"], columns["tokens"].to_numpy(), columns["last"].to_numpy(), quotas, horizon
+            )
+        )
 
     def policies_from(self, horizon: int) -> int:
         """As old as `horizon`: sweeping settles what earlier changes mean."""
@@ -238,14 +257,33 @@ def _fill_up(
             tokens[row] = np.inf
 
 
+def _settled(
+    columns: Mapping[str, pa.Array], changes: Sequence[int], timeline: PolicyTimeline
+) -> dict[str, pa.Array]:
+    """These rows after these changes."""
+    table = MutationTable.from_columns(columns)
+    table._settle(np.arange(len(table)), table.subjects, changes, timeline)
+    return table.columns()
+
+
+def _speaking(
+    names: pa.Array, tokens: Doubles, last: Integers, quotas: Quotas, horizon: int
+) -> NDArray[np.bool_]:
+    """Whether each row differs, at `horizon` and later, from one that is not there."""
+    keep = np.empty(len(names), dtype=np.bool_)
+    _say_something(
+        tokens, last, horizon, quotas.of(names), quotas.rate, quotas.burst, quotas.samples, keep
+    )
+    return keep
+
+
 @lean
 def _say_something(
-    rows: Integers, tokens: Doubles, last: Integers, horizon: int, number: Integers, rate: Doubles,
+    tokens: Doubles, last: Integers, horizon: int, number: Integers, rate: Doubles,
     burst: Doubles, samples: Integers, keep: NDArray[np.bool_],
 ) -> None:  # fmt: skip
-    """Whether each of these rows differs, at `horizon` and later, from one that is not there; into `keep`."""
-    for position in range(len(rows)):
-        row, quota = rows[position], number[position]
+    for row in range(len(keep)):
+        quota = number[row]
         idle_windows = window_of(horizon) - window_of(last[row])
         if idle_windows < PLAIN_WINDOWS:
             keep[row] = True

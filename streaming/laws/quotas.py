@@ -32,7 +32,7 @@ from streaming.laws.texts import (
 
 MAX_CACHED: Final = 8
 """Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""
-_PREFIX: Final = "quotas["
+QUOTAS_PREFIX: Final = "quotas["
 _ANY_CLIENT: Final = bytes_of(",client-id=<default>")
 _ANY_USER: Final = bytes_of("user=<default>,")
 _ALONE: Final = ("user=<default>", "client-id=<default>", "user=<default>,client-id=<default>")
@@ -54,7 +54,7 @@ class Quotas:
         kinds: list[MutationQuota] = []
         known: dict[Any, int] = {}
         for path, value in policies.entries.items():
-            if not path.startswith(_PREFIX):
+            if not path.startswith(QUOTAS_PREFIX):
                 continue
             # Many entries say the same, and looking up what one says is much cheaper than working it out.
             said = tuple(value.items())
@@ -63,7 +63,7 @@ class Quotas:
                 known[said] = NOWHERE if quota is None else len(kinds)
                 kinds += [] if quota is None else [quota]
             if known[said] >= 0:
-                names.append(path[len(_PREFIX) : -1])
+                names.append(path[len(QUOTAS_PREFIX) : -1])
                 of_name.append(known[said])
         kind = np.array(of_name, dtype=np.int64)
         self.rate = np.array([quota.rate for quota in kinds], dtype=np.float64)[kind]

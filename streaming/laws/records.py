@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.contract.errors import BadEvent
+from streaming.laws.segments import Shelf
 from streaming.laws.texts import Bytes, Integers, bytes_in
 
 CHUNK: Final = 4096
@@ -125,9 +126,11 @@ class StepContext:
         processed_ts: wall time of the micro-batch in ms, None in a replay.
         fail_fast: a code error in a law stops the query instead of making dead letters.
         replay: subjects are resolved against the policies, not taken from the event.
+        shelf: where rows rest that are not needed; None: all stay in the body.
     """
 
     initial: Mapping[str, Any] = field(default_factory=dict)
     processed_ts: int | None = None
     fail_fast: bool = False
     replay: bool = False
+    shelf: Shelf | None = None

@@ -5,14 +5,15 @@ no I/O, no Spark.
 """
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from streaming.contract.decisions import dead_letter
-from streaming.contract.errors import BadEvent
+from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
 from streaming.contract.policy import parse_subject
 from streaming.contract.policy_check import check_entry
@@ -20,16 +21,18 @@ from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import Tick
 from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
 from streaming.laws.homes import homes
-from streaming.laws.law import Asked, Batch, Decision, Entry
+from streaming.laws.law import Asked, Batch, Decision, Entry, LawState
+from streaming.laws.mutation_table import MutationTable
 from streaming.laws.outputs import Admissions, Outputs
 from streaming.laws.records import Records, StepContext
 from streaming.laws.requests import ID, Requests, Rows, ordered
 from streaming.laws.scan import scanned
+from streaming.laws.segments import Resting
 from streaming.laws.standing import Standing
 from streaming.laws.table import Body, decode, encode
 from streaming.laws.texts import Integers
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 """Version of the body; Spark's own schema (version, body) never changes."""
 LATENESS_MS: Final = 300_000
 """How far Kafka partitions may lie apart in time without a decision changing: state that a straggler may
@@ -95,6 +98,7 @@ def step(
         The state after and what was decided, in order of time.
 
     Raises:
+        StateError: the state cannot be read or kept.
         Exception: whatever a law raised, under `fail_fast`.
     """
     outputs = Outputs()
@@ -112,7 +116,7 @@ def step(
     _apply_policies(parsed, timeline)
     newest = max(int(notes.get("newest", b"-1")), parsed.newest)
     swept = int(notes.get("swept", b"-1"))
-    table = LAWS[law].from_columns(columns)
+    table = _table(law, columns, notes, context)
     try:
         batch = parsed.batch(law, timeline, context)
         decided = [] if batch is None else table.fold(batch)
@@ -120,6 +124,8 @@ def step(
             table.sweep(timeline, newest - LATENESS_MS)
             timeline.forget_before(table.policies_from(newest - LATENESS_MS))
             swept = newest
+    except StateError:
+        raise
     except Exception:
         # A bug in a law costs its batch, not the query: nothing is decided, every record is buried.
         if context.fail_fast:
@@ -127,7 +133,7 @@ def step(
         reason = f"law {law} failed: {traceback.format_exc()}"
         for i in parsed.sources(law):
             _bury(records, i, reason, outputs)
-        table, decided = LAWS[law].from_columns(columns), []
+        table, decided = _table(law, columns, notes, context), []
     outputs.add(decided)
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": timeline.to_json()}
     if not context.replay and law in STANDING_LAWS:
@@ -135,7 +141,20 @@ def step(
         standing = Standing(notes.get("standing"))
         _repeat(standing, [decision for _, decision in decided], newest, outputs)
         after["standing"] = standing.to_bytes()
+    if isinstance(table, MutationTable) and context.shelf is not None:
+        table.rest()
+        if table.resting.used:
+            after["resting"] = table.resting.to_bytes()
     return encode(Body(columns=table.columns(), notes=after)), outputs
+
+
+def _table(
+    law: str, columns: Mapping[str, pa.Array], notes: Mapping[str, bytes], context: StepContext
+) -> LawState:
+    table = LAWS[law].from_columns(columns)
+    if isinstance(table, MutationTable):
+        table.resting = Resting(notes.get("resting"), context.shelf)
+    return table
 
 
 def replay_all(records: Records, context: StepContext) -> Outputs:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import StateError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,23 +33,39 @@ def encode(body: Body) -> bytes:
         metadata={name.encode(): value for name, value in body.notes.items()},
     )
     batch = pa.RecordBatch.from_arrays(list(body.columns.values()), schema=schema)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue().to_pybytes())
+    return packed(batch, compression="lz4")
 
 
 def decode(raw: bytes) -> Body:
     """The body that `encode` wrote.
 
     Raises:
-        WeirError: the bytes are not such a body, so the checkpoint is damaged or foreign.
+        StateError: the bytes are not such a body, so the checkpoint is damaged or foreign.
     """
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(raw)) as reader:
-            batch = reader.read_next_batch()
-    except (pa.ArrowException, StopIteration, OSError) as error:
-        raise WeirError(f"a shard's state cannot be read ({error}); the checkpoint is damaged") from error
+    batch = unpacked(pa.py_buffer(raw))
     columns = {name: batch.column(number) for number, name in enumerate(batch.schema.names)}
     notes = {name.decode(): value for name, value in (batch.schema.metadata or {}).items()}
     return Body(columns=columns, notes=notes)
+
+
+def packed(rows: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """Rows as Arrow IPC bytes; without compression they can be read in place."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
+    ) as writer:
+        writer.write_batch(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def unpacked(content: pa.Buffer) -> pa.RecordBatch:
+    """The rows that `packed` wrote, in place.
+
+    Raises:
+        StateError: the bytes are not such rows.
+    """
+    try:
+        with pa.ipc.open_stream(content) as reader:
+            return reader.read_next_batch()
+    except (pa.ArrowException, StopIteration, OSError) as error:
+        raise StateError(f"a shard's state cannot be read ({error}); the checkpoint is damaged") from error

@@ -7,6 +7,7 @@ import orjson
 
 from streaming.contract.decisions import DECISIONS
 from streaming.laws.records import Records, StepContext
+from streaming.laws.segments import Shelf
 from streaming.laws.shard import step
 
 T0 = 1_795_166_700_000
@@ -70,10 +71,18 @@ class Shard:
     Args:
         initial: policies in force from the start.
         replay: whether subjects are resolved by policy (True) or trusted (False).
+        shelf: where rows rest between batches; None: nowhere.
     """
 
-    def __init__(self, initial: dict[str, Any], *, replay: bool = True, fail_fast: bool = True) -> None:
-        self.initial, self.replay, self.fail_fast = initial, replay, fail_fast
+    def __init__(
+        self,
+        initial: dict[str, Any],
+        *,
+        replay: bool = True,
+        fail_fast: bool = True,
+        shelf: Shelf | None = None,
+    ) -> None:
+        self.initial, self.replay, self.fail_fast, self.shelf = initial, replay, fail_fast, shelf
         self.body: bytes | None = None
         self.offset = 0
         self.dead_letters: list[dict[str, Any]] = []
@@ -81,7 +90,11 @@ class Shard:
     def step(self, events: Sequence[Event], processed_ts: int | None = None) -> list[dict[str, Any]]:
         """Step one batch; the decisions in the order written."""
         context = StepContext(
-            initial=self.initial, processed_ts=processed_ts, replay=self.replay, fail_fast=self.fail_fast
+            initial=self.initial,
+            processed_ts=processed_ts,
+            replay=self.replay,
+            fail_fast=self.fail_fast,
+            shelf=self.shelf,
         )
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)

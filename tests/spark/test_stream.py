@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from streaming.job import schemas
 from streaming.job.handover import Columns, takes_columns
 from streaming.job.operator import decide, group_function
 from streaming.job.places import places_of
+from streaming.job.shelf import Shelves
+from streaming.laws import mutation_table
 from streaming.laws.records import Records, StepContext
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
@@ -143,6 +146,32 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> No
     run(output, tmp_path / "checkpoint", collector(seen))
     assert mark.exists()
     assert seen == decided_locally(rows)
+
+
+def test_resting_rows_outlive_restarts_and_a_killed_worker(records: DataFrame, tmp_path: Path) -> None:
+    """All rows rest after every batch; a worker dies when its segments are written but not committed."""
+    folder, mark = tmp_path / "segments", tmp_path / "killed"
+    own = group_function(replace(LIVE, shelves=Shelves(folder=folder, batches_kept=1)))
+
+    @takes_columns
+    def restless(key: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
+        mutation_table.AWAKE_ROWS = 0
+        written = len(list(folder.rglob("*.arrow")))
+        yield from own(key, chunks, state)
+        if written >= SHARDS and not mark.exists():
+            assert len(list(folder.rglob("*.arrow"))) > written
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    batches, seen = [traffic(number) for number in range(4)], dict[str, bytes]()
+    for number, rows in enumerate(batches):
+        write_records(tmp_path / "in", str(number), rows)
+        output = records.groupBy("place").applyInPandasWithState(
+            restless, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
+        )
+        run(output, tmp_path / "checkpoint", collector(seen))
+    assert mark.exists()
+    assert seen == decided_locally(*batches)
 
 
 def test_a_batch_that_is_run_again_has_its_first_time(records: DataFrame, tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""What becomes of rows that are not needed: they rest, come back, leave, and no decision tells."""
+
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+from history_kit import INITIAL, histories, whole
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_kit import Event, Shard, policy, quota, request
+from shelf_kit import MemoryShelf
+
+from streaming.contract.errors import StateError
+from streaming.laws import mutation_table
+from streaming.laws.table import decode
+
+EVERYBODY = "quotas[user=<default>]"
+FOLDER = Path(__file__).parent
+
+
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row rests between any two batches."""
+    monkeypatch.setattr(mutation_table, "AWAKE_ROWS", 0)
+
+
+def resting_rows(shard: Shard) -> int:
+    """Rows that rest after the last batch."""
+    return len(mutation_table.Resting(decode(shard.body or b"").notes.get("resting"), shard.shelf))
+
+
+@given(histories(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_resting_between_batches_changes_nothing(events: list[Event], data: st.DataObject) -> None:
+    """Any events cut anywhere, changes of policy and sweeps in between: the decisions of one batch."""
+    expected = whole(events)
+    live = Shard(INITIAL, replay=False, shelf=MemoryShelf())
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(events)), max_size=6)))
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mutation_table, "AWAKE_ROWS", 0)
+        for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+            found += live.step(events[start:end])
+    assert expected == found
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_batch_that_is_run_again_says_the_same() -> None:
+    """From the state of any batch that may be asked for again, whatever later ones laid down."""
+    shard = Shard({EVERYBODY: quota(0.1, 50)}, replay=False, shelf=MemoryShelf(batches_kept=5))
+    batches = [
+        [request(f"e{n}-{u}", n * 9000 + u, u % 5 + 1, user=f"u{u}") for u in range(n % 4, 40, 1 + n % 3)]
+        for n in range(12)
+    ]
+    before: list[tuple[bytes | None, int]] = []
+    said = []
+    for events in batches:
+        before.append((shard.body, shard.offset))
+        said.append(shard.step(events))
+    for number in range(12 - 5, 12):
+        again = Shard(shard.initial, replay=False, shelf=shard.shelf)
+        again.body, again.offset = before[number]
+        assert again.step(batches[number]) == said[number]
+
+
+@pytest.mark.usefixtures("restless")
+def test_resting_subjects_leave_when_they_say_nothing() -> None:
+    """A full bucket with empty windows goes; a debt stays however long nobody asks."""
+    shard = Shard({EVERYBODY: quota(10), "quotas[user=debtor]": quota(0.001, 1)}, replay=False,
+                  shelf=MemoryShelf())  # fmt: skip
+    shard.step([request(f"e{n}", n, 1, user=f"user-{n}") for n in range(2000)])
+    shard.step([request("debt", 2001, 500, user="debtor")])
+    assert resting_rows(shard) == 2001
+    shard.step([request("late", 400_000, 1)])
+    assert resting_rows(shard) == 2
+    (decision,) = shard.step([request("again", 400_001, 1, user="debtor")])
+    assert decision["outcome"] == "reject"
+
+
+@pytest.mark.usefixtures("restless")
+@pytest.mark.parametrize("path", ["quotas[user=bob]", EVERYBODY])
+def test_a_change_of_policy_is_settled_for_resting_rows_before_it_is_forgotten(path: str) -> None:
+    """Full at a change means full after it, although the row was read long after the change was forgotten."""
+    shard = Shard({path: quota(1, 100)}, replay=False, shelf=MemoryShelf())
+    shard.step([request("a", 0, 50, user="bob"), request("b", 0, 90, user="carol")])
+    # Full at 50 s. Then a larger bucket, and then one that would never have been full again.
+    shard.step([policy(60_000, path, quota(1, 1_000_000)), policy(61_000, path, quota(0.000_001, 2_000_000))])
+    shard.step([request("sweep", 500_000, 1, user="dave")])
+    assert b"1000000.0" not in decode(shard.body or b"").notes["policies"], "forgotten"
+    (decision,) = shard.step([request("c", 500_001, 1, user="bob")])
+    assert decision["tokens"] == 1_999_999.0
+
+
+@pytest.mark.usefixtures("restless")
+def test_what_cannot_be_read_ends_the_query() -> None:
+    """No law may decide without its state, so it is not taken for a bug in the law, which is only buried."""
+    shelf = MemoryShelf()
+    shard = Shard(INITIAL, replay=False, fail_fast=False, shelf=shelf)
+    shard.step([request("a", 0, 5)])
+    shelf.contents = {name: b"damaged" for name in shelf.contents}
+    with pytest.raises(StateError, match="damaged"):
+        shard.step([request("b", 1, 5)])
+
+
+def test_few_rows_stay_in_the_body() -> None:
+    """At a low rate no segment is written each batch."""
+    shelf = MemoryShelf()
+    shard = Shard(INITIAL, replay=False, shelf=shelf)
+    shard.step([request("a", 0, 5)])
+    assert resting_rows(shard) == 0 and not shelf.contents
+
+
+def test_a_body_of_version_1_is_read() -> None:
+    """Written before rows could rest: alice in a bucket, bob sampled, carol in debt, a change to come."""
+    shard = Shard({"never": "read"}, replay=False, shelf=MemoryShelf())
+    shard.body = gzip.decompress(base64.b64decode(FOLDER.joinpath("state_v1.txt").read_text()))
+    events: list[Event] = [request(name, 5000, 1, user=name) for name in ("alice", "bob", "carol", "dave")]
+    fresh = Shard(
+        {EVERYBODY: quota(2, 10), "quotas[user=bob]": quota(2, 8, algorithm="sampled_rate")}, replay=False
+    )
+    fresh.step(
+        [
+            request("a", 0, 4, 3),
+            request("b", 10, 5, user="bob"),
+            request("c", 900, 30, user="carol"),
+            policy(950, "quotas[user=carol]", quota(1, 5)),
+        ]
+    )
+    fresh.offset = shard.offset
+    assert shard.step(events) == fresh.step(events)

@@ -1,0 +1,141 @@
+"""Resting rows: whatever is laid down comes back once, whole, also from a state of earlier batches."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shelf_kit import MemoryShelf
+
+from streaming.contract.errors import StateError
+from streaming.laws import segments
+from streaming.laws.segments import FANOUT, FIRST_ROWS, Resting
+
+NAMES = [f"user=u{number}" for number in range(12)] + ["", "user=Zoë", "user=a", "client-id=" + 99 * "c"]
+KINDS = st.sampled_from(["add", "add", "add", "take", "keep", "rewrite", "save", "back"])
+Rows = dict[str, float]
+
+
+def ring_of(value: float) -> list[float]:
+    """A list as long as the number says."""
+    return [value] * (int(value) % 3)
+
+
+def even(found: Mapping[str, pa.Array]) -> Any:
+    """Which numbers are even."""
+    return found["tokens"].to_numpy() % 2 == 0
+
+
+def columns(rows: Rows) -> dict[str, pa.Array]:
+    """Rows as a law's columns: a number each, and a list."""
+    return {
+        "subject": pa.array(list(rows), type=pa.string()),
+        "tokens": pa.array(list(rows.values()), type=pa.float64()),
+        "ring": pa.array(list(map(ring_of, rows.values())), type=pa.list_(pa.float64())),
+    }
+
+
+def rows_of(found: Mapping[str, pa.Array]) -> Rows:
+    """The rows back, each list checked against its number."""
+    names, values = found["subject"].to_pylist(), found["tokens"].to_pylist()
+    assert found["ring"].to_pylist() == list(map(ring_of, values))
+    return dict(zip(names, values, strict=True))
+
+
+def taken(resting: Resting, names: list[str]) -> Rows:
+    """Rows taken out; each subject at most once."""
+    found: list[tuple[str, float]] = []
+    for piece in resting.take(pa.array(names, type=pa.string())):
+        found += rows_of(piece).items()
+    assert len(found) == len(dict(found))
+    return dict(found)
+
+
+@given(st.lists(st.tuples(KINDS, st.randoms())))
+@settings(max_examples=200, deadline=None)
+def test_rests_like_a_dictionary(steps: list[tuple[str, Any]]) -> None:
+    """Any steps, compared with a dict; `back` is a batch that is run again from an earlier state."""
+    shelf = MemoryShelf(batches_kept=3)
+    resting, model = Resting(None, shelf), Rows()
+    saved: list[tuple[bytes, Rows]] = []
+    for kind, random in steps:
+        some = random.sample(NAMES, random.randrange(len(NAMES)))
+        if kind == "add":
+            new = {name: float(random.randrange(100)) for name in some if name not in model}
+            resting.add(columns(new))
+            model |= new
+        elif kind == "take":
+            assert taken(resting, some) == {name: model.pop(name) for name in some if name in model}
+        elif kind == "keep":
+            resting.keep(even)
+            model = {name: value for name, value in model.items() if value % 2 == 0}
+        elif kind == "rewrite":
+            resting.rewrite(lambda c: columns({name: value + 1 for name, value in rows_of(c).items()}))
+            model = {name: value + 1 for name, value in model.items()}
+        elif kind == "save":
+            raw = resting.to_bytes()
+            saved = [*saved[-shelf.batches_kept + 1 :], (raw, dict(model))]
+            resting = Resting(raw, shelf)
+        elif saved:
+            raw, model = saved[-1][0], dict(saved[-1][1])
+            resting = Resting(raw, shelf)
+        assert len(resting) == len(model)
+        for raw, then in saved:
+            assert taken(Resting(raw, shelf), NAMES) == then
+    assert taken(resting, NAMES) == model
+
+
+def test_hashes_that_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All subjects with one hash: every one is found, and no stranger."""
+    monkeypatch.setattr(segments, "_hash_all", lambda text, ends, hashes: hashes.fill(7))
+    resting = Resting(None, MemoryShelf())
+    resting.add(columns({name: float(number) for number, name in enumerate(NAMES)}))
+    assert taken(resting, ["user=u3", "user=stranger", "user=a"]) == {"user=u3": 3.0, "user=a": 14.0}
+    assert taken(resting, NAMES).keys() == set(NAMES) - {"user=u3", "user=a"}
+
+
+def test_segments_stay_few_and_dropped_ones_are_deleted() -> None:
+    """After any number of batches there are less than FANOUT segments of a size, and no files of long ago."""
+    shelf = MemoryShelf(batches_kept=2)
+    resting = Resting(None, shelf)
+    batch = FIRST_ROWS // 4
+    for number in range(60):
+        names = [f"user=n{row}" for row in range(number * batch, (number + 1) * batch)]
+        resting.add(columns(dict.fromkeys(names, 1.0)))
+        resting = Resting(resting.to_bytes(), shelf)
+    sizes = [segment.size for segment in resting._segments]
+    assert len(resting) == 60 * batch
+    assert all(sizes.count(size) < FANOUT for size in sizes)
+    assert max(sizes) == 2
+    # What the last batches dropped may be asked for again.
+    assert len(shelf.contents) <= len(sizes) + 2 * (FANOUT + 1)
+
+
+def test_a_segment_mostly_gone_is_written_anew() -> None:
+    """Space is given back although nothing is laid down beside it."""
+    resting = Resting(None, MemoryShelf())
+    resting.add(columns({f"user=n{row}": 1.0 for row in range(100)}))
+    taken(resting, [f"user=n{row}" for row in range(60)])
+    resting.add(columns({"user=other": 2.0}))
+    assert sum(len(segment.live) for segment in resting._segments) == 41
+
+
+def test_the_same_rows_laid_down_again_are_not_deleted() -> None:
+    """Their file has the name of one that was dropped before and is due to be deleted."""
+    shelf = MemoryShelf(batches_kept=1)
+    resting = Resting(None, shelf)
+    for _ in range(5):
+        resting.add(columns({"user=a": 1.0}))
+        resting = Resting(resting.to_bytes(), shelf)
+        assert taken(resting, ["user=a"]) == {"user=a": 1.0}
+    assert len(shelf.contents) == 1
+
+
+def test_rows_without_their_shelf_are_not_forgotten_silently() -> None:
+    """A job that does not know where segments lie must not decide as if there were none."""
+    resting = Resting(None, MemoryShelf())
+    resting.add(columns({"user=a": 1.0}))
+    with pytest.raises(StateError, match="beside the checkpoint"):
+        Resting(resting.to_bytes(), None)
