@@ -130,35 +130,6 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
             view |= {alias: view[name] for name, alias in SEED_NAMES.items()}
         return JSONResponse(view)
 
-    @router.put(
-        "/{rg}",
-        status_code=NO_CONTENT,
-        response_class=Response,
-        responses=admin_docs.CHANGE,
-        openapi_extra=named | admin_docs.GROUP_BODY,
-        summary="Create a resource group, or change the fields that are given",
-    )
-    async def put(request: Request) -> Response:
-        rg = request.path_params["rg"]
-        fields = group_fields(await _body(request, parts.settings))
-        await store.change(lambda entries: put_group(entries, rg, fields))
-        return Response(status_code=NO_CONTENT)
-
-    done = NO_CONTENT if plural else 200  # the seed's own answer
-
-    @router.delete(
-        "/{rg}",
-        status_code=done,
-        response_class=Response,
-        responses=admin_docs.DELETE,
-        openapi_extra=named,
-        summary="Remove a resource group that nobody is attached to",
-    )
-    async def delete(request: Request) -> Response:
-        rg = request.path_params["rg"]
-        await store.change(lambda entries: delete_group(entries, rg))
-        return Response(status_code=done)
-
     @router.get(
         "/{rg}/usage",
         responses=admin_docs.USAGE,
@@ -174,7 +145,39 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         now_ms = time.time_ns() // 1_000_000
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
+    _add_group_changes(router, parts, deleted=NO_CONTENT if plural else 200)  # 200 is the seed's own answer
     return router
+
+
+def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None:
+    store, named = parts.store, admin_docs.parameters("rg")
+
+    @router.put(
+        "/{rg}",
+        status_code=NO_CONTENT,
+        response_class=Response,
+        responses=admin_docs.CHANGE,
+        openapi_extra=named | admin_docs.GROUP_BODY,
+        summary="Create a resource group, or change the fields that are given",
+    )
+    async def put(request: Request) -> Response:
+        rg = request.path_params["rg"]
+        fields = group_fields(await _body(request, parts.settings))
+        await store.change(lambda entries: put_group(entries, rg, fields))
+        return Response(status_code=NO_CONTENT)
+
+    @router.delete(
+        "/{rg}",
+        status_code=deleted,
+        response_class=Response,
+        responses=admin_docs.DELETE,
+        openapi_extra=named,
+        summary="Remove a resource group that nobody is attached to",
+    )
+    async def delete(request: Request) -> Response:
+        rg = request.path_params["rg"]
+        await store.change(lambda entries: delete_group(entries, rg))
+        return Response(status_code=deleted)
 
 
 def _holder_routes(parts: Parts, section: Section, prefix: str) -> APIRouter:

@@ -1,58 +1,16 @@
 """What each broker uses of each resource group, and the share it has: `GET .../{rg}/usage`."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
+from enforcer.shares import Share
 from streaming.contract.group_policy import GroupLimits, RoundRules
 from streaming.contract.policy import UNLIMITED
 from streaming.contract.policy_schema import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 
 _NONE: Final = (0,) * len(DIMENSIONS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """A `share` decision (contract 3.2).
-
-    Attributes:
-        group: resource group.
-        broker: whose share.
-        round: the round that it was decided for.
-        ttl_ms: how long it holds from when it was written or repeated.
-        limits: dimension -> rate per second; None: the broker left.
-        shadow: decided, but nobody acts on it.
-    """
-
-    group: str
-    broker: str
-    round: int
-    ttl_ms: int
-    limits: Mapping[str, float] | None
-    shadow: bool
-
-
-def parse_share(value: bytes | None) -> Share | None:
-    """Read one record of `weir.decisions`; None for other types and for what cannot be used."""
-    try:
-        fields: Any = orjson.loads(value or b"")
-        if fields["type"] != "share":
-            return None
-        limits = fields["limits"]
-        return Share(
-            group=str(fields["group"]),
-            broker=str(fields["broker"]),
-            round=int(fields["round"]),
-            ttl_ms=int(fields["ttl_ms"]),
-            limits=None if limits is None else {name: float(limits[name]) for name in limits},
-            shadow=bool(fields.get("shadow", False)),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 @dataclass(slots=True)
@@ -98,7 +56,7 @@ class UsageTable:
                 self._take(row, event, report)
 
     def take_share(self, share: Share, ts: int) -> None:
-        """Take a share in, written at `ts`; one with `limits` None ends the broker's share."""
+        """Take a share in, written or repeated at `ts`; one with `limits` None ends the broker's share."""
         if share.group.startswith(QUOTA_GROUP_PREFIX):
             return
         row = self._row(share.group, share.broker)
@@ -157,7 +115,7 @@ def _member(broker: str, row: _Row, now_ms: int) -> dict[str, Any]:
         "broker": broker,
         "usage": _named([count * 1000.0 / row.period_ms for count in row.counts]),
         "share": None if share is None else dict(share.limits or {}),
-        "round": None if share is None else share.round,
+        "share_ts": None if share is None else share.ts,
         "throttledMs": _named(row.throttled_ms),
         "throttledTotalMs": _named(row.throttled_total_ms),
         "period_ms": row.period_ms,

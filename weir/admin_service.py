@@ -8,13 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import uvicorn
 from confluent_kafka import Message
+from fastapi import FastAPI
 from prometheus_client import start_http_server
 
 from enforcer.admin_api import Parts, create_app
 from enforcer.admin_auth import Grant, grants_of_file, grants_of_text
 from enforcer.admin_metrics import AdminMetrics
 from enforcer.admin_settings import AdminSettings
-from enforcer.admin_usage import Share, UsageTable, parse_share
+from enforcer.admin_usage import UsageTable
+from enforcer.decisions import parse_decision
+from enforcer.shares import Share
 from enforcer.tail import Tail
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import parse
@@ -92,22 +95,7 @@ class AdminService:
                 grants=grants,
             )
         )
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                # Whoever is on the other end counts, not what a header says about it.
-                proxy_headers=False,
-                limit_concurrency=settings.connections_max,
-                timeout_keep_alive=settings.idle_timeout_s,
-                timeout_graceful_shutdown=settings.stop_timeout_s,
-            )
-        )
+        self._server = _Server(_server_config(app, settings))
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         self.metrics_url: str | None = None
@@ -173,6 +161,23 @@ class AdminService:
         self._metrics.usage_dropped.inc(self._usage.dropped - dropped_before)
 
 
+def _server_config(app: FastAPI, settings: AdminSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Whoever is on the other end counts, not what a header says about it.
+        proxy_headers=False,
+        limit_concurrency=settings.connections_max,
+        timeout_keep_alive=settings.idle_timeout_s,
+        timeout_graceful_shutdown=settings.stop_timeout_s,
+    )
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to the command, which stops more than the server."""
 
@@ -191,8 +196,9 @@ def _listener(address: Address) -> socket.socket:
 
 
 def _share_of(message: Message) -> tuple[Share, int] | None:
-    share = parse_share(message.value())
-    return None if share is None else (share, message.timestamp()[1])
+    decision = parse_decision(message.value())
+    # When it was written and not when it was decided: a repeated one stands anew.
+    return (decision, message.timestamp()[1]) if isinstance(decision, Share) else None
 
 
 def _report_of(message: Message) -> GroupUsage | None:
