@@ -64,7 +64,9 @@ class Guard:
         route = getattr(scope.get("route"), "path", _UNKNOWN)
         self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if scope["method"] not in SAFE_METHODS:
-            logger.info("%s %s by %s: %s", scope["method"], scope["path"], who, status)
+            # As it was sent, so with no line breaks in it.
+            sent = scope.get("raw_path", b"").decode("latin-1")
+            logger.info("%s %s by %s: %s", scope["method"], sent, who, status)
 
 
 def _caller(scope: Scope) -> Caller:

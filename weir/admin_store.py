@@ -34,6 +34,10 @@ class _Behind(WeirError):
     """The topic could not be read to its end in time."""
 
 
+class _Unknown(WeirError):
+    """A change may have been written or not, or was written and cannot be read back."""
+
+
 class KafkaPolicyStore:
     """A `PolicyStore`; everything but the reading itself happens in the loop that `start` is called in.
 
@@ -82,8 +86,7 @@ class KafkaPolicyStore:
     @property
     def entries(self) -> Entries:
         """See PolicyStore."""
-        if not self.read.is_set():
-            raise Unavailable("The policies have not been read yet: Kafka does not answer")
+        self._check_read()
         return self._log.entries
 
     def start(self) -> None:
@@ -96,6 +99,7 @@ class KafkaPolicyStore:
 
     async def change(self, decide: Callable[[Entries], Changes]) -> None:
         """See PolicyStore."""
+        self._check_read()
         if self._changing >= self._settings.changes_max:
             raise Unavailable(f"{self._changing} changes are under way already")
         limit_s = self._settings.change_timeout_ms / 1000
@@ -130,7 +134,8 @@ class KafkaPolicyStore:
             except WeirError as failure:
                 self._turn = None
                 self._count("failed")
-                raise Unavailable(f"It is not known whether this was changed: {failure}") from failure
+                known = "It is not known whether this was" if isinstance(failure, _Unknown) else "Not"
+                raise Unavailable(f"{known} changed: {failure}") from failure
             except BaseException:
                 # Cancelled in the middle: a thread still works with this turn.
                 self._turn = None
@@ -152,12 +157,14 @@ class KafkaPolicyStore:
             return
         effective_ts = effective_from(self._log, updates, time.time_ns() // 1_000_000)
         lines, turn, limit_s = records(self._log, updates, effective_ts, ORIGIN), self._turn, left()
-        await in_thread(lambda: turn.write(lines, limit_s))
-        self._count("written")
         try:
+            await in_thread(lambda: turn.write(lines, limit_s))
             await self._catch_up(left())
-        except _Behind as behind:
-            raise WeirError(f"it was written, but {behind}") from behind
+        except TurnLost:
+            raise
+        except WeirError as failure:
+            raise _Unknown(str(failure)) from failure
+        self._count("written")
 
     async def _catch_up(self, limit_s: float) -> None:
         """Wait until all is read that was written before now.
@@ -190,6 +197,10 @@ class KafkaPolicyStore:
         if span is None:
             raise WeirError(f"{self._bootstrap} does not answer")
         return int(span[1])
+
+    def _check_read(self) -> None:
+        if not self.read.is_set():
+            raise Unavailable("The policies have not been read yet: Kafka does not answer")
 
     def _take(self, lines: list[tuple[bytes | None, int]]) -> None:
         for value, ts in lines:
