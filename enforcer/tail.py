@@ -38,6 +38,7 @@ class Tail(Generic[T]):
         look_s: how often new partitions are looked for.
         at_end: told partition and offset each time a partition's end is reached, in the loop, once all
             before it was delivered.
+        fetch_wait_ms: how long a broker holds an empty fetch; it does not notice that a transaction ended.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Tail(Generic[T]):
         deliver: Callable[[list[T]], None],
         look_s: float = 30.0,
         at_end: Callable[[int, int], None] | None = None,
+        fetch_wait_ms: int = 500,
     ) -> None:
         self._properties = {
             **properties,
@@ -61,7 +63,7 @@ class Tail(Generic[T]):
             # Says when the end is reached, whatever gaps compaction and markers left before it.
             "enable.partition.eof": "true",
             # A tail waits on one quiet topic: be told at once, come back soon after an outage.
-            "fetch.wait.max.ms": "500",
+            "fetch.wait.max.ms": str(fetch_wait_ms),
             "fetch.error.backoff.ms": "50",
             "reconnect.backoff.max.ms": "1000",
             "log_level": "0",

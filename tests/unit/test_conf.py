@@ -5,6 +5,7 @@ from pathlib import Path
 
 from meter_kit import Desk
 
+from enforcer.admin_metrics import AdminMetrics
 from enforcer.group_metrics import GroupCollector
 from enforcer.metrics import Metrics
 from streaming.contract.policy import PolicySet
@@ -64,6 +65,12 @@ def test_metrics_of_groups_are_listed() -> None:
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     listed |= {name: kind for name, (kind, _) in documented("weir_proxy_").items() if name in families}
     assert listed == families
+
+
+def test_metrics_of_the_admin_api_are_listed() -> None:
+    """The same for those of the admin API."""
+    families = {family.name: family.type for family in AdminMetrics().registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_admin_").items()} == families
 
 
 def test_metrics_of_job_and_stack_are_listed() -> None:
