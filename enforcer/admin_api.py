@@ -106,7 +106,12 @@ def create_app(parts: Parts) -> FastAPI:
         return HTMLResponse(admin_docs.page(app.openapi()), headers=admin_docs.PAGE_HEADERS)
 
     admin_docs.complete(app.openapi())
-    app.add_middleware(Guard, grants=parts.grants, metrics=parts.metrics)
+    app.add_middleware(
+        Guard,
+        grants=parts.grants,
+        metrics=parts.metrics,
+        requests_max=parts.settings.requests_max,
+    )
     return app
 
 

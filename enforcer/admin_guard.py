@@ -31,10 +31,15 @@ class Guard:
         app: what answers.
         grants: the tokens; none lets this machine in.
         metrics: where requests are counted.
+        requests_max: requests at a time; further ones are refused.
     """
 
-    def __init__(self, app: ASGIApp, grants: Sequence[Grant], metrics: AdminMetrics) -> None:
+    def __init__(
+        self, app: ASGIApp, grants: Sequence[Grant], metrics: AdminMetrics, requests_max: int
+    ) -> None:
         self._app = app
+        self._requests_max = requests_max
+        self._requests = 0
         self._grants = grants
         self._metrics = metrics
 
@@ -44,6 +49,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         begun, status, who = time.monotonic(), 0, "nobody"
+        self._requests += 1
 
         async def note(message: Message) -> None:
             nonlocal status
@@ -52,6 +58,8 @@ class Guard:
             await send(message)
 
         try:
+            if self._requests > self._requests_max:
+                raise Refused(503, f"{self._requests_max} requests are under way already")
             who = admit(self._grants, _caller(scope))
             await self._app(scope, receive, note)
         except Refused as refused:
@@ -61,6 +69,8 @@ class Guard:
             logger.exception("%s %s failed", scope["method"], scope["path"])
             if not status:
                 await _refuse(note, 500, "The admin API made a mistake; its log says which")
+        finally:
+            self._requests -= 1
         route = getattr(scope.get("route"), "path", _UNKNOWN)
         self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if scope["method"] not in SAFE_METHODS:

@@ -21,7 +21,10 @@ class AdminSettings:
     changes_max: int = setting(100, "changes waiting for their turn; further ones get 503", minimum=1)
     body_max_bytes: int = setting(65_536, "largest body of a request; a larger one gets 413", minimum=1_024)
     body_timeout_ms: int = setting(5_000, "limit for a body to arrive, then 408, ms", minimum=100)
-    connections_max: int = setting(200, "requests and connections at a time; further ones get 503", minimum=1)
+    requests_max: int = setting(200, "requests at a time; further ones get 503", minimum=1)
+    connections_max: int = setting(
+        1_000, "connections, idle ones too; further ones get 503 without a reason", minimum=1
+    )
     idle_timeout_s: int = setting(15, "an idle connection is closed after it, s", minimum=1)
     usage_rows_max: int = setting(
         100_000, "pairs of group and broker whose use is kept; those silent longest go first", minimum=1

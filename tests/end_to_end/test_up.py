@@ -96,7 +96,18 @@ def test_confluent_kafka_succeeds_and_then_waits(up: Up) -> None:
 
 
 def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
-    """A group set over REST is what the job shares out: reports come back as shares in `usage`."""
+    """A group set over REST is what the job shares out: reports come back as shares in `usage`.
+
+    What another writer had begun to write, and did not get to commit, is seen by nobody.
+    """
+    cut_off = Producer({"bootstrap.servers": up.ready["kafka"], "transactional.id": "weir.policies"})
+    cut_off.init_transactions(20)
+    cut_off.begin_transaction()
+    later_ms = time.time_ns() // 1_000_000 + 4_000
+    value, path = {"publishRateInMsgs": 7}, "resourcegroups.rg1"
+    change = {"type": "policy", "path": path, "value": value, "ts": later_ms}
+    cut_off.produce("weir.policies", json.dumps(change), key=path)
+    assert cut_off.flush(20) == 0
     groups = f"{up.ready['admin']}/admin/v2/resourcegroups"
 
     def ask(method: str, path: str, body: bytes | None = None) -> bytes:
@@ -116,7 +127,9 @@ def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
         producer.flush(10)
         time.sleep(0.9)  # a round is a second
         members = json.loads(ask("GET", "/rg1/usage"))["members"]
-        return bool(members and members[0]["share"])
+        share = members[0]["share"] if members and time.time_ns() // 1_000_000 > later_ms + 2_000 else None
+        assert share in (None, {"publishRateInMsgs": 300.0})
+        return share is not None
 
     until(shared, what="a share of the group", limit_s=60)
     ask("DELETE", "/rg1")

@@ -146,30 +146,38 @@ def test_other_machines_are_refused_without_tokens() -> None:
     assert answer(client(parts(), "192.0.2.7"), "GET", GROUPS)[0] == 403
 
 
+async def unsent(app: Any) -> int:
+    """Status of a PUT whose body never comes."""
+    statuses: list[int] = []
+    scope = {
+        "type": "http", "method": "PUT", "path": f"{GROUPS}/rg1", "raw_path": b"", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1")], "client": ("127.0.0.1", 1), "http_version": "1.1",
+        "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    (status,) = statuses
+    return status
+
+
 def test_a_body_has_its_limits() -> None:
-    """Of size, 413, and of time, 408."""
+    """Of size, 413, and of time, 408; and so has the number of requests, 503."""
     api = client(parts(body_max_bytes=1_024))
     assert answer(api, "PUT", f"{GROUPS}/rg1", b" " * 1_025)[0] == 413
 
-    async def slow() -> int:
-        sent: list[dict[str, Any]] = []
-        scope = {
-            "type": "http", "method": "PUT", "path": f"{GROUPS}/rg1", "raw_path": b"", "query_string": b"",
-            "headers": [(b"host", b"127.0.0.1")], "client": ("127.0.0.1", 1), "http_version": "1.1",
-            "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1),
-        }  # fmt: skip
+    async def slow() -> list[int]:
+        made = create_app(parts(body_timeout_ms=200, requests_max=2))
+        return await asyncio.gather(*(unsent(made) for _ in range(3)))
 
-        async def receive() -> dict[str, Any]:
-            await asyncio.sleep(60)
-            raise AssertionError
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await create_app(parts(body_timeout_ms=100))(scope, receive, send)  # type: ignore[arg-type]
-        return int(sent[0]["status"])
-
-    assert asyncio.run(slow()) == 408
+    assert sorted(asyncio.run(slow())) == [408, 408, 503]
 
 
 def test_a_mistake_of_ours_is_one_answer() -> None:
