@@ -59,7 +59,7 @@ class GroupCollector(Collector):
             "weir_proxy_groups", "Groups and quota subjects metered here", value=len(self._meter.accounts)
         )
         yield CounterMetricFamily(
-            "weir_proxy_unmetered", "Topics and users that found no account", value=self._meter.unmetered
+            "weir_proxy_unmetered", "Times that traffic was not counted", value=self._meter.unmetered
         )
         yield from self._pulsar(accounts)
         yield from self._remote(accounts)

@@ -67,7 +67,7 @@ class Meter:
         active: something is to be counted.
         accounts: group -> its account.
         topic_names: topic id -> name.
-        unmetered: frames not counted because there are too many accounts.
+        unmetered: how often traffic was not counted: no room for its account, or a topic id without a name.
         interval_ms: time between two usage reports.
         generation: goes up when a topic may belong to another account than before.
 
@@ -96,6 +96,7 @@ class Meter:
         self._grouped = False
         self._rated = False
         self._absent: dict[bytes, float] = {}
+        self._early: dict[str, tuple[Share, float]] = {}
         self._by_name: dict[bytes, Account | None] = {}
         self._by_id: dict[bytes, Account | None] = {}
         self._by_user: dict[tuple[str, str], tuple[Account | None, Account | None]] = {}
@@ -136,12 +137,18 @@ class Meter:
 
     def take_share(self, share: Share) -> None:
         """This proxy's share of a group was decided or repeated."""
+        now_ms = self._clock.steady_ms()
         account = self.accounts.get(share.group)
-        if account is not None:
-            before = account.state
-            account.take_share(share.limits, share.ts, share.ttl_ms, self._clock.steady_ms())
-            if before is State.EXPIRED:
-                logger.info("group %s: shares are back", share.group)
+        if account is None:
+            # A proxy that was restarted under its old name still has its shares, before it has any traffic.
+            if len(self._early) >= self._settings.accounts_max:
+                self._early.clear()
+            self._early[share.group] = (share, now_ms)
+            return
+        before = account.state
+        account.take_share(share.limits, share.ts, share.ttl_ms, now_ms)
+        if before is State.EXPIRED:
+            logger.info("group %s: shares are back", share.group)
 
     def expire(self) -> None:
         """Once a second: end shares whose life time has passed."""
@@ -234,6 +241,8 @@ class Meter:
                 if ids and topic not in self.topic_names:
                     if self._is_unknown(topic):
                         unknown.append(item)
+                    else:
+                        self.unmetered += 1
                     continue
                 account = self._account_of_topic(topic, ids)
             if account is not None:
@@ -330,7 +339,13 @@ class Meter:
         if len(self.accounts) >= self._settings.accounts_max:
             self.unmetered += 1
             return None
-        account = self.accounts[group] = Account(group, limits, self._rules, self._clock.steady_ms())
+        now_ms = self._clock.steady_ms()
+        account = self.accounts[group] = Account(group, limits, self._rules, now_ms)
+        if group in self._early:
+            share, came_ms = self._early.pop(group)
+            left_ms = share.ttl_ms - (now_ms - came_ms)
+            if left_ms > 0:
+                account.take_share(share.limits, share.ts, left_ms, now_ms)
         return account
 
     def _make_room(self) -> None:

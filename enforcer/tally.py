@@ -21,7 +21,7 @@ from streaming.contract.usage_events import DIMENSIONS
 
 SESSION_TOPICS_MAX: Final = 1_000
 """Topics of one connection's fetch session that are remembered; others do not make its responses smaller."""
-_LEARN_MAX_BYTES: Final = 262_144
+LEARN_MAX_BYTES: Final = 262_144
 """Larger Metadata responses are not read for topic ids; they are looked up when needed."""
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
@@ -100,7 +100,10 @@ class Tally:
         Raises:
             BadFrame: it cannot be read.
         """
-        return self._wait(self._meter.fetched(response, header, user))
+        charged = self._meter.fetched(response, header, user)
+        # Looked up when the session began; who has no name then has none.
+        self._meter.unmetered += len(charged.unknown)
+        return self._wait(charged)
 
     def described(self, response: Frame, version: int) -> None:
         """Learn topic ids from a Metadata response.
@@ -108,7 +111,7 @@ class Tally:
         Raises:
             BadFrame: it cannot be read.
         """
-        if version >= METADATA_IDS_FROM and len(response) <= _LEARN_MAX_BYTES:
+        if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
             self._meter.learn(described(response, version))
 
     def hasten(self, account: Account, dimension: int, factor: float) -> None:

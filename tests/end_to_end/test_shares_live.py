@@ -153,7 +153,7 @@ def shown(exam: Exam, what: str, from_s: float, to_s: float, kinds: tuple[str, .
     """Print what was measured."""
     for kind in kinds:
         rates = exam.rates(kind, from_s, to_s)
-        peak = peak_of(list(exam.clients[kind].values()), from_s, to_s) if to_s - from_s > 5 else 0.0
+        peak = peak_of(list(exam.clients[kind].values()), from_s, to_s) if to_s - from_s >= 5 else 0.0
         told = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
         total = sum(rates.values())
         exam.say(f"{what}, {kind}: total {total:.1f} ({told}), most in 5 s {peak:.1f} per second")

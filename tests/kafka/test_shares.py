@@ -1,5 +1,6 @@
 """Metering and shares at a real broker: each client library, each way of naming topics, three proxies."""
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from wire_client import WireClient, metadata_request
 
 from enforcer.account import Account
 from enforcer.traffic import count_records
+from weir.jars import java_command
 
 INTERVAL = {"resourceUsagePublishIntervalInSecs": 1}
 
@@ -135,7 +137,15 @@ def test_every_producer_is_counted(
     assert 500 * 100 < size < 500 * 190
 
 
-@pytest.mark.parametrize("read", [confluent_consume, python_consume])
+def java_consume(bootstrap: str, topic: str, count: int) -> None:
+    """Kafka's own: Fetch 18, by topic id."""
+    words = ("--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(count))
+    command = java_command("org.apache.kafka.tools.ConsumerPerformance", *words, heap_mb=128)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("read", [confluent_consume, python_consume, java_consume])
 def test_every_consumer_is_counted(
     cluster: Cluster, proxy: ProxyThread, group: Callable[..., str], read: Callable[[str, str, int], None]
 ) -> None:

@@ -28,7 +28,8 @@ class Rig:
         self.policies = Policies(lambda _ts: None)
         self.metrics = Metrics(10)
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
-        self.groups = Groups("p1", ProxySettings(), self.metrics, clock, self.send, self.policies)
+        settings = ProxySettings(metric_subjects_max=10)
+        self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.policies)
 
     def steady_ms(self) -> float:
         """The steady clock."""
@@ -118,6 +119,23 @@ def test_members_are_bounded() -> None:
         fields = {"group": "g", "broker": f"b{number}", "ts": 0, "ttl_ms": 1, "limits": {}}
         members.take(share_of(fields))
     assert len(members) == MEMBERS_MAX
+
+
+def test_series_are_bounded() -> None:
+    """The first groups in use, and so many of their members, have series of their own."""
+    rig = Rig()
+    for number in range(15):
+        rig.put(f"resourcegroups.g{number}", {"publishRateInMsgs": 1})
+        rig.put(f"namespaces.t/n{number}", {"resourcegroup": f"g{number}"})
+    rig.groups.look()
+    for number in range(15):
+        rig.groups.meter.charge([Passed(b"t.n%d.x" % number, 1, 0)], PUBLISH, False, None)
+    for number in range(150):
+        rig.share(f"p{number}", 1.0, 1.0, group="g0")
+    series = [sample for family in rig.metrics.registry.collect() for sample in family.samples]
+    assert len({s.labels["group"] for s in series if s.name == "weir_group_limit"}) == 10
+    assert len({s.labels["RemoteBroker"] for s in series if "RemoteBroker" in s.labels}) == 100
+    assert rig.value("weir_proxy_groups") == 15
 
 
 def test_a_report_each_round() -> None:

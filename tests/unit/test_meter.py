@@ -9,11 +9,11 @@ from kafka_kit import decode
 from meter_kit import POLICIES, TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce
 
-from enforcer.account import Account
+from enforcer.account import Account, State
 from enforcer.meter import Meter
-from enforcer.tally import Tally
+from enforcer.tally import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, Tally
 from enforcer.traffic import fetching
-from enforcer.wire import FETCH, RequestHeader
+from enforcer.wire import FETCH, METADATA, PRODUCE, RequestHeader
 from streaming.contract.policy import PolicySet
 
 GROUPS: dict[str, Any] = {
@@ -171,6 +171,66 @@ def test_a_topic_that_nobody_knows_is_not_looked_up_each_time() -> None:
     desk.now_ms += 5_001
     line.produce(1, version=13)
     assert len(line.asked) == 2
+
+
+def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
+    """The look-up at the begin of the session did not help."""
+    desk = Desk(GROUPS)
+    line = Line(desk)
+    header = RequestHeader(FETCH, 16, 1, "c", 0)
+    response = fetch_response(16, {TOPIC: [batch(1)]})
+    assert line.tally.fetched(response, header, "bob") == 0 and desk.meter.unmetered == 1
+    desk.meter.learn({}, [key_of(TOPIC, True)])
+    line.tally.fetched(response, header, "bob")
+    assert desk.meter.unmetered == 2
+
+
+def test_a_share_that_comes_before_any_traffic() -> None:
+    """A proxy that was restarted has its old share at once, while it lasts; what is kept is bounded."""
+    desk = Desk(GROUPS, accounts_max=2)
+    for group in ("a", "b", "rg1"):
+        desk.share(group, publishRateInMsgs=50.0)
+    assert len(desk.meter._early) == 1
+    line = Line(desk)
+    desk.now_ms = 2_999.0
+    line.produce(1)
+    account = desk.meter.accounts["rg1"]
+    assert account.rate(0) == 50.0 and not account.expire(2_999.0) and account.expire(3_000.0)
+    desk.share("rg2", publishRateInMsgs=50.0)
+    desk.now_ms = 6_000.0
+    line.produce(1, "acme.other.t")
+    assert desk.meter.accounts["rg2"].state is State.JOINING
+
+
+def test_the_tables_of_users_and_of_a_session_are_bounded() -> None:
+    """Users are found again by the policies; further topics do not make a session's responses smaller."""
+    desk = Desk({**GROUPS, **ALICE}, subjects_max=3)
+    line = Line(desk)
+    for number in range(10):
+        line.produce(1, user=f"user-{number}")
+    assert len(desk.meter._by_user) <= 3
+    names = {f"plain-{number}": 1 for number in range(SESSION_TOPICS_MAX)}
+    assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == 50_000_000
+    assert len(line.tally._session) == SESSION_TOPICS_MAX
+
+
+def test_a_large_metadata_response_is_not_read() -> None:
+    """Its ids are looked up when they are needed."""
+    desk = Desk(GROUPS)
+    line = Line(desk)
+    line.tally.described(bytes(LEARN_MAX_BYTES + 1), 12)
+    line.tally.described(b"anything", 9)
+    assert desk.meter.topic_names == {}
+
+
+def test_clients_without_a_byte_rate_are_not_read() -> None:
+    """Where only some users have one, the requests of others pass as they come."""
+    desk = Desk(ALICE)
+    assert desk.meter.reads(PRODUCE, "alice", "c") and desk.meter.reads(FETCH, "alice", "c")
+    assert not desk.meter.reads(METADATA, "alice", "c")
+    assert not any(desk.meter.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
+    grouped = Desk(GROUPS)
+    assert all(grouped.meter.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
 
 
 def test_the_table_of_topics_is_bounded() -> None:
