@@ -49,7 +49,7 @@ class Charged(NamedTuple):
     """What came of a frame.
 
     Attributes:
-        wait: the longest wait; None: none.
+        wait: the longest wait, above 0 ms; None: none.
         unknown: what could not be charged, since its topic's name is not known.
     """
 
@@ -193,8 +193,7 @@ class Meter:
         Raises:
             BadFrame: it cannot be read.
         """
-        account = self._user_accounts(user, header.client_id or "")[0]
-        wait = account.charge(PUBLISH, 0, len(frame), self._clock.steady_ms()) if account else None
+        wait = self._charge_user(self._user_accounts(user, header.client_id or "")[0], PUBLISH, len(frame))
         if not self._grouped:
             return Charged(wait, [])
         passed = produced(frame, header)
@@ -212,7 +211,7 @@ class Meter:
             BadFrame: it cannot be read.
         """
         account = self._user_accounts(user, header.client_id or "")[1]
-        wait = account.charge(DISPATCH, 0, len(response), self._clock.steady_ms()) if account else None
+        wait = self._charge_user(account, DISPATCH, len(response))
         if not self._grouped:
             return Charged(wait, [])
         passed = fetched(response, header.api_version)
@@ -249,8 +248,6 @@ class Meter:
                 own = account.charge(direction, records, size, now_ms)
                 if own.ms and (wait is None or own.ms > wait.ms):
                     wait = own
-        if wait is not None and not wait.ms:
-            wait = None
         return Charged(wait, unknown) if wait or unknown else _NOTHING
 
     def fetch_limit(self, asked: Fetching, accounts: set[Account], user: str, client_id: str) -> int | None:
@@ -306,6 +303,12 @@ class Meter:
             accounts.clear()
         accounts[topic] = account
         return account
+
+    def _charge_user(self, account: Account | None, direction: int, size: int) -> Wait | None:
+        if account is None:
+            return None
+        wait = account.charge(direction, 0, size, self._clock.steady_ms())
+        return wait if wait.ms else None
 
     def _user_accounts(self, user: str, client_id: str) -> tuple[Account | None, Account | None]:
         if not self._rated:
