@@ -226,6 +226,11 @@ class Account:
             self._hasten(place, 0.0)
 
     @property
+    def idle(self) -> bool:
+        """Whether the next `period` would say nothing: no use since the last one, no debt."""
+        return self.used == self._counted and not any(self._debt)
+
+    @property
     def indebted(self) -> bool:
         """Whether something passed that is not waited off yet."""
         return any(bucket is not None and bucket.tokens < 0.0 for bucket in self.buckets)

@@ -23,6 +23,7 @@ Family = CounterMetricFamily | GaugeMetricFamily
 _DIRECTIONS: Final = (("Publish", 0), ("Dispatch", 2))
 _UNITS: Final = (("messages", 0), ("bytes", 1))
 _PULSAR: Final = "pulsar_resource_group_"
+_NONE: Final = (0.0,) * len(DIMENSIONS)
 _REMOTE_MAX: Final = 100
 """Other members of a group that have series of their own."""
 
@@ -136,13 +137,14 @@ class GroupCollector(Collector):
 
     def _values(self, account: Account, place: int, limit: float) -> dict[str, float | None]:
         bucket, members = account.buckets[place], self._members.get(account.name)
-        use, held_back = self._reports.rates.get(account.name), self._reports.held_back.get(account.name)
+        use = self._reports.rates.get(account.name, _NONE)
+        held_back = self._reports.held_back.get(account.name, _NONE)
         return {
             "limit": limit,
             "share": account.share[place],
-            "use": None if use is None else use[place],
+            "use": use[place],
             "debt": None if bucket is None else bucket.debt,
-            "unmet_ratio": None if held_back is None else held_back[place],
+            "unmet_ratio": held_back[place],
             "overshoot_ratio": None if members is None else members.overshoot(place, limit),
             "fairness_ratio": None if members is None else members.fairness(place),
         }

@@ -23,6 +23,8 @@ _CHANGE: Final = 0.1
 """A change of use by this part is reported at once."""
 _SAME_SHARE: Final = 0.001
 """A share that differs by less is no new one."""
+_ZEROS_MAX: Final = 2
+"""Reports of silence in a row; after them a group is not looked at until it is used again."""
 _HEAD_BYTES: Final = 256
 _LOG_AGAIN_MS: Final = 60_000.0
 """A group that was not held back for so long is news when it is again."""
@@ -66,7 +68,7 @@ def worth_telling(told: Told | None, rates: tuple[float, ...], share: tuple[floa
     if any(_is_new(now, before) for now, before in zip(share, told.share, strict=True)):
         return True
     # Silence is said twice, in case the first time was lost, and then no more.
-    return told.quiet + 1 >= ROUNDS_MAX and (any(rates) or told.zeros < 2)
+    return told.quiet + 1 >= ROUNDS_MAX and (any(rates) or told.zeros < _ZEROS_MAX)
 
 
 def _has_changed(now: float, before: float) -> bool:
@@ -113,10 +115,12 @@ class UsageReports:
         now_ms = self._clock.steady_ms()
         period_ms = max(1, round(now_ms - self._since_ms))
         self._since_ms = now_ms
-        accounts = list(self._meter.accounts.values())
         entries = {}
         rates, held_back = {}, {}
-        for account in accounts:
+        for account in list(self._meter.accounts.values()):
+            if account.idle and account.name not in self._told:
+                # Most groups, most of the time: ten thousand of them shall not hold up the loop.
+                continue
             use = account.period(now_ms)
             per_second = tuple(count * 1000 / period_ms for count in use.counts)
             rates[account.name] = per_second
@@ -126,10 +130,8 @@ class UsageReports:
             if self._is_due(account, use, per_second):
                 entries[account.name] = _entry(use)
         self.rates, self.held_back = rates, held_back
-        for name in self._told.keys() - rates.keys():
-            del self._told[name]
-        for table in (self.reported, self._quiet_until_ms):
-            for name in table.keys() - rates.keys():
+        for table in (self._told, self.reported, self._quiet_until_ms):
+            for name in table.keys() - self._meter.accounts.keys():
                 del table[name]
         self._send(entries, period_ms)
 
@@ -157,6 +159,8 @@ class UsageReports:
         if not any(use.throttled_ms) and not worth_telling(told, rates, share):
             if told is not None:
                 told.quiet += 1
+                if told.zeros >= _ZEROS_MAX and not any(rates):
+                    del self._told[account.name]
             return False
         zeros = 0 if any(rates) else 1 if told is None else told.zeros + 1
         self._told[account.name] = Told(rates=rates, share=share, zeros=zeros)
