@@ -16,6 +16,8 @@ from weir.jars import java_command
 SIZE = 100
 """Bytes of a value, if nothing else is said."""
 _SLICE_S = 0.01
+_OPEN_MAX = 50
+"""Records of one client that wait to be delivered."""
 
 
 @contextmanager
@@ -91,7 +93,7 @@ class ConfluentProducer(Worker):
     def _run(self) -> None:
         producer = Producer({
             "bootstrap.servers": self._bootstrap, "linger.ms": "0", "batch.num.messages": "10",
-            "queue.buffering.max.messages": "50", "log_level": "0",
+            "queue.buffering.max.messages": str(_OPEN_MAX), "log_level": "0",
         })  # fmt: skip
         for count in self._due(self._rate):
             for _ in range(count):
@@ -109,7 +111,7 @@ class ConfluentProducer(Worker):
 
 
 class PythonProducer(Worker):
-    """kafka-python, sending a record at a time.
+    """kafka-python, sending a record at a time; what waits in it is bounded, so that it can be closed.
 
     Args:
         bootstrap: a proxy.
@@ -123,10 +125,14 @@ class PythonProducer(Worker):
 
     def _run(self) -> None:
         producer = KafkaProducer(bootstrap_servers=self._bootstrap, linger_ms=0, batch_size=1_000)
+        sent = 0
         for count in self._due(self._rate):
             for _ in range(count):
+                while sent - len(self.done) >= _OPEN_MAX and not self._stopping.is_set():
+                    time.sleep(_SLICE_S)
                 producer.send(self._topic, b"x" * SIZE).add_callback(self._delivered)
-        producer.close(5)
+                sent += 1
+        producer.close(15)
 
     def _delivered(self, _metadata: object) -> None:
         self.done.append((time.monotonic(), 1))
