@@ -71,12 +71,17 @@ def run(smoke: bool, progress: Progress) -> Result:
         job = _job(stack, scale, progress)
         found = _in_session(stack, scale, progress)
     progress.step("the step alone", 0.87)
-    step_s, state_s = step_alone(scale.batch, scale.principals, JobSettings().shards)
+    step_s, state_s = step_alone(scale.batch, scale.principals, _shards())
     progress.step("local engine", 0.92)
     local = _local(folder, scale)
     idiom = found.pop("idiom")
     rows = [*_rows(job, 1 / idiom, local), *_where(job, found, step_s, state_s)]
     return Result(name="throughput", title=TITLE, rows=rows, notes=_notes(scale))
+
+
+def _shards() -> int:
+    """Shards per law in the job that is measured."""
+    return JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS).shard_count
 
 
 def _fill(stack: Stack, scale: _Scale, progress: Progress) -> None:

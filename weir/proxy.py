@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from enforcer.kafka_proxy import KafkaProxy, ProxyConfig
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
+# mallopt(3): parameters, and the largest threshold that it takes.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_MAPPED_FROM_BYTES = 32 * 1024 * 1024
+_FREE_KEPT_BYTES = 128 * 1024 * 1024
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -77,9 +82,23 @@ def run(args: argparse.Namespace) -> int:
         connection=cluster.client,
         settings=settings,
     )
+    _keep_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, args.ready_file))
     return 0
+
+
+def _keep_memory() -> None:
+    """Have glibc use freed memory again instead of giving it back to the kernel.
+
+    A large frame comes in pieces of 256 kB. Each would be mapped anew, and the kernel would clear all its
+    pages first: on one busy connection that took two thirds of the proxy's time. Other C libraries are left
+    alone.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_FROM_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _FREE_KEPT_BYTES)
 
 
 async def _serve(config: "ProxyConfig", ready_file: Path | None) -> None:

@@ -55,7 +55,7 @@ class Source:
 
     def rows(self) -> DataFrame:
         """The requests as the stateful operator takes them, with the shard that each belongs to."""
-        return routed_requests(self.records(), self.settings.shards, self.settings.shuffle_partitions)
+        return routed_requests(self.records(), self.settings.shard_count, self.settings.shuffle_partitions)
 
     def shuffled(self) -> DataFrame:
         """The same, each in the task that keeps its shard."""
@@ -66,7 +66,7 @@ class Source:
         """Decisions as the stateful operator gives them."""
         given = Input(
             context=StepContext(fail_fast=True),
-            shards=self.settings.shards,
+            shards=self.settings.shard_count,
             tasks=self.settings.shuffle_partitions,
             names=(self.topics.requests,),
         )

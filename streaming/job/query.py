@@ -35,7 +35,7 @@ def checkpoint_path(settings: JobSettings) -> str:
     What Spark would silently take from an old checkpoint instead of the settings is part of the path.
     """
     base = settings.checkpoint_dir.rstrip("/")
-    return f"{base}/v{LAYOUT}-shards{settings.shards}-partitions{settings.shuffle_partitions}"
+    return f"{base}/v{LAYOUT}-shards{settings.shard_count}-partitions{settings.shuffle_partitions}"
 
 
 def start_query(
@@ -55,7 +55,7 @@ def start_query(
         topics: their names; they exist.
         tally: counts what is read and written.
     """
-    shards, tasks = settings.shards, settings.shuffle_partitions
+    shards, tasks = settings.shard_count, settings.shuffle_partitions
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), shards, tasks)
     policies = routed_policies(kafka_policies(spark, settings, bootstrap, topics), shards, tasks)
     usage = placed_usage(kafka_usage(spark, settings, bootstrap, topics), topics.usage, shards, tasks)

@@ -25,7 +25,11 @@ class JobSettings:
         "latency: small batches without code generation; throughput: large batches with it",
     )
     shards: int = setting(
-        4, "state rows per law; another number starts a new checkpoint", minimum=1, maximum=4096
+        0,
+        "state rows per law; 0: as many as shuffle partitions, in the throughput profile four times as many; "
+        "another number starts a new checkpoint",
+        minimum=0,
+        maximum=4096,
     )
     shuffle_partitions: int = setting(
         1,
@@ -70,3 +74,12 @@ class JobSettings:
     kafka_options: dict[str, str] = setting(
         {}, "options of Spark's Kafka source and sink, such as kafka.security.protocol"
     )
+
+    @property
+    def shard_count(self) -> int:
+        """State rows per law, where `shards` leaves it to the profile.
+
+        Each costs a batch milliseconds, however few events it has; a task with several can work on one while
+        it reads or sends another.
+        """
+        return self.shards or self.shuffle_partitions * (1 if self.profile is Profile.LATENCY else 4)

@@ -123,12 +123,15 @@ def test_numbers_that_spark_would_take_from_an_old_checkpoint_are_in_its_path() 
     """So that another setting is never silently ignored."""
     settings = JobSettings(checkpoint_dir="/c/", shards=16, shuffle_partitions=2)
     assert checkpoint_path(settings) == "/c/v2-shards16-partitions2"
+    for profile, shards in ((Profile.LATENCY, 2), (Profile.THROUGHPUT, 8)):
+        chosen = checkpoint_path(JobSettings(profile=profile, shuffle_partitions=2))
+        assert chosen.endswith(f"/v2-shards{shards}-partitions2")
 
 
 def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:
     """Each with its line."""
     file = tmp_path / "weir.yaml"
-    file.write_text("job:\n  shards: 0\n  profile: fast\n  sharts: 3\n")
+    file.write_text("job:\n  shards: -1\n  profile: fast\n  sharts: 3\n")
     with pytest.raises(ConfigError) as refused:
         read_settings(JobSettings, "job", str(file))
     assert [problem.line for problem in refused.value.problems] == [2, 3, 4]
