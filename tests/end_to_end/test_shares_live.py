@@ -98,6 +98,11 @@ class Exam:
         """Whether a proxy stands so towards its share of the first group."""
         return self.metric(proxy, "weir_group_state", group="msgs", state=state) == 1.0
 
+    def shares(self) -> float:
+        """What the proxies that are left may use of the first group together."""
+        found = (self.metric(name, "weir_group_share", group="msgs") for name in ("small", "one", "new"))
+        return sum(share or 0.0 for share in found)
+
     def begin(self, kind: str, name: str, worker: Worker) -> None:
         """Start a client and count it."""
         self.clients[kind][name] = self.running.enter_context(worker)
@@ -202,7 +207,9 @@ def test_a_changed_limit_is_met(exam: Exam, limit: float) -> None:
     exam.stack.publish(policies(limit))
     until(lambda: exam.metric("one", "weir_group_limit", group="msgs") == limit, what="the new limit")
     in_force = time.monotonic()
-    time.sleep(2 * ROUND_S + 6)
+    until(lambda: exam.shares() == pytest.approx(limit), what="shares of the new limit")
+    exam.say(f"limit {limit:.0f}: the shares add up to it {time.monotonic() - in_force:.1f} s later")
+    time.sleep(max(0.0, in_force + 8 - time.monotonic()))
     shown(exam, f"limit {limit:.0f}", in_force + 2, in_force + 8, ("msgs",))
     total = rate_of(list(exam.clients["msgs"].values()), in_force + 2.5, in_force + 8)
     assert 0.7 * limit <= total <= 1.1 * limit
