@@ -39,7 +39,7 @@ check: setup
 	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces
 
 # From the quick to the slow; each line is one kind, stops at the first that fails.
-test: check
+test: check .weir/jars/pulsar/.fetched
 	@echo "== the job in Spark" && $(PYTEST) tests/spark --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && $(PYTEST) tests/kafka --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end --durations=3

@@ -18,10 +18,11 @@ from enforcer.messages import (
     metadata_answer_as,
     unsupported,
 )
+from enforcer.metered import Metered
 from enforcer.mutations import MUTATION_KEYS, decode_request
 from enforcer.pacing import Pacer
 from enforcer.principal import SaslObserver
-from enforcer.requests import Requests
+from enforcer.requests import ASKED_KEYS, METERED_KEYS, Requests
 from enforcer.responses import SASL_KEYS, Responses
 from enforcer.settings import ProxySettings
 from enforcer.upstream import Owner, Upstream
@@ -65,6 +66,8 @@ class Connection(asyncio.Protocol):
         self._requests = Requests(limit, self._must_read)
         self._responses = Responses(limit, self._observer, proxy.brokers.rewrite, self._traffic)
         self._pacer = Pacer(proxy.guard, proxy.call_later, self._pump)
+        self._meter = proxy.meter
+        self._metered = Metered(proxy, self, self._pacer)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._gate: Admission | None = None
@@ -112,6 +115,7 @@ class Connection(asyncio.Protocol):
         """The client is gone: free everything that was kept for it."""
         self._closed = True
         self._pacer.close()
+        self._metered.close()
         if self._gate is not None:
             gate, self._gate = self._gate, None
             gate.gone()
@@ -201,6 +205,7 @@ class Connection(asyncio.Protocol):
     def _pass_run(self) -> bool:
         """Send on the requests at the front that no rule reads; False if there are none."""
         requests, responses, slots = self._requests, self._responses, list[Slot]()
+        requests.asked = METERED_KEYS if self._meter.active else ASKED_KEYS
         run = requests.run(slots, self._settings.inflight_max - len(responses.answers))
         if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
             return False
@@ -237,6 +242,8 @@ class Connection(asyncio.Protocol):
             self._handle_mutation(frame, header, probing)
         elif header.api_key == METADATA:
             self._handle_metadata(frame, header)
+        elif header.api_key in METERED_KEYS and self._meter.active:
+            self._metered.forward(frame, header, self._observer.principal)
         else:
             self._handle_watched(frame, header)
 
@@ -295,9 +302,12 @@ class Connection(asyncio.Protocol):
             self._observer.on_request(frame, header)
         self._pass(frame, header)
 
-    def _must_read(self, _key: int, client_id: bytes) -> bool:
+    def _must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
-        return self._guard.forbids_creation(self._observer.principal, client_id.decode("utf-8", "replace"))
+        user, name = self._observer.principal, client_id.decode("utf-8", "replace")
+        return (self._meter.active and self._meter.reads(key, user, name)) or (
+            key == METADATA and self._guard.forbids_creation(user, name)
+        )
 
     def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
         """Auto-creation would slip past the quota: the broker charges it without telling anybody."""
@@ -306,7 +316,10 @@ class Connection(asyncio.Protocol):
             if changed and header.api_version < _METADATA_FLAG_FROM:
                 self._pass_as_newer(frame, header)
                 return
-        self._pass(frame, header)
+        if self._meter.active:
+            self._metered.forward(frame, header, self._observer.principal)
+        else:
+            self._pass(frame, header)
 
     def _pass_as_newer(self, frame: bytes, header: RequestHeader) -> None:
         """Send an old Metadata request as version 4, the first with the flag, and turn its answer back."""

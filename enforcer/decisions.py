@@ -1,4 +1,4 @@
-"""Decisions as the proxy reads them from `weir.decisions` (contract 3.1)."""
+"""Decisions as the proxy reads them from `weir.decisions` (contract 3.1 and 3.2)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Message
 
+from enforcer.shares import Share, share_of
 from enforcer.tail import Tail
 
 
@@ -41,30 +42,34 @@ class Decision:
     late: bool
 
 
-def parse_decision(value: bytes | None) -> Decision | None:
-    """Read one record; None for other types of decision and for what is no decision at all.
+def parse_decision(value: bytes | None) -> Decision | Share | None:
+    """Read one record; None for types that no proxy acts on and for what is no decision at all.
 
     Never raises: the topic is written by the job, but anyone with access to the cluster could write to it.
     """
     try:
         fields: Any = orjson.loads(value or b"")
-        if fields["type"] != "admission":
-            return None
-        return Decision(
-            id=str(fields["id"]),
-            ts=int(fields["ts"]),
-            proxy=str(fields.get("proxy", "")),
-            subject=str(fields["subject"]),
-            throttle_time_ms=int(fields["throttle_time_ms"]),
-            rejected=frozenset(map(str, fields["rejected"])),
-            limit=_number(fields.get("limit")),
-            tokens=_number(fields.get("tokens")),
-            rate=_number(fields.get("rate")),
-            shadow=bool(fields.get("shadow", False)),
-            late=bool(fields.get("late", False)),
-        )
+        if fields["type"] == "share":
+            return share_of(fields)
+        return _admission(fields) if fields["type"] == "admission" else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _admission(fields: Any) -> Decision:
+    return Decision(
+        id=str(fields["id"]),
+        ts=int(fields["ts"]),
+        proxy=str(fields.get("proxy", "")),
+        subject=str(fields["subject"]),
+        throttle_time_ms=int(fields["throttle_time_ms"]),
+        rejected=frozenset(map(str, fields["rejected"])),
+        limit=_number(fields.get("limit")),
+        tokens=_number(fields.get("tokens")),
+        rate=_number(fields.get("rate")),
+        shadow=bool(fields.get("shadow", False)),
+        late=bool(fields.get("late", False)),
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -72,14 +77,15 @@ def _number(value: Any) -> float | None:
 
 
 def decisions_tail(
-    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Decision]], None]
-) -> Tail[Decision]:
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Decision | Share]], None]
+) -> Tail[Decision | Share]:
     """Follow the decisions of all proxies from now on.
 
-    Others' decisions are wanted too: a subject that must wait must wait at every proxy.
+    Others' decisions are wanted too: a subject that must wait must wait at every proxy. A share that was
+    decided earlier is repeated soon.
     """
 
-    def parse(message: Message) -> Decision | None:
+    def parse(message: Message) -> Decision | Share | None:
         return parse_decision(message.value())
 
     return Tail(properties, topic, from_beginning=False, parse=parse, deliver=deliver)

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from prometheus_client import start_http_server
 
@@ -16,11 +17,13 @@ from enforcer.brokers import Broker, Brokers, listen_on
 from enforcer.cluster import ClusterView, ClusterWatch
 from enforcer.connection import Connection
 from enforcer.decisions import Decision, decisions_tail
+from enforcer.groups import Groups
 from enforcer.guard import Clock, Guard, probe
 from enforcer.metrics import Metrics
 from enforcer.policies import policies_tail
 from enforcer.reports import Reports
 from enforcer.settings import ProxySettings
+from enforcer.shares import Share
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 
@@ -92,6 +95,11 @@ class KafkaProxy:
         clock = Clock(steady_ms=self.now_ms, wall_ms=lambda: time.time_ns() // 1_000_000)
         self.guard = Guard(proxy_id, self.settings, self.metrics, self._reports, clock)
         self.guard.call_at = self._call_at
+        send_usage = partial(self._reports.send, topic=config.topics.usage)
+        self.groups = Groups(
+            proxy_id, self.settings, self.metrics, clock, send_usage, self.guard.policies
+        )
+        self.meter = self.groups.meter
         self.brokers = self._make_brokers()
         self._policies_tail = policies_tail(self._connection, config.topics.policies, self.guard.policies)
         self._decisions_tail = decisions_tail(self._connection, config.topics.decisions, self._take_decisions)
@@ -118,9 +126,11 @@ class KafkaProxy:
         self._policies_tail.start(self._loop)
         self._watch.start()
         await self._wait_for_policies()
+        self.groups.look()
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._spawn(self._tick())
         self._spawn(self._probe())
+        self._spawn(self.groups.run())
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -139,6 +149,7 @@ class KafkaProxy:
         for task in list(self._tasks):
             task.cancel()
         self._watch.stop()
+        self.groups.stop()
         await asyncio.gather(
             asyncio.to_thread(self._reports.stop, _FLUSH_S),
             self._decisions_tail.stop(_TAIL_STOP_S),
@@ -221,8 +232,9 @@ class KafkaProxy:
             # Refusing all traffic because our own topic cannot be read would be worse than no limits.
             logger.warning("the policies could not be read within %.0f s; going on without", limit_s)
 
-    def _take_decisions(self, decisions: list[Decision]) -> None:
-        self.guard.take(decisions)
+    def _take_decisions(self, decisions: list[Decision | Share]) -> None:
+        self.guard.take([decision for decision in decisions if isinstance(decision, Decision)])
+        self.groups.take(decision for decision in decisions if isinstance(decision, Share))
 
     def _deliver_view(self, view: ClusterView) -> None:
         with contextlib.suppress(RuntimeError):

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from enforcer.brokers import Brokers
 from enforcer.guard import Guard
 from enforcer.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
+from enforcer.meter import Meter
 from enforcer.metrics import Metrics
 from enforcer.settings import ProxySettings
 from enforcer.wire import RequestHeader
@@ -46,8 +47,8 @@ class Line(Protocol):
         """Take the next place among the answers to the client."""
         ...
 
-    def send(self, slot: Slot, frame: bytes) -> bool:
-        """Send a request to the broker; False if that is no longer possible."""
+    def send(self, slot: Slot | None, frame: bytes) -> bool:
+        """Send a request to the broker, without slot one that has no response; False if it is lost."""
         ...
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
@@ -64,6 +65,7 @@ class Hub(Protocol):
 
     settings: ProxySettings
     guard: Guard
+    meter: Meter
     metrics: Metrics
     brokers: Brokers
 

@@ -86,6 +86,9 @@ class Metrics:
         )
         self.shadow_decisions = self._counter("shadow_decisions", "Decisions of shadow quotas, not acted on")
         self.accepted = self._counter("accepted_connections", "Client connections accepted")
+        self.throttled = self._counter(
+            "throttled_frames", "Frames after which their connection waits, by whose limit", "by", "dimension"
+        )
         self.decision_wait = Histogram(
             "weir_proxy_decision_wait_seconds",
             "From sending a request event to its decision",

@@ -1,4 +1,4 @@
-"""Makes one connection wait: the mute after its own throttle, the hold for its subject's not-before time."""
+"""Makes one connection wait: mutes after its own throttles, the hold for its subject's not-before time."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,6 +23,8 @@ class Pacer:
         self._call_later = call_later
         self._resume = resume
         self._mute = Mute(guard.settings.mute_split_ms)
+        # Apart from the mute, since it may become shorter when its group gets more.
+        self._brake = Mute(guard.settings.mute_split_ms)
         self._mute_timer: asyncio.TimerHandle | None = None
         self._held_subject: str | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
@@ -32,26 +34,34 @@ class Pacer:
     @property
     def may_read(self) -> bool:
         """Whether the client's socket may be read; a hold leaves it open, within the connection's bounds."""
-        return self._mute.may_pass
+        return self._mute.may_pass and self._brake.may_pass
 
     @property
     def may_handle(self) -> bool:
         """Whether the next request may be handled."""
-        return self._held_subject is None and self._mute.may_pass
+        return self._held_subject is None and self.may_read
 
     def pass_one(self) -> bool:
         """Note that a request is handled; True if it is the one let through in a long mute."""
+        self._brake.pass_one()
         return self._mute.pass_one()
 
     def mute(self, mute_ms: float) -> None:
         """Stop reading for so long, as Kafka does with a client over its quota."""
-        if mute_ms <= 0:
-            return
-        if not self._mute.active:
-            self._guard.metrics.traffic.muted += 1
-        self._mute.begin(self._now_ms(), mute_ms)
-        self.idle = False
-        self._arm()
+        if mute_ms > 0:
+            self._begin(self._mute, mute_ms)
+
+    def brake(self, wait_ms: float) -> bool:
+        """The same for traffic whose group is in debt (tally.Brake)."""
+        longer = wait_ms > self._brake.left_ms(self._now_ms())
+        self._begin(self._brake, wait_ms)
+        return longer
+
+    def hasten(self, factor: float) -> None:
+        """Only this part of what is left of the brake is needed (tally.Brake)."""
+        if self._brake.active:
+            self._brake.shorten(self._now_ms(), factor)
+            self._arm()
 
     def hold(self, subject: str, wait_ms: float) -> None:
         """Let nothing be handled until the subject may go on."""
@@ -65,9 +75,21 @@ class Pacer:
         self._unhold()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
-        if self._mute.active:
+        if self._muted:
             self._guard.metrics.traffic.muted -= 1
-            self._mute.end()
+        self._mute.end()
+        self._brake.end()
+
+    @property
+    def _muted(self) -> bool:
+        return self._mute.active or self._brake.active
+
+    def _begin(self, mute: Mute, wait_ms: float) -> None:
+        if not self._muted:
+            self._guard.metrics.traffic.muted += 1
+        mute.begin(self._now_ms(), wait_ms)
+        self.idle = False
+        self._arm()
 
     def _now_ms(self) -> float:
         return self._guard.clock.steady_ms()
@@ -75,13 +97,15 @@ class Pacer:
     def _arm(self) -> None:
         if self._mute_timer is not None:
             self._mute_timer.cancel()
-        delay_ms = max(0.0, self._mute.wake_ms - self._now_ms())
-        self._mute_timer = self._call_later(delay_ms, self._on_mute_timer)
+        wake_ms = min(mute.wake_ms for mute in (self._mute, self._brake) if mute.active)
+        self._mute_timer = self._call_later(max(0.0, wake_ms - self._now_ms()), self._on_mute_timer)
 
     def _on_mute_timer(self) -> None:
         self._mute_timer = None
-        self._mute.advance(self._now_ms())
-        if self._mute.active:
+        for mute in (self._mute, self._brake):
+            if mute.active:
+                mute.advance(self._now_ms())
+        if self._muted:
             self._arm()
         else:
             self._guard.metrics.traffic.muted -= 1
@@ -92,7 +116,7 @@ class Pacer:
         if self._held_subject is not None:
             self._guard.stop_waiting(self._held_subject, self._wake)
             self._held_subject = None
-            self.idle = not self._mute.active
+            self.idle = not self._muted
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None

@@ -17,11 +17,11 @@ _POLL_S = 0.2
 
 
 class Reports:
-    """The producer of `weir.requests`.
+    """The producer of our events.
 
     Args:
         properties: librdkafka properties of the connection, `bootstrap.servers` among them.
-        topic: where events go.
+        topic: where requests go, `weir.requests`.
         events_max: bound on events waiting to be sent; a further one is dropped and counted.
         event_timeout_ms: an event that could not be sent so long is dropped and counted.
         metrics: counts what was sent, dropped and failed.
@@ -66,12 +66,13 @@ class Reports:
         self._producer = self._connect(self._properties)
         self._thread.start()
 
-    def send(self, event: Mapping[str, Any], key: str) -> bool:
+    def send(self, event: Mapping[str, Any], key: str, topic: str | None = None) -> bool:
         """Hand one event over; False if it was dropped because too many wait.
 
         Args:
             event: the event, contract section 3.
             key: its home: the quota entity.
+            topic: where it goes, if it is no request.
         """
         producer = self._producer
         if producer is None:
@@ -79,7 +80,7 @@ class Reports:
             return False
         try:
             producer.produce(
-                self._topic,
+                topic or self._topic,
                 value=orjson.dumps(event),
                 key=key.encode(),
                 on_delivery=partial(self._done, producer),

@@ -13,6 +13,7 @@ from enforcer.link import Slot
 from enforcer.messages import REMOVED, UNDERSTOOD
 from enforcer.mutations import MUTATION_KEYS
 from enforcer.wire import (
+    FETCH,
     FLEXIBLE_FROM,
     LENGTH_BYTES,
     METADATA,
@@ -52,9 +53,11 @@ UNREAD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
 """API -> first and last version whose requests may pass unread; of Produce only `acks` is looked at."""
 
 MustRead = Callable[[int, bytes], bool]
-"""(API, client id) -> whether a rule needs the body of such a request now; asked of `ASKED_KEYS` only."""
+"""(API, client id) -> whether a rule needs the body of such a request now; asked of `Requests.asked` only."""
 
 ASKED_KEYS: Final = frozenset({METADATA})
+METERED_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA})
+"""The same while traffic is metered."""
 
 
 class Requests(Unread):
@@ -65,12 +68,14 @@ class Requests(Unread):
         must_read: tells which of the requests that may pass unread are needed all the same.
     """
 
-    __slots__ = ("_max_frame_bytes", "_must_read", "frames", "passing", "waiting", "waiting_bytes")
+    __slots__ = ("_max_frame_bytes", "_must_read", "asked", "frames", "passing", "waiting", "waiting_bytes")
 
     def __init__(self, max_frame_bytes: int, must_read: MustRead) -> None:
         super().__init__()
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
+        self.asked = ASKED_KEYS
+        """APIs that `must_read` is asked about."""
         self.frames = 0
         """Requests that have come whole."""
         self.waiting = 0
@@ -212,10 +217,10 @@ class Requests(Unread):
         name = pos + _HEAD.size
         if not -1 <= name_bytes <= stop - name:
             return None
-        if key in ASKED_KEYS:
-            whole = stop <= len(self.data)
-            asked = whole and not self._must_read(key, bytes(self.data[name : name + max(0, name_bytes)]))
-            return True if asked else None
+        if key in self.asked:
+            name_stop = name + max(0, name_bytes)
+            if name_stop > len(self.data) or self._must_read(key, bytes(self.data[name:name_stop])):
+                return None
         # Without acks the broker sends no response; waiting for one would shift all that follow.
         return self._acks(pos, stop, version, max(0, name_bytes)) if key == PRODUCE else True
 

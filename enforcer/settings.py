@@ -20,6 +20,15 @@ class AutoCreation(StrEnum):
     PASS = "pass"
 
 
+class ExpiredShare(StrEnum):
+    """What a proxy goes on with when its share of a group was not repeated within its life time."""
+
+    KEEP = "keep"
+    SAFE_FRACTION = "safe_fraction"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxySettings:
     """Settings of one proxy process; units end the names.
@@ -90,6 +99,31 @@ class ProxySettings:
         60_000, "an event that could not be sent so long is dropped, ms", minimum=100
     )
     metric_subjects_max: int = setting(1_000, "subjects with metrics of their own", minimum=1)
+    namespace_pattern: str = setting(
+        "tenant.namespace.topic",
+        "how topic names are made up; a topic with another name belongs to no namespace and no group",
+    )
+    joining_fraction: float = setting(
+        0.05, "part of a group's limit that a proxy without a share may use", minimum=0, maximum=1
+    )
+    expired_share: ExpiredShare = setting(
+        ExpiredShare.SAFE_FRACTION,
+        "after a share's life time: keep it, safe_fraction of it, open (no limit) or closed (nothing passes)",
+    )
+    safe_fraction: float = setting(
+        0.5, "part of the last share used with safe_fraction", minimum=0, maximum=1
+    )
+    share_burst_ms: int = setting(
+        500, "unused share that is kept for later, as so many ms of it", minimum=1, maximum=60_000
+    )
+    fetch_slice_ms: int = setting(
+        250, "a Fetch of a limited group brings at most so many ms of its share at once; 0: any", minimum=0
+    )
+    accounts_max: int = setting(10_000, "groups and quota subjects metered at a time", minimum=1)
+    topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)
+    usage_record_bytes: int = setting(
+        524_288, "a usage report is split into records of at most this size, bytes", minimum=1_024
+    )
     start_timeout_ms: int = setting(
         10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0
     )

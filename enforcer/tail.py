@@ -36,6 +36,9 @@ class Tail(Generic[T]):
         parse: record -> what the loop wants, or None to skip it; runs in the thread, must not raise.
         deliver: gets what was parsed, in order, in the loop.
         look_s: how often new partitions are looked for.
+        at_end: told partition and offset each time a partition's end is reached, in the loop, once all
+            before it was delivered.
+        fetch_wait_ms: how long a broker holds an empty fetch; it does not notice that a transaction ended.
     """
 
     def __init__(
@@ -47,6 +50,8 @@ class Tail(Generic[T]):
         parse: Callable[[Message], T | None],
         deliver: Callable[[list[T]], None],
         look_s: float = 30.0,
+        at_end: Callable[[int, int], None] | None = None,
+        fetch_wait_ms: int = 500,
     ) -> None:
         self._properties = {
             **properties,
@@ -58,7 +63,7 @@ class Tail(Generic[T]):
             # Says when the end is reached, whatever gaps compaction and markers left before it.
             "enable.partition.eof": "true",
             # A tail waits on one quiet topic: be told at once, come back soon after an outage.
-            "fetch.wait.max.ms": "500",
+            "fetch.wait.max.ms": str(fetch_wait_ms),
             "fetch.error.backoff.ms": "50",
             "reconnect.backoff.max.ms": "1000",
             "log_level": "0",
@@ -68,6 +73,7 @@ class Tail(Generic[T]):
         self._parse = parse
         self._deliver = deliver
         self._look_s = look_s
+        self._at_end = at_end
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -135,7 +141,7 @@ class Tail(Generic[T]):
         # consume() would wait for its whole time even if a record is there; poll() does not.
         message = consumer.poll(_POLL_S)
         parsed: list[T] = []
-        at_end = False
+        ends: list[tuple[int, int]] = []
         for _ in range(BATCH_MAX):
             if message is None:
                 break
@@ -146,11 +152,14 @@ class Tail(Generic[T]):
                     parsed.append(value)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._behind.discard(message.partition())
-                at_end = not self._behind
+                ends.append((message.partition() or 0, message.offset() or 0))
             message = consumer.poll(0)
         if parsed:
             self._call(self._deliver, parsed)
-        if at_end:
+        if self._at_end is not None:
+            for end in ends:
+                self._call(self._at_end, *end)
+        if ends and not self._behind:
             self._call(self.caught_up.set)
 
     def _call(self, function: Callable[..., None], *args: object) -> None:

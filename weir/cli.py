@@ -25,6 +25,7 @@ COMMANDS = {
     "kafka": "weir.kafka",
     "job": "weir.job",
     "proxy": "weir.proxy",
+    "admin": "weir.admin",
     "collect": "weir.collect",
 }
 

@@ -70,21 +70,22 @@ def run(args: argparse.Namespace) -> int:
 def collect_once(reader: "QuotaReader", cluster: Cluster, timeout_s: float) -> int:
     """One round: read both sides, publish the difference; returns the number of changes."""
     from streaming.collect.kafka import ORIGIN
-    from streaming.collect.policy_topic import differences, publish_policies, read_policies
+    from streaming.collect.policy_topic import PolicyLog, Update, differences
+    from streaming.collect.policy_turn import change_policies
 
     found = reader.read()
-    log = read_policies(cluster.bootstrap, cluster.topics, cluster.client, timeout_s)
-    updates = differences(log, found, (ORIGIN,), override=False)
-    if updates:
-        publish_policies(
-            cluster.bootstrap,
-            cluster.topics,
-            updates,
-            log=log,
-            origin=ORIGIN,
-            client=cluster.client,
-            timeout_s=timeout_s,
-        )
-        for update in updates:
-            logger.info("%s is now %s", update.path, "removed" if update.value is None else update.value)
-    return len(updates)
+
+    def decide(log: PolicyLog) -> list[Update]:
+        return differences(log, found, (ORIGIN,), override=False)
+
+    written = change_policies(
+        cluster.bootstrap,
+        cluster.topics,
+        decide,
+        origin=ORIGIN,
+        client=cluster.client,
+        timeout_s=timeout_s,
+    )
+    for update in written.updates:
+        logger.info("%s is now %s", update.path, "removed" if update.value is None else update.value)
+    return len(written.updates)

@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def jars_dir(kind: str) -> Path:
-    """Folder with the jars of `kind` ("kafka" or "spark").
+    """Folder with the jars of `kind` ("kafka", "spark" or, for tests, "pulsar").
 
-    $WEIR_JARS names the folder that holds both, default `.weir/jars` of the project.
+    $WEIR_JARS names the folder that holds them, default `.weir/jars` of the project.
 
     Raises:
         WeirError: there are none; says how to get them.
@@ -39,15 +39,20 @@ def java() -> str:
 
 
 def java_command(
-    main_class: str, *args: str, heap_mb: int = 512, properties: tuple[str, ...] = ()
+    main_class: str,
+    *args: str,
+    heap_mb: int = 512,
+    properties: tuple[str, ...] = (),
+    kind: str = "kafka",
 ) -> list[str]:
-    """Command line of one Java program from the Kafka jars (broker and Kafka's own tools).
+    """Command line of one Java program: the broker, Kafka's own tools, or another kind's.
 
     Args:
         main_class: for example `kafka.Kafka` or `org.apache.kafka.tools.TopicCommand`.
         args: the program's arguments.
         heap_mb: limit of the heap in MiB.
         properties: `name=value` system properties.
+        kind: whose jars, as of `jars_dir`.
     """
     # Serial collector and first-tier compiler: small and quick to start, which is what a local
     # broker and one-shot tools need on two cores.
@@ -58,7 +63,7 @@ def java_command(
         "-XX:TieredStopAtLevel=1",
         *(f"-D{entry}" for entry in properties),
         "-cp",
-        f"{jars_dir('kafka')}/*",
+        f"{jars_dir(kind)}/*",
         main_class,
         *args,
     ]

@@ -1,4 +1,4 @@
-"""The local stack of `weir up`: Kafka, job, proxy and collector, started, watched and stopped in order."""
+"""The local stack of `weir up`: Kafka, job, proxy, admin API, collector, from start to stop."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 
 POLL_S = 0.1
 # Shares of the stop limit: the proxy and the job answer what is under way, the others only end.
-_STOP_SHARE = {"proxy": 0.35, "job": 0.7, "collect": 0.75, "kafka": 1.0}
+_STOP_SHARE = {"admin": 0.2, "proxy": 0.35, "job": 0.7, "collect": 0.75, "kafka": 1.0}
 _STILL_WAITING_S = 10.0
 
 
@@ -30,6 +30,7 @@ class StackOptions:
         policies: entries to publish before the parts start, None: leave those on the topic.
         kafka: `HOST:PORT` of an existing cluster, None: start a local one.
         listen: `HOST:PORT` of the proxy.
+        admin: `HOST:PORT` of the admin API.
         data: folder for everything that is kept.
         settings_file: passed on to the parts.
         restart: start a part again that ends by itself.
@@ -38,6 +39,7 @@ class StackOptions:
     policies: Mapping[str, Any] | None
     kafka: str | None
     listen: str
+    admin: str
     data: Path
     settings_file: str | None
     restart: bool
@@ -128,11 +130,12 @@ class Stack:
         return changed
 
     def addresses(self) -> dict[str, Any]:
-        """What is known of the running parts: proxy, kafka and the process ids, None where there is none."""
+        """What the running parts say: proxy, admin, kafka and the process ids, None where there is none."""
         ready = {part.name: part.ready or {} for part in self.parts}
         pids = {part.name: part.child.pid for part in self.parts}
         return {
             "proxy": ready["proxy"].get("listen"),
+            "admin": ready["admin"].get("admin"),
             "kafka": self.bootstrap,
             "pids": {
                 "kafka": self.kafka.pids[0] if self.kafka else None,
@@ -150,7 +153,7 @@ class Stack:
         }
 
     def stop(self) -> None:
-        """Stop the proxy first, so that no client asks any more, then the job, the rest, and Kafka."""
+        """Stop admin API and proxy first, so that nobody asks any more, then the job, the rest, and Kafka."""
         begun = time.monotonic()
         limit_s = self._settings.local.stop_timeout_s
 
@@ -158,7 +161,7 @@ class Stack:
             return max(0.2, begun + limit_s * _STOP_SHARE[name] - time.monotonic())
 
         by_name = {part.name: part for part in self.parts}
-        for name in ("proxy", "job", "collect"):
+        for name in ("admin", "proxy", "job", "collect"):
             part = by_name.get(name)
             if part is None or not part.child.pid:
                 continue
@@ -235,7 +238,8 @@ class Stack:
 
     def _prepare_topics(self) -> None:
         # Here and not above: `weir --help` must not load a Kafka client.
-        from streaming.collect.policy_topic import differences, publish_policies, read_policies
+        from streaming.collect.policy_topic import PolicyLog, Update, differences
+        from streaming.collect.policy_turn import change_policies
         from weir.topics import ensure_topics
 
         topics, client = Topics(self._settings.kafka.topic_prefix), self._settings.kafka.client
@@ -244,13 +248,20 @@ class Stack:
         )
         if created:
             self._say(f"created the topics {', '.join(created)}")
-        if self._options.policies is None:
+        wanted = self._options.policies
+        if wanted is None:
             return
-        log = read_policies(self.bootstrap, topics, client)
-        updates = differences(log, self._options.policies, ("file", "apply"), override=True)
-        if updates:
-            publish_policies(self.bootstrap, topics, updates, log=log, origin="file", client=client)
-        self._say(f"policies: {len(self._options.policies)} entries, {len(updates)} of them changed")
+
+        def decide(log: PolicyLog) -> list[Update]:
+            # What was changed through the admin API since is newer than the file.
+            return differences(log, wanted, ("file", "apply"), override=True, respected=("admin",))
+
+        written = change_policies(self.bootstrap, topics, decide, origin="file", client=client)
+        self._say(f"policies: {len(wanted)} entries, {len(written.updates)} of them changed")
+        held = written.log.entries
+        for path, value in wanted.items():
+            if held.get(path) != value and path not in {update.path for update in written.updates}:
+                self._say(f"{path} stays as the admin API left it; `weir policy apply` takes the file's")
 
     def _make_parts(self) -> list[Part]:
         data, local = self._options.data, self._settings.local
@@ -263,6 +274,7 @@ class Stack:
         args = {
             "job": [*common, *metrics, "--checkpoint", str(checkpoint), "--log-dir", str(data / "logs")],
             "proxy": [*common, *metrics, "--listen", self._options.listen],
+            "admin": [*common, *metrics, "--listen", self._options.admin],
         }
         if self._settings.collect.quotas_from_kafka:
             args["collect"] = common

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Entries of these origins come from a file, so the next file may remove them.
 FILE_ORIGINS = ("file", "apply")
+_ORIGIN_REMARKS = {"kafka": "read from the cluster", "admin": "set by the admin API"}
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -87,25 +88,29 @@ def apply(args: argparse.Namespace) -> int:
         WeirError: the cluster did not answer in time or has no policy topic.
     """
     # Here and not above: `weir policy check` must not load a Kafka client.
-    from streaming.collect.policy_topic import differences, publish_policies, read_policies
+    from streaming.collect.policy_topic import Update, differences
+    from streaming.collect.policy_turn import change_policies
 
     wanted = load_policies(args.file)
     cluster = cluster_of(args)
-    log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
-    updates = differences(log, wanted, FILE_ORIGINS, override=True)
+
+    def decide(log: "PolicyLog") -> list[Update]:
+        return differences(log, wanted, FILE_ORIGINS, override=True)
+
+    written = change_policies(
+        cluster.bootstrap, cluster.topics, decide, origin="apply", client=cluster.client
+    )
+    log, updates = written.log, written.updates
     kept = [path for path in log.entries if path not in wanted and log.origins.get(path) not in FILE_ORIGINS]
     for path in kept:
         print(f"left   {path} (not set by a file)")
     if not updates:
-        print(f"no difference: version {log.newest_version} is what {args.file} says")
+        print(f"no difference: version {written.version} is what {args.file} says")
         return 0
-    published = publish_policies(
-        cluster.bootstrap, cluster.topics, updates, log=log, origin="apply", client=cluster.client
-    )
     for update in updates:
         verb = "remove" if update.value is None else "change" if update.path in log.entries else "add   "
         print(f"{verb} {update.path}")
-    print(f"version {published.version}, in force from {_utc(published.effective_ts)}")
+    print(f"version {written.version}, in force from {_utc(written.effective_ts)}")
     return 0
 
 
@@ -126,9 +131,9 @@ def _remarks(log: "PolicyLog", topic: str, bootstrap: str, now_ms: int) -> list[
     for path, effective_ts in log.effective.items():
         if effective_ts > now_ms:
             remarks.append(f"# changed, in force from {_utc(effective_ts)}: {path}")
-    remarks += [
-        f"# read from the cluster: {path}" for path in log.entries if log.origins.get(path) == "kafka"
-    ]
+    for path in log.entries:
+        remark = _ORIGIN_REMARKS.get(log.origins.get(path, ""))
+        remarks += [f"# {remark}: {path}"] if remark else []
     if log.bad_records:
         remarks.append(f"# {log.bad_records} records could not be used, such as: {log.bad[0]!r}")
     return remarks

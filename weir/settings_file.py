@@ -2,6 +2,7 @@
 
 import sys
 
+from enforcer.admin_settings import AdminSettings
 from enforcer.settings import ProxySettings
 from streaming.contract.settings import render_section
 from streaming.job.settings import JobSettings
@@ -16,6 +17,7 @@ SECTIONS = (
     ("kafka", KafkaSettings),
     ("job", JobSettings),
     ("proxy", ProxySettings),
+    ("admin", AdminSettings),
     ("collect", CollectSettings),
     ("local", LocalSettings),
 )

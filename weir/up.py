@@ -26,8 +26,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "up",
         help="run the whole stack in the foreground",
-        description="Start a local Kafka (unless --kafka names a cluster), the Spark job and the Kafka "
-        "proxy, and keep them running until Ctrl-C. Point clients at the address of the proxy.",
+        description="Start a local Kafka (unless --kafka names a cluster), the Spark job, the Kafka proxy "
+        "and the admin API, and keep them running until Ctrl-C. Point clients at the address of the proxy.",
     )
     add_stack_options(parser)
     parser.add_argument("--policies", metavar="FILE", help="published first (default: those in force stay)")
@@ -49,7 +49,7 @@ def add_stack_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         type=host_port,
         default=DEFAULT_ADMIN,
-        help="of the admin API, which is not there yet: accepted, nothing listens (default: %(default)s)",
+        help="of the admin API; port 0 = any free one (default: %(default)s)",
     )
     parser.add_argument(
         "--metrics",
@@ -110,7 +110,8 @@ def serve(
     stack = Stack(options, settings, stop, _say)
     server: MetricsServer | None = None
     try:
-        _check_port(options.listen)
+        _check_port(options.listen, "--listen")
+        _check_port(options.admin, "--admin")
         server = MetricsServer(args.metrics, stack.metrics_sources, settings.local.scrape_timeout_s)
         if stack.start():
             _announce(stack, server, args.ready_file)
@@ -135,7 +136,7 @@ def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Pa
 
 
 def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
-    return {**stack.addresses(), "admin": None, "metrics": server.url}
+    return {**stack.addresses(), "metrics": server.url}
 
 
 def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> None:
@@ -148,6 +149,7 @@ def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> N
     print(
         f"  see or change policies  weir policy get --kafka {kafka}; weir policy apply FILE --kafka {kafka}"
     )
+    print(f"  or as REST, on a page   {content['admin']}/docs (without tokens from this machine only)")
     print(f"  try it                  kafka-topics --bootstrap-server {proxy} --create --topic t1")
     print("  stop                    Ctrl-C", flush=True)
 
@@ -155,11 +157,12 @@ def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> N
 def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
     from streaming.contract.policy_check import load_policies
 
-    host, port = args.listen
+    (host, port), (admin_host, admin_port) = args.listen, args.admin
     return StackOptions(
         policies=None if policies is None else load_policies(policies),
         kafka=args.kafka,
         listen=f"{host}:{port}",
+        admin=f"{admin_host}:{admin_port}",
         data=args.data.absolute(),
         settings_file=args.settings and str(Path(args.settings).absolute()),
         restart=args.restart,
@@ -184,10 +187,10 @@ def _settings(file: str | None) -> StackSettings:
     return StackSettings(kafka=read["kafka"], local=read["local"], collect=read["collect"])
 
 
-def _check_port(listen: str) -> None:
-    host, port = host_port(listen)
+def _check_port(address: str, option: str) -> None:
+    host, port = host_port(address)
     if port and not port_is_free(port, host):
-        raise WeirError(f"{listen} is in use; choose another address with --listen")
+        raise WeirError(f"{address} is in use; choose another address with {option}")
 
 
 def _say(text: str) -> None:

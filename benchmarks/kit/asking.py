@@ -12,6 +12,7 @@ from kafka.protocol.admin import topics as messages
 from enforcer.decisions import Decision, decisions_tail
 from enforcer.metrics import Metrics
 from enforcer.reports import Reports
+from enforcer.shares import Share
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 
@@ -89,9 +90,11 @@ class EventLink:
         if not self._reports.send(event, f"user={user}"):
             raise WeirError("an event was dropped: Kafka takes fewer than are asked for")
 
-    def _deliver(self, decisions: list[Decision]) -> None:
+    def _deliver(self, decisions: list[Decision | Share]) -> None:
         now = time.perf_counter()
         for decision in decisions:
+            if not isinstance(decision, Decision):
+                continue
             number, sent = self._sent.pop(decision.id, (-1, 0.0))
             if number >= 0:
                 self.latencies[number] = (now - sent) * 1000

@@ -12,7 +12,8 @@ from typing import Any, Final, Self
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.collect.policy_topic import differences, publish_policies, read_policies
+from streaming.collect.policy_topic import PolicyLog, Update, differences
+from streaming.collect.policy_turn import change_policies
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.local_kafka import HOST, LocalKafka, free_port
@@ -102,10 +103,11 @@ class Stack:
 
     def publish(self, policies: Mapping[str, Any]) -> None:
         """Put policy entries in force."""
-        log = read_policies(self.bootstrap, self.topics, {})
-        updates = differences(log, policies, ("file", "apply"), override=True)
-        if updates:
-            publish_policies(self.bootstrap, self.topics, updates, log=log, origin="file", client={})
+
+        def decide(log: PolicyLog) -> list[Update]:
+            return differences(log, policies, ("file", "apply"), override=True)
+
+        change_policies(self.bootstrap, self.topics, decide, origin="file", client={})
 
     def start_job(self) -> dict[str, Any]:
         """Start `weir job` and wait until its query works.

@@ -1,6 +1,7 @@
-"""The topic `weir.policies`: read to its end, and changes written to it (contract sections 1 and 2).
+"""The topic `weir.policies`: read to its end, and what would have to change (contract sections 1 and 2).
 
-Used by `weir policy`, `weir up` and the collector of a cluster's own quotas. Every wait has a limit.
+Used by `weir policy`, `weir up`, `weir admin` and the collector of a cluster's own quotas. Every wait has a
+limit. What is written is written by policy_turn.
 """
 
 import logging
@@ -9,16 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, load_object, parse
@@ -26,16 +18,17 @@ from streaming.contract.policy_check import check_entry
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.topics import Topics
 
-# A change is in force so long after it is published: by then every reader has it (contract section 2).
-EFFECTIVE_AFTER_MS = 2_000
 TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 MAX_REASONS = 100
+KEEP_MS = 600_000
+"""How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
+_FOLD_AT_LEAST = 64
 _POLL_RECORDS = 1_000
 _POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
-_NO_LOG = logging.getLogger("weir.kafka.quiet")
-_NO_LOG.addHandler(logging.NullHandler())
-_NO_LOG.propagate = False
+NO_LOG = logging.getLogger("weir.kafka.quiet")
+NO_LOG.addHandler(logging.NullHandler())
+NO_LOG.propagate = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +45,8 @@ class PolicyLog:
 
     Attributes:
         timeline: all changes, those that take effect soon included.
-        origins: entry -> who set it last: file, apply, kafka, or empty if the record does not say.
+        origins: entry -> who set it last: file, apply, kafka, admin, or empty if the record does not say.
+        removers: entry that is gone -> who removed it.
         effective: entry -> time from which its last change is in force, ms since the epoch.
         records: how many were read; 0 means that nobody has set anything yet.
         bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
@@ -60,15 +54,18 @@ class PolicyLog:
 
     timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
     origins: dict[str, str] = field(default_factory=dict)
+    removers: dict[str, str] = field(default_factory=dict)
     effective: dict[str, int] = field(default_factory=dict)
     records: int = 0
     bad_records: int = 0
     bad: list[str] = field(default_factory=list)
+    _newest_ts: int = 0
+    _unfolded: int = 0
 
     @property
     def entries(self) -> Mapping[str, Any]:
         """The entries after all changes."""
-        return self.timeline.at(max(self.effective.values(), default=0)).entries
+        return self.timeline.at(self._newest_ts).entries
 
     @property
     def newest_version(self) -> int:
@@ -92,25 +89,31 @@ class PolicyLog:
         check_entry(change.path, change.value)
         origin = load_object(value).get("origin", "")
         if not isinstance(origin, str):
-            raise BadEvent("origin: not text; file, apply or kafka was expected")
+            raise BadEvent("origin: not text; file, apply, kafka or admin was expected")
         self.timeline.apply(change.path, change.value, change.ts, change.version)
         self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
-        if change.value is None:
-            self.origins.pop(change.path, None)
-        else:
-            self.origins[change.path] = origin
+        self._newest_ts = max(change.ts, self._newest_ts)
+        removed = change.value is None
+        (self.origins if removed else self.removers).pop(change.path, None)
+        (self.removers if removed else self.origins)[change.path] = origin
+        self._fold()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """What `publish_policies` did: the last version and the time from which all of it is in force."""
-
-    version: int
-    effective_ts: int
+    def _fold(self) -> None:
+        """A reader that runs for months keeps its entries, not every change that led to them."""
+        self._unfolded += 1
+        # Folding copies the entries: as rarely as there are many of them.
+        if self._unfolded > max(_FOLD_AT_LEAST, len(self.origins)):
+            self.timeline.forget_before(self._newest_ts - KEEP_MS)
+            self._unfolded = 0
 
 
 def differences(
-    log: PolicyLog, wanted: Mapping[str, Any], owned: Sequence[str], *, override: bool
+    log: PolicyLog,
+    wanted: Mapping[str, Any],
+    owned: Sequence[str],
+    *,
+    override: bool,
+    respected: Sequence[str] = (),
 ) -> list[Update]:
     """The updates that turn what the topic says into `wanted`.
 
@@ -121,14 +124,17 @@ def differences(
         wanted: path -> value, checked.
         owned: origins that the caller speaks for: file and apply for a file, kafka for the collector.
         override: True takes wanted entries over from other origins (a file), False leaves them to those.
+        respected: origins whose last word on an entry stands all the same, a removal too.
     """
     held = log.entries
+    said = log.origins | log.removers
+    left = {path for path in wanted if said.get(path) in respected}
     # An entry that is taken over is written even if it is equal: its old owner must let go of it.
     foreign = {path for path in held if log.origins.get(path) not in owned}
     updates = [
         Update(path=path, value=value)
         for path, value in wanted.items()
-        if (override if path in foreign else held.get(path) != value)
+        if path not in left and (override if path in foreign else held.get(path) != value)
     ]
     gone = [path for path in held if path not in wanted and log.origins.get(path) in owned]
     return updates + [Update(path=path, value=None) for path in gone]
@@ -158,7 +164,7 @@ def read_policies(
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
         },
-        logger=_NO_LOG,
+        logger=NO_LOG,
     )
     log = PolicyLog()
     try:
@@ -166,87 +172,10 @@ def read_policies(
         for message in _messages(consumer, deadline, topics.policies, open_partitions):
             log.take(message.value(), message.timestamp()[1])
     except KafkaException as error:
-        raise WeirError(f"cannot read {topics.policies} on {bootstrap}: {_said(error)}") from error
+        raise WeirError(f"cannot read {topics.policies} on {bootstrap}: {reason_of(error)}") from error
     finally:
         consumer.close()
     return log
-
-
-def publish_policies(
-    bootstrap: str,
-    topics: Topics,
-    updates: Sequence[Update],
-    *,
-    log: PolicyLog,
-    origin: str,
-    client: Mapping[str, Any] | None = None,
-    timeout_s: float = TIMEOUT_S,
-) -> Published:
-    """Write updates with rising versions; all take effect at one time.
-
-    That time is two seconds from now, or now if nobody has set any policy yet.
-
-    Args:
-        bootstrap, topics, client, timeout_s: as of `read_policies`.
-        updates: what to write, in order.
-        log: the topic as it was just read, for its newest version.
-        origin: who writes: file, apply or kafka.
-
-    Raises:
-        WeirError: not all of it was written in time; what was written is in force all the same.
-    """
-    now_ms = time.time_ns() // 1_000_000
-    # With an empty topic nobody can be behind: the first fill needs no head start.
-    effective_ts = now_ms + (EFFECTIVE_AFTER_MS if log.records else 0)
-    failed: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failed.append(error)
-
-    producer = _producer(bootstrap, client or {}, len(updates), timeout_s)
-    version = log.newest_version
-    for update in updates:
-        version += 1
-        record = _record(update, version, effective_ts, origin)
-        producer.produce(topics.policies, key=update.path.encode(), value=record, on_delivery=delivered)
-    waiting = producer.flush(timeout_s)
-    if waiting or failed:
-        why = failed[0].str() if failed else f"no answer within {timeout_s:g} s"
-        lost = waiting + len(failed)
-        raise WeirError(f"{lost} of {len(updates)} policies were not written to {topics.policies}: {why}")
-    return Published(version=version, effective_ts=effective_ts)
-
-
-def _producer(bootstrap: str, client: Mapping[str, Any], records: int, timeout_s: float) -> Producer:
-    return Producer(
-        {
-            **client,
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            # Our own limit ends the wait; librdkafka's would keep trying for five minutes.
-            "message.timeout.ms": int(timeout_s * 1000),
-            # All records fit, so that producing them never has to wait for room.
-            "queue.buffering.max.messages": records + 1,
-            "linger.ms": 0,
-        },
-        logger=_NO_LOG,
-    )
-
-
-def _record(update: Update, version: int, effective_ts: int, origin: str) -> bytes:
-    return orjson.dumps(
-        {
-            "type": "policy",
-            "id": f"{origin}-{effective_ts}-{version}",
-            "ts": effective_ts,
-            "effective_ts": effective_ts,
-            "version": version,
-            "path": update.path,
-            "value": update.value,
-            "origin": origin,
-        }
-    )
 
 
 def _assign(consumer: Any, topic: str, bootstrap: str, timeout_s: float) -> set[int]:
@@ -277,6 +206,6 @@ def _messages(consumer: Any, deadline: float, topic: str, unfinished: set[int]) 
                 raise KafkaException(error)
 
 
-def _said(error: KafkaException) -> str:
+def reason_of(error: KafkaException) -> str:
     """The broker's or library's own words."""
     return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)

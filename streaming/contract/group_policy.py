@@ -71,6 +71,21 @@ def group_limits(policies: PolicySet, group: str) -> GroupLimits | None:
     )
 
 
+def byte_quota_subject(policies: PolicySet, user: str, client_id: str, key: str) -> str | None:
+    """The subject that a client's bytes are charged to; None: not limited.
+
+    Args:
+        policies: in force.
+        user: Kafka principal.
+        client_id: Kafka client id.
+        key: one of QUOTA_DIMENSIONS.
+    """
+    for place in candidates(user, client_id):
+        if policies.entries.get(place.path, {}).get(key, UNLIMITED) != UNLIMITED:
+            return place.subject
+    return None
+
+
 def _quota_limits(policies: PolicySet, subject: str) -> GroupLimits | None:
     try:
         user, client_id = parse_subject(subject)

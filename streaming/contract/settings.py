@@ -24,7 +24,7 @@ from streaming.contract.yaml_lines import Path, YamlFile, read_yaml
 from streaming.contract.yaml_text import rendered
 
 # What weir.yaml may hold: each part of the program reads its own section and lets the others be.
-SECTIONS = ("kafka", "job", "proxy", "collect", "local")
+SECTIONS = ("kafka", "job", "proxy", "admin", "collect", "local")
 
 _COMMENT_WIDTH = 100
 _RULE = "setting"

@@ -80,7 +80,11 @@ def namespace_of(topic: str) -> str:
 
 def resource_group(policies: PolicySet, topic: str) -> tuple[str, str] | None:
     """The group that a topic's traffic counts in, and the path of the entry that says so; None: no group."""
-    namespace = namespace_of(topic)
+    return namespace_group(policies, namespace_of(topic))
+
+
+def namespace_group(policies: PolicySet, namespace: str) -> tuple[str, str] | None:
+    """The group of `TENANT/NAMESPACE`, and the path of the entry that says so; None: no group."""
     for path in (f"{Section.NAMESPACES}.{namespace}", f"{Section.TENANTS}.{namespace.partition('/')[0]}"):
         group = policies.entries.get(path, {}).get("resourcegroup")
         if group is not None:

@@ -16,7 +16,7 @@ from streaming.contract.topic_policy import namespace_of
 
 DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
 """What a resource group limits, in the order of its policy entry."""
-_COUNTS: Final = ("publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes")
+COUNTS: Final = ("publishedMsg", "publishedBytes", "dispatchedMsg", "dispatchedBytes")
 """The count that each dimension is measured by, same order."""
 
 _TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
@@ -196,13 +196,13 @@ def split_group_usage(value: bytes) -> list[tuple[str, bytes]]:
 def _report(group: str, report: Any) -> GroupReport:
     if type(report) is not dict:
         raise BadEvent(f"usage.{group}: {shown(report)}; an object was expected")
-    if not any(key in report for key in _COUNTS):
-        raise BadEvent(f"usage.{group}: no counts; some of {', '.join(_COUNTS)} were expected")
+    if not any(key in report for key in COUNTS):
+        raise BadEvent(f"usage.{group}: no counts; some of {', '.join(COUNTS)} were expected")
     throttled = report.get("throttledMs", {})
     if type(throttled) is not dict:
         raise BadEvent(f"usage.{group}.throttledMs: {shown(throttled)}; an object was expected")
     try:
-        counts = tuple(integer(report, key, 0) for key in _COUNTS)
+        counts = tuple(integer(report, key, 0) for key in COUNTS)
     except BadEvent as error:
         raise BadEvent(f"usage.{group}.{error.reason}") from error
     try:

@@ -40,7 +40,9 @@ def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, t
     before it has read the policies that were in force. This way a batch holds every policy published
     before it was planned.
     """
-    return _kafka(spark, settings, bootstrap, topics.policies).option("startingOffsets", "earliest").load()
+    reader = _kafka(spark, settings, bootstrap, topics.policies).option("startingOffsets", "earliest")
+    # Policies are written in transactions (collect/policy_turn.py); those that were ended do not count.
+    return reader.option("kafka.isolation.level", "read_committed").load()
 
 
 def staged_lines(spark: SparkSession, folder: Path) -> DataFrame:

@@ -6,7 +6,9 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from urllib.request import Request, urlopen
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -25,7 +27,7 @@ def admin(up: Up, client_id: str) -> KafkaAdminClient:
 def test_ready_file_names_every_part_and_its_process(up: Up) -> None:
     """The ready file and the line beginning `weir is ready` come when a probe was decided."""
     assert set(up.ready) == {"proxy", "kafka", "admin", "metrics", "pids"}
-    assert {"kafka", "job", "job_jvm", "proxy"} <= set(up.ready["pids"])
+    assert {"kafka", "job", "job_jvm", "proxy", "admin"} <= set(up.ready["pids"])
     assert all(running(pid) for pid in up.ready["pids"].values())
     assert any(line.startswith("weir is ready") for line in up.text().splitlines())
 
@@ -36,6 +38,7 @@ def test_metrics_port_serves_all_parts_together(up: Up) -> None:
 
     assert 'weir_part_up{part="job"} 1' in text
     assert 'weir_part_up{part="proxy"} 1' in text
+    assert 'weir_part_up{part="admin"} 1' in text
     assert "weir_job_events_total" in text and "weir_proxy_frames_total" in text
     families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
     assert len(families) == len(set(families))
@@ -90,6 +93,46 @@ def test_confluent_kafka_succeeds_and_then_waits(up: Up) -> None:
 
     create_one("confluent-1", 15)
     assert 1 < create_one("confluent-2", 1) < 10
+
+
+def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
+    """A group set over REST is what the job shares out: reports come back as shares in `usage`.
+
+    What another writer had begun to write, and did not get to commit, is seen by nobody.
+    """
+    cut_off = Producer({"bootstrap.servers": up.ready["kafka"], "transactional.id": "weir.policies"})
+    cut_off.init_transactions(20)
+    cut_off.begin_transaction()
+    later_ms = time.time_ns() // 1_000_000 + 4_000
+    value, path = {"publishRateInMsgs": 7}, "resourcegroups.rg1"
+    change = {"type": "policy", "path": path, "value": value, "ts": later_ms}
+    cut_off.produce("weir.policies", json.dumps(change), key=path)
+    assert cut_off.flush(20) == 0
+    groups = f"{up.ready['admin']}/admin/v2/resourcegroups"
+
+    def ask(method: str, path: str, body: bytes | None = None) -> bytes:
+        with urlopen(Request(f"{groups}{path}", body, method=method), timeout=20) as answer:
+            return bytes(answer.read())
+
+    ask("PUT", "/rg1", b'{"publishRateInMsgs":300}')
+    assert json.loads(ask("GET", "/rg1"))["publishRateInMsgs"] == 300
+    shown = weir("policy", "get", "--kafka", up.ready["kafka"]).stdout
+    assert "set by the admin API: resourcegroups.rg1" in shown
+    usage = {"rg1": {"publishedMsg": 50}}
+    report = {"type": "group_usage", "broker": "b1", "period_ms": 1000, "usage": usage}
+    producer = Producer({"bootstrap.servers": up.ready["kafka"]})
+
+    def shared() -> bool:
+        producer.produce("weir.usage", json.dumps(report), key="b1")
+        producer.flush(10)
+        time.sleep(0.9)  # a round is a second
+        members = json.loads(ask("GET", "/rg1/usage"))["members"]
+        share = members[0]["share"] if members and time.time_ns() // 1_000_000 > later_ms + 2_000 else None
+        assert share in (None, {"publishRateInMsgs": 300.0})
+        return share is not None
+
+    until(shared, what="a share of the group", limit_s=60)
+    ask("DELETE", "/rg1")
 
 
 def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> None:
@@ -242,7 +285,7 @@ def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
     stack.signal(signal.SIGKILL)
 
     stack.wait()
-    assert len(pids) == 4  # kafka, job, proxy, collect
+    assert len(pids) == 5  # kafka, job, proxy, admin, collect
     until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)
 
 
@@ -250,7 +293,7 @@ def test_demo_shows_decisions_and_ends_by_itself(tmp_path: Path, config: list[st
     """What `make run` runs: three real clients, the job's decisions and what each client saw, exit 0."""
     shown = weir(
         "demo", "--once", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-        *config[-2:], limit_s=240,
+        "--admin", "127.0.0.1:0", *config[-2:], limit_s=240,
     )  # fmt: skip
     assert shown.returncode == 0, shown.stdout + shown.stderr
     for seen in (

@@ -14,7 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from streaming.collect.kafka import QuotaReader
-from streaming.collect.policy_topic import Update, publish_policies, read_policies
+from streaming.collect.policy_topic import Update, read_policies
+from streaming.collect.policy_turn import change_policies
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.collect import collect_once
@@ -164,13 +165,8 @@ def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> Non
         return {path: (value, log.origins[path]) for path, value in log.entries.items()}
 
     def apply(value: Any) -> None:
-        publish_policies(
-            kafka.bootstrap,
-            cluster.topics,
-            [Update(path="quotas[user=bob]", value=value)],
-            log=read_policies(kafka.bootstrap, cluster.topics),
-            origin="apply",
-        )
+        update = Update(path="quotas[user=bob]", value=value)
+        change_policies(kafka.bootstrap, cluster.topics, lambda log: [update], origin="apply")
 
     try:
         assert round_() == {}

@@ -101,11 +101,19 @@ class ProxyThread:
 
 
 class Decider:
-    """The job's place taken by one thread that runs the real law over the real topics."""
+    """The job's place taken by one thread that runs a real law over the real topics.
 
-    def __init__(self, bootstrap: str, topics: Topics) -> None:
+    Args:
+        bootstrap: the cluster.
+        topics: their names.
+        law: mutation, or shares: then it also writes a tick each second, as the job does.
+    """
+
+    def __init__(self, bootstrap: str, topics: Topics, law: str = "mutation") -> None:
         self._bootstrap = bootstrap
         self._topics = topics
+        self._law = law
+        self._source = topics.requests if law == "mutation" else topics.usage
         self._stopping = threading.Event()
         self._working = threading.Event()
         self._working.set()
@@ -131,13 +139,18 @@ class Decider:
         self._thread.join(WAIT_S)
 
     def _run(self) -> None:
-        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": "decider", "log_level": "0"})
+        consumer = Consumer({
+            "bootstrap.servers": self._bootstrap, "group.id": f"decider-{self._law}", "log_level": "0",
+            "fetch.wait.max.ms": "20",
+        })  # fmt: skip
         producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": "0", "log_level": "0"})
-        consumer.assign(
-            [TopicPartition(name, 0, 0) for name in (self._topics.policies, self._topics.requests)]
-        )
+        consumer.assign([TopicPartition(name, 0, 0) for name in (self._topics.policies, self._source)])
         body: bytes | None = None
+        next_tick = time.monotonic()
         while not self._stopping.is_set():
+            if self._law == "shares" and time.monotonic() >= next_tick:
+                producer.produce(self._source, b'{"type":"tick"}')
+                next_tick += 1.0
             message = consumer.poll(0.05)
             batch = []
             while message is not None:
@@ -159,10 +172,10 @@ class Decider:
             records.offset.append(message.offset())
             records.ts.append(message.timestamp()[1])
             records.value.append(message.value())
-            if message.topic() == self._topics.requests:
+            if message.topic() == self._source:
                 self.events.append(orjson.loads(message.value()))
         context = StepContext(processed_ts=time.time_ns() // 1_000_000, fail_fast=True)
-        body, outputs = step("mutation", 0, body, records, context)
+        body, outputs = step(self._law, 0, body, records, context)
         for sink, key, value in zip(outputs.sink, outputs.key, outputs.value, strict=True):
             topic = self._topics.decisions if sink == "decisions" else self._topics.deadletter
             producer.produce(topic, key=key, value=value)

@@ -62,7 +62,7 @@ class Up:
         self.output = folder / "output.txt"
         self._words = [
             "up", "--data", str(folder / "data"), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-            "--ready-file", str(self.ready_file), *words,
+            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), *words,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}

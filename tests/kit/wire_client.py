@@ -35,7 +35,10 @@ class WireClient:
     def send(self, message: ApiMessage, correlation_id: int = CORRELATION_ID) -> None:
         """Send a request; its version is the message's."""
         message.with_header(correlation_id, self.client_id)
-        frame = bytes(message.encode(header=True))
+        self.send_frame(bytes(message.encode(header=True)))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a request that is encoded already."""
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive_frame(self, limit_s: float = LIMIT_S) -> bytes:

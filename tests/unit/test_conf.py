@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+from meter_kit import Desk
+
+from enforcer.admin_metrics import AdminMetrics
+from enforcer.group_metrics import GroupCollector
 from enforcer.metrics import Metrics
 from streaming.contract.policy import PolicySet
 from streaming.contract.policy_check import load_policies
@@ -11,7 +15,7 @@ from weir.settings_file import SECTIONS, render
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf" / "weir.yaml"
-METRIC_ROW = re.compile(r"^\| `(weir_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
+METRIC_ROW = re.compile(r"^\| `((?:weir|pulsar)_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
 
 
 def test_settings_file_is_what_the_code_says() -> None:
@@ -47,7 +51,26 @@ def documented(part: str) -> dict[str, tuple[str, str]]:
 def test_metrics_of_the_proxy_are_listed() -> None:
     """docs/metrics.md names every metric of the proxy with its type, and no other."""
     families = {family.name: family.type for family in Metrics(subjects_max=1).registry.collect()}
-    assert {name: kind for name, (kind, _) in documented("weir_proxy_").items()} == families
+    of_groups = {"weir_proxy_groups", "weir_proxy_unmetered"}
+    listed = {name: kind for name, (kind, _) in documented("weir_proxy_").items() if name not in of_groups}
+    assert listed == families
+
+
+def test_metrics_of_groups_are_listed() -> None:
+    """The same for those that are there for each group."""
+    desk = Desk({})
+    collector = GroupCollector(desk.meter, desk.reports, {}, "p1", 1)
+    families = {family.name: family.type for family in collector.collect()}
+    parts = ("weir_group_", "pulsar_resource_group_")
+    listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
+    listed |= {name: kind for name, (kind, _) in documented("weir_proxy_").items() if name in families}
+    assert listed == families
+
+
+def test_metrics_of_the_admin_api_are_listed() -> None:
+    """The same for those of the admin API."""
+    families = {family.name: family.type for family in AdminMetrics().registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_admin_").items()} == families
 
 
 def test_metrics_of_job_and_stack_are_listed() -> None:

@@ -6,10 +6,16 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from guard_kit import Desk
+from kafka.protocol.producer import ProduceResponse
+from kafka_kit import build, response
+from meter_kit import TOPIC
+from traffic_kit import batch, produce
 
 from enforcer.brokers import Brokers
 from enforcer.connection import Connection
+from enforcer.meter import Meter
 from enforcer.upstream import Owner, Upstream
+from streaming.contract.policy import PolicySet
 
 METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
 
@@ -122,6 +128,7 @@ class Rig:
         desk = Desk(**settings)
         self.settings, self.guard, self.metrics = desk.settings, desk.guard, desk.metrics
         self.desk = desk
+        self.meter = Meter(desk.settings, desk.guard.clock)
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
@@ -292,3 +299,44 @@ def test_a_client_that_does_not_read_its_end_is_cut_off() -> None:
     assert not rig.client.closed
     rig.connection.check(101)
     assert rig.client.closed
+
+
+GROUPS = {"resourcegroups.g": {"publishRateInMsgs": 10**9}, "namespaces.acme/orders": {"resourcegroup": "g"}}
+
+
+def test_traffic_is_read_only_while_it_is_metered() -> None:
+    """Policies come and go on one connection; counts are of the frames in between, and all are answered."""
+    rig = Rig()
+    frame, _ = produce(9, {TOPIC: [batch(4)]})
+    answer = response(build(ProduceResponse, 9, responses=[]))
+    for policies in ({}, GROUPS, {}):
+        rig.meter.set_policies(PolicySet(policies))
+        rig.connection.data_received(framed(frame))
+        used = {name: account.used[0] for name, account in rig.meter.accounts.items()}
+        assert used == ({"g": 4} if policies else {})
+        rig.answer([answer])
+    assert rig.upstream.sent == [frame] * 3 and frames_of(rig.client.data) == [answer] * 3
+
+
+def test_a_metered_request_is_gathered_another_streams() -> None:
+    """Of a user with a byte rate a large Produce is read whole; others' pass while they come."""
+    for limited in ("tests", "others"):
+        rig = Rig()
+        path = f"quotas[user=ANONYMOUS,client-id={limited}]"
+        rig.meter.set_policies(PolicySet({path: {"producer_byte_rate": 10**9}}))
+        frame, _ = produce(9, {TOPIC: [batch(4, size=20_000)]})
+        rig.connection.data_received(framed(frame)[:30_000])
+        assert bool(rig.upstream.data) == (limited == "others")
+        rig.connection.data_received(framed(frame)[30_000:])
+        assert rig.upstream.sent == [frame]
+        counted = [account.used[1] for account in rig.meter.accounts.values()]
+        assert counted == ([len(frame)] if limited == "tests" else [])
+
+
+def test_a_damaged_metered_request_ends_its_connection() -> None:
+    """As a broker would end it."""
+    rig = Rig()
+    rig.meter.set_policies(PolicySet(GROUPS))
+    frame, _ = produce(9, {TOPIC: [batch(4)]})
+    rig.connection.data_received(framed(frame[:-30]))
+    assert rig.client.closed and rig.closed("bad_frame") == 1 and rig.upstream.sent == []

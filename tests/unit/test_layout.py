@@ -120,5 +120,5 @@ def test_files_and_functions_stay_readable() -> None:
 def test_lock_names_no_registry() -> None:
     """The lock pins by hash alone: where packages come from is the user's own setting."""
     lock = (ROOT / "requirements.lock").read_text()
-    assert "http" not in lock
+    assert "://" not in lock
     assert lock.count("==") > 20 and "--hash=sha256:" in lock

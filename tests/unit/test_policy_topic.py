@@ -132,3 +132,26 @@ def test_applying_the_differences_leaves_none() -> None:
         log.take(orjson.dumps(event), 60)
     assert dict(log.entries) == wanted
     assert differences(log, wanted, FILE_ORIGINS, override=True) == []
+
+
+def test_an_admins_word_outlives_a_start_with_the_file() -> None:
+    """What the admin API set or removed stays; `weir policy apply` takes it over."""
+    log = log_of(
+        {"path": A, "value": rate(1), "origin": "admin"},
+        {"path": B, "value": rate(2), "origin": "file"},
+        {"path": B, "value": None, "origin": "admin"},
+        {"path": "quotas[user=c]", "value": rate(3), "origin": "admin"},
+    )
+    wanted = {A: rate(7), B: rate(8), "quotas[user=d]": rate(9)}
+    only_new = [Update(path="quotas[user=d]", value=rate(9))]
+    assert differences(log, wanted, FILE_ORIGINS, override=True, respected=("admin",)) == only_new
+    all_named = [Update(path=path, value=value) for path, value in wanted.items()]
+    assert differences(log, wanted, FILE_ORIGINS, override=True) == all_named
+
+
+def test_a_reader_that_runs_for_long_keeps_entries_not_changes() -> None:
+    """Changes older than the time that is looked back are folded, the newest state is the same."""
+    times = range(0, 400 * policy_topic.KEEP_MS, policy_topic.KEEP_MS)
+    log = log_of(*({"path": A, "value": rate(number + 1), "ts": ts} for number, ts in enumerate(times)))
+    assert (dict(log.entries), log.newest_version) == ({A: rate(400)}, 401)
+    assert len(log.timeline.changes(-1, times[-1])) < 100

@@ -1,0 +1,47 @@
+"""What the admin API tells Prometheus; names and meanings are listed in docs/metrics.md."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+SECONDS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS"})
+
+
+class AdminMetrics:
+    """All metrics of one admin API process, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "weir_admin_requests",
+            "Requests answered, by method, route and status",
+            ["method", "route", "code"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "weir_admin_request_seconds",
+            "From a request to its answer",
+            registry=self.registry,
+            buckets=SECONDS_BUCKETS,
+        )
+        self.changes = Counter(
+            "weir_admin_changes",
+            "Changes of policies: written, overtaken by another writer and tried again, or failed",
+            ["result"],
+            registry=self.registry,
+        )
+        self.bad_policies = self._gauge("bad_policy_records", "Records on weir.policies that cannot be used")
+        self.policy_version = self._gauge("policy_version", "Newest version of the policies that was read")
+        self.usage_rows = self._gauge("usage_rows", "Pairs of group and broker whose use is kept")
+        self.usage_dropped = Counter(
+            "weir_admin_usage_rows_dropped", "Such pairs forgotten for lack of room", registry=self.registry
+        )
+
+    def answered(self, method: str, route: str, code: int, seconds: float) -> None:
+        """Count one answer; `route` is the template of the path, so that names do not become series."""
+        self._requests.labels(method if method in _METHODS else "other", route, str(code)).inc()
+        self._seconds.observe(seconds)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"weir_admin_{name}", text, registry=self.registry)

@@ -1,0 +1,100 @@
+"""Shares as the proxy reads them from `weir.decisions` (contract 3.2), and what they say of a whole group."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streaming.contract.usage_events import DIMENSIONS
+
+MEMBERS_MAX: Final = 1_000
+"""Members of one group that are remembered; only metrics miss the others."""
+_FULL_USE: Final = 0.95
+"""As in the law: who uses this part of its share wants more (contract 3.2, step 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One broker's share of a group.
+
+    Attributes:
+        group: its name.
+        broker: whose share it is.
+        ts: when it was decided, ms since the epoch; a repeated one keeps it.
+        ttl_ms: how long it stands when nothing is heard.
+        limits: dimension -> what the broker may use per second; None: it is no member any more.
+        usage: dimension -> what it used per second.
+    """
+
+    group: str
+    broker: str
+    ts: int
+    ttl_ms: int
+    limits: Mapping[str, float] | None
+    usage: Mapping[str, float]
+
+
+def share_of(fields: Any) -> Share:
+    """A share from its JSON object; raises whatever Python does where it is none."""
+    limits = fields["limits"]
+    return Share(
+        group=str(fields["group"]),
+        broker=str(fields["broker"]),
+        ts=int(fields["ts"]),
+        ttl_ms=int(fields["ttl_ms"]),
+        limits=None if limits is None else _rates(limits),
+        usage=_rates(fields.get("usage", {})),
+    )
+
+
+def _rates(rates: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(rate) for name, rate in rates.items()}
+
+
+class Members:
+    """What all members of a group used and may use, by their newest shares.
+
+    For metrics alone: nothing is enforced by it.
+    """
+
+    def __init__(self) -> None:
+        self._shares: dict[str, Share] = {}
+
+    def take(self, share: Share) -> None:
+        """A share was decided or repeated, for whichever member."""
+        if share.limits is None:
+            self._shares.pop(share.broker, None)
+        elif share.broker in self._shares or len(self._shares) < MEMBERS_MAX:
+            self._shares[share.broker] = share
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    def usage(self) -> dict[str, Mapping[str, float]]:
+        """What each member used per second, by its name."""
+        return {name: share.usage for name, share in list(self._shares.items())}
+
+    def overshoot(self, dimension: int, limit: float) -> float:
+        """By what part of the limit all members together used more than it; 0: not at all."""
+        total = sum(usage.get(DIMENSIONS[dimension], 0.0) for usage in self.usage().values())
+        return max(0.0, total / limit - 1.0)
+
+    def fairness(self, dimension: int) -> float:
+        """How near the use is to max-min fairness: 1 is fair, 0 is as unfair as can be.
+
+        Max-min fairness means that nobody who wants more has less than anybody else. So this is the least use
+        of a member that wants more, divided by the greatest use of any.
+
+        >>> members = Members()
+        >>> for name, used, may in (("a", 80.0, 80.0), ("b", 20.0, 20.0)):
+        ...     rates = {"usage": {"publishRateInMsgs": used}, "limits": {"publishRateInMsgs": may}}
+        ...     members.take(share_of({"group": "g", "broker": name, "ts": 0, "ttl_ms": 1, **rates}))
+        >>> members.fairness(0)
+        0.25
+        """
+        name = DIMENSIONS[dimension]
+        used = [
+            (share.usage.get(name, 0.0), (share.limits or {}).get(name, 0.0))
+            for share in list(self._shares.values())
+        ]
+        hungry = [use for use, share in used if use > 0.0 and use >= _FULL_USE * share]
+        return min(hungry) / max(use for use, _ in used) if hungry else 1.0

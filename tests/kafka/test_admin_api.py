@@ -1,0 +1,198 @@
+"""`weir admin` over a real Kafka, driven by HTTP and by Pulsar's own pulsar-admin."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import orjson
+import pytest
+from admin_process_kit import Admin, pulsar_admin
+from confluent_kafka import Producer
+from proxy_kit import until
+
+from streaming.collect.policy_topic import read_policies
+from streaming.collect.policy_turn import EFFECTIVE_AFTER_MS
+from streaming.contract.topics import Topics
+from weir.local_kafka import LocalKafka
+from weir.topics import ensure_topics
+
+GROUPS = "/admin/v2/resourcegroups"
+ORDERS = "/admin/v2/namespaces/acme/orders/resourcegroup"
+UNLIMITED = {
+    "publishRateInMsgs": -1, "publishRateInBytes": -1, "dispatchRateInMsgs": -1, "dispatchRateInBytes": -1,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A broker of its own, since it goes down."""
+    with LocalKafka(tmp_path_factory.mktemp("admin-kafka")) as running:
+        yield running
+
+
+@pytest.fixture
+def topics(kafka: LocalKafka, request: pytest.FixtureRequest) -> Topics:
+    """Topics of an installation of its own."""
+    own = Topics(f"{request.node.name}.")
+    ensure_topics(kafka.bootstrap, own)
+    return own
+
+
+def test_pulsar_admin_works_as_it_is(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+    """create, get, list, update, attach, detach, delete; what Pulsar refuses is refused with its words."""
+    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
+
+        def run(*words: str) -> str:
+            done = pulsar_admin(tmp_path, admin.url, *words)
+            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
+
+        assert run("resourcegroups", "create", "rg1", "-mp", "300", "--byte-publish-rate", "1000000") == ""
+        limits = UNLIMITED | {"publishRateInMsgs": 300, "publishRateInBytes": 1_000_000}
+        assert json.loads(run("resourcegroups", "get", "rg1")) == limits
+        assert run("resourcegroups", "update", "rg1", "--msg-dispatch-rate", "50") == ""
+        assert json.loads(run("resourcegroups", "get", "rg1")) == limits | {"dispatchRateInMsgs": 50}
+        assert run("resourcegroups", "list") == "rg1"
+        assert run("namespaces", "set-resource-group", "acme/orders", "--resource-group-name", "rg1") == ""
+        assert run("namespaces", "get-resource-group", "acme/orders") == "rg1"
+        assert "ResourceGroup is in use" in run("resourcegroups", "delete", "rg1")
+        assert run("namespaces", "remove-resource-group", "acme/orders") == ""
+        assert run("resourcegroups", "delete", "rg1") == ""
+        assert "ResourceGroup does not exist" in run("resourcegroups", "get", "rg1")
+        assert read_policies(kafka.bootstrap, topics).entries == {}
+
+
+def test_pulsar_admin_shows_its_token(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+    """As it would to a broker; without one it is told why not."""
+    tokens = tmp_path / "tokens.yaml"
+    tokens.write_text("tokens:\n- {token: secret, role: admin, name: ops}\n- {token: look, role: reader}\n")
+    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix, "--tokens", str(tokens)) as admin:
+        words = ("--auth-plugin", "org.apache.pulsar.client.impl.auth.AuthenticationToken", "--auth-params")
+        create = ("resourcegroups", "create", "rg1", "-mp", "300")
+        assert pulsar_admin(tmp_path, admin.url, *words, "token:secret", *create).returncode == 0
+        refused = pulsar_admin(tmp_path, admin.url, *words, "token:look", *create)
+        assert (refused.returncode, "admin permissions" in refused.stderr) == (1, True)
+        assert admin.ask("GET", f"{GROUPS}/rg1", token="look")[1]["publishRateInMsgs"] == 300
+        assert admin.ask("GET", f"{GROUPS}/rg1")[0] == 401
+        assert admin.ready["tokens"] is True
+        assert "PUT /admin/v2/resourcegroups/rg1 by ops: 204" in admin.log
+
+
+def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
+    kafka: LocalKafka, topics: Topics, tmp_path: Path
+) -> None:
+    """Each GET shows the PUT before it; another process that starts later shows it too."""
+    with Admin(kafka.bootstrap, tmp_path / "first", topics.prefix) as admin:
+        for rate in range(1, 21):
+            assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": rate}) == (204, "")
+            assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == rate
+        before_ms = time.time_ns() // 1_000_000
+        assert admin.ask("POST", f"{ORDERS}/rg1") == (204, "")
+        log = read_policies(kafka.bootstrap, topics)
+        effective_ms = log.effective["namespaces.acme/orders"]
+        assert before_ms + EFFECTIVE_AFTER_MS <= effective_ms
+        assert effective_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS
+        assert (log.newest_version, log.origins["resourcegroups.rg1"]) == (22, "admin")
+        assert "no tokens are configured" in admin.log
+    with Admin(kafka.bootstrap, tmp_path / "second", topics.prefix) as admin:
+        assert admin.ask("GET", f"{GROUPS}/rg1") == (200, UNLIMITED | {"publishRateInMsgs": 20})
+        assert admin.ask("GET", ORDERS) == (200, "rg1")
+
+
+def test_writers_at_a_time_lose_nothing(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+    """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
+    policies = tmp_path / "policies.yaml"
+    policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
+    settings = tmp_path / "weir.yaml"
+    settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
+    apply = [
+        sys.executable, "-m", "weir", "policy", "apply", str(policies), "--kafka", kafka.bootstrap,
+        "--settings", str(settings),
+    ]  # fmt: skip
+    with (
+        Admin(kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
+        Admin(kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
+    ):
+        answers: list[int] = []
+
+        def change(admin: Admin, field: str) -> None:
+            for rate in range(1, 6):
+                answers.append(admin.ask("PUT", f"{GROUPS}/rg1", {field: rate})[0])
+
+        threads = [
+            threading.Thread(target=change, args=(one, "publishRateInMsgs")),
+            threading.Thread(target=change, args=(two, "dispatchRateInMsgs")),
+        ]
+        for thread in threads:
+            thread.start()
+        applied = subprocess.run(apply, capture_output=True, text=True, timeout=60, check=False)
+        for thread in threads:
+            thread.join(60)
+        assert applied.returncode == 0, applied.stderr
+        assert answers == [204] * 10
+        log = read_policies(kafka.bootstrap, topics)
+        assert log.entries == {
+            "resourcegroups.rg1": {"publishRateInMsgs": 5, "dispatchRateInMsgs": 5},
+            "quotas[user=a]": {"controller_mutation_rate": 5},
+        }
+        assert (log.records, log.newest_version) == (11, 12)
+        wanted = UNLIMITED | {"publishRateInMsgs": 5, "dispatchRateInMsgs": 5}
+
+        def both_seen() -> bool:
+            return all(admin.ask("GET", f"{GROUPS}/rg1")[1] == wanted for admin in (one, two))
+
+        until(both_seen, what="both changes")
+
+
+def test_usage_is_read_from_reports_and_shares(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+    """What a proxy reports and what the job decides, as records."""
+    report = {
+        "type": "group_usage", "broker": "p1", "period_ms": 1000,
+        "usage": {"rg1": {"publishedMsg": 40, "throttledMs": {"publishRateInMsgs": 90}}},
+    }  # fmt: skip
+    share = {
+        "type": "share", "id": "rg1/p1@1", "ts": 1, "group": "rg1", "broker": "p1", "round": 1,
+        "usage": {"publishRateInMsgs": 40.0}, "limits": {"publishRateInMsgs": 100.0}, "ttl_ms": 180_000,
+    }  # fmt: skip
+    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
+        assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100}) == (204, "")
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+
+        def members() -> object:
+            producer.produce(topics.usage, orjson.dumps(report))
+            producer.produce(topics.usage, b"not a report")
+            producer.produce(topics.decisions, orjson.dumps(share))
+            assert producer.flush(10) == 0
+            shown = admin.ask("GET", f"{GROUPS}/rg1/usage")[1]["members"]
+            return shown if shown and shown[0]["share"] and shown[0]["period_ms"] == 1000 else None
+
+        (member,) = until(members, what="the usage")
+        assert member["usage"]["publishRateInMsgs"] == 40.0
+        assert member["share"] == {"publishRateInMsgs": 100.0}
+        assert member["throttledMs"]["publishRateInMsgs"] == 90
+        with urlopen(admin.ready["metrics"], timeout=10) as answer:
+            assert b"weir_admin_usage_rows 1.0" in answer.read()
+
+
+def test_without_kafka_changes_end_in_time_and_come_back(
+    kafka: LocalKafka, topics: Topics, tmp_path: Path
+) -> None:
+    """503 with a reason within the limit; reading goes on; afterwards changes do."""
+    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix, change_timeout_ms=3_000) as admin:
+        assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 5}) == (204, "")
+        kafka.stop()
+        for _ in range(2):
+            status, said = admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 6})
+            assert (status, list(said)) == (503, ["reason"])
+        assert admin.ask("GET", f"{GROUPS}/rg1")[0] == 200
+        kafka.start()
+        until(
+            lambda: admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 7})[0] == 204,
+            what="a change after the outage",
+            limit_s=60,
+        )
+        assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == 7

@@ -1,0 +1,57 @@
+"""The admin API without Kafka: a store in memory, and clients for it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from enforcer.admin_api import Parts, Unavailable, create_app
+from enforcer.admin_auth import Grant
+from enforcer.admin_groups import Changes, Entries
+from enforcer.admin_metrics import AdminMetrics
+from enforcer.admin_settings import AdminSettings
+from enforcer.admin_usage import UsageTable
+
+
+class MemoryStore:
+    """A `PolicyStore` in memory."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Any] = {}
+        self.down = False
+
+    @property
+    def entries(self) -> Entries:
+        """What is held, unless it is down."""
+        if self.down:
+            raise Unavailable("Kafka does not answer")
+        return self.held
+
+    async def change(self, decide: Callable[[Entries], Changes]) -> None:
+        """At once."""
+        for path, value in decide(self.entries).items():
+            if value is None:
+                del self.held[path]
+            else:
+                self.held[path] = value
+
+
+def parts(*grants: Grant, **settings: Any) -> Parts:
+    """What an application is made of."""
+    return Parts(
+        store=MemoryStore(),
+        usage=UsageTable(100),
+        metrics=AdminMetrics(),
+        settings=AdminSettings(**settings),
+        grants=grants,
+    )
+
+
+def client(made: Parts, address: str = "127.0.0.1") -> TestClient:
+    """A client at this address."""
+    return TestClient(
+        create_app(made),
+        base_url="http://127.0.0.1:18080",
+        client=(address, 50_000),
+        raise_server_exceptions=False,
+    )

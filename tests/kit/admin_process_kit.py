@@ -1,0 +1,101 @@
+"""`weir admin` as a process of its own, clients for it, and Pulsar's own command line."""
+
+import json
+import subprocess
+import sys
+import time
+from http.client import HTTPConnection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from weir.jars import java_command
+
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 15.0
+ASK_LIMIT_S = 20.0
+TOOL_LIMIT_S = 60.0
+
+
+class Admin:
+    """One running `weir admin`; a context manager.
+
+    Args:
+        bootstrap: the cluster.
+        folder: for its ready file, settings and log; one per process.
+        prefix: of Weir's topics.
+        words: further options.
+        settings: section `admin`.
+    """
+
+    def __init__(self, bootstrap: str, folder: Path, prefix: str, *words: str, **settings: Any) -> None:
+        folder.mkdir()
+        self._ready_file, self._log = folder / "ready.json", folder / "log"
+        config = folder / "weir.yaml"
+        config.write_text(json.dumps({"kafka": {"topic_prefix": prefix}, "admin": settings}))
+        self._command = [
+            sys.executable, "-m", "weir", "admin", "--kafka", bootstrap, "--listen", "127.0.0.1:0",
+            "--metrics", "127.0.0.1:0", "--settings", str(config), *words,
+            "--ready-file", str(self._ready_file),
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ready: dict[str, Any] = {}
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return str(self.ready["admin"])
+
+    @property
+    def log(self) -> str:
+        """What it said."""
+        return self._log.read_text()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, token: str | None = None
+    ) -> tuple[int, Any]:
+        """One request; status and body, as JSON where it is."""
+        address = urlsplit(self.url)
+        connection = HTTPConnection(address.hostname or "", address.port, timeout=ASK_LIMIT_S)
+        try:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            content = response.read()
+            is_json = response.headers.get("content-type") == "application/json"
+            return response.status, json.loads(content) if is_json else content.decode()
+        finally:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_LIMIT_S
+        while not self._ready_file.exists():
+            assert self._process.poll() is None and time.monotonic() < deadline, self.log
+            time.sleep(0.05)
+        self.ready = json.loads(self._ready_file.read_text())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            assert self._process.wait(STOP_LIMIT_S) == 0, self.log
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+def pulsar_admin(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Pulsar's own `pulsar-admin`, run to its end."""
+    config = folder / "client.conf"
+    config.touch()
+    command = java_command(
+        "org.apache.pulsar.admin.cli.PulsarAdminTool", str(config), "--admin-url", url, *words,
+        heap_mb=128, kind="pulsar",
+    )  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S, check=False)

@@ -1,0 +1,250 @@
+"""Proxies, their clients and the real law in one process, in simulated time: what shares do to traffic."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import orjson
+from traffic_kit import batch, fetch_response, produce
+
+from enforcer.decisions import parse_decision
+from enforcer.guard import Clock
+from enforcer.meter import Meter
+from enforcer.metrics import Metrics
+from enforcer.settings import ProxySettings
+from enforcer.shares import Members, Share
+from enforcer.tally import Tally
+from enforcer.usage import UsageReports
+from enforcer.wire import FETCH, RequestHeader
+from streaming.contract.policy import PolicySet
+from streaming.laws.records import Records, StepContext
+from streaming.laws.shard import step
+
+EPOCH_MS = 1_795_166_668_000
+ROUND = {"resourceUsagePublishIntervalInSecs": 1}
+TOPIC = "acme.orders.t"
+POLICIES: dict[str, Any] = {
+    "broker": ROUND,
+    "resourcegroups.rg1": {"publishRateInMsgs": 300},
+    "namespaces.acme/orders": {"resourcegroup": "rg1"},
+}
+STEP_MS = 5
+DECIDE_MS = 300
+"""From a report to its decision, as the real job takes."""
+
+
+class Desk:
+    """A meter with a clock that a test sets; everything that it reports is kept.
+
+    Args:
+        policies: path -> value, in force from the start.
+        now_ms: the steady clock at the start.
+        settings: of the proxy.
+    """
+
+    def __init__(
+        self, policies: Mapping[str, Any], proxy_id: str = "p1", now_ms: float = 0.0, **settings: Any
+    ) -> None:
+        self.now_ms = now_ms
+        self.full = False
+        self.events: list[dict[str, Any]] = []
+        self.settings = ProxySettings(**settings)
+        self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
+        self.meter = Meter(self.settings, self.clock)
+        self.meter.set_policies(PolicySet(dict(policies)))
+        self.metrics = Metrics(self.settings.metric_subjects_max)
+        self.members: dict[str, Members] = {}
+        self.proxy_id = proxy_id
+        self.reports = UsageReports(
+            proxy_id, self.meter, self.send, self.clock, self.settings.usage_record_bytes
+        )
+
+    def send(self, event: Mapping[str, Any], key: str) -> bool:
+        """Take a report."""
+        assert key == self.proxy_id
+        if not self.full:
+            self.events.append(orjson.loads(orjson.dumps(event)))
+        return not self.full
+
+    def share(self, group: str = "rg1", ttl_ms: int = 3_000, ts: int = EPOCH_MS, **rates: float) -> None:
+        """A share of this proxy arrives; without rates it is removed."""
+        decision = {
+            "type": "share", "group": group, "broker": self.proxy_id, "ts": ts, "ttl_ms": ttl_ms,
+            "limits": rates or None,
+        }  # fmt: skip
+        self.take(orjson.dumps(decision))
+
+    def take(self, value: bytes) -> None:
+        """A decision arrives."""
+        share = parse_decision(value)
+        assert isinstance(share, Share)
+        if share.broker == self.proxy_id:
+            self.meter.take_share(share)
+
+
+@cache
+def _batch(count: int) -> bytes:
+    return batch(count, size=100)
+
+
+@cache
+def _request(count: int) -> tuple[bytes, RequestHeader]:
+    return produce(9, {TOPIC: [_batch(count)]})
+
+
+@cache
+def _response(count: int) -> bytes:
+    return fetch_response(12, {TOPIC: [_batch(count)]})
+
+
+class Client:
+    """A client of one proxy that wants so many records a second (tally.Brake).
+
+    Args:
+        desk: its proxy.
+        demand: records per second.
+        lump: records that it sends, or fetches, at once at most.
+        dispatch: it consumes.
+        in_bytes: what passes is noted as bytes of batches, not records.
+    """
+
+    def __init__(
+        self, desk: Desk, demand: float, lump: int = 10, dispatch: bool = False, in_bytes: bool = False
+    ) -> None:
+        self.demand = demand
+        self.passed: list[tuple[float, int]] = []
+        self._desk = desk
+        self._lump = lump
+        self._dispatch = dispatch
+        self._in_bytes = in_bytes
+        self._backlog = 0.0
+        self._until_ms = 0.0
+        self._tally = Tally(desk.meter, desk.metrics, self, _no_look_up)
+
+    def brake(self, wait_ms: float) -> bool:
+        """Wait (tally.Brake)."""
+        longer = self._desk.now_ms + wait_ms > self._until_ms
+        self._until_ms = max(self._until_ms, self._desk.now_ms + wait_ms)
+        return longer
+
+    def hasten(self, factor: float) -> None:
+        """Wait less (tally.Brake)."""
+        now_ms = self._desk.now_ms
+        self._until_ms = now_ms + max(0.0, self._until_ms - now_ms) * factor
+
+    def advance(self, passed_ms: float) -> None:
+        """Live on for so long."""
+        self._backlog = min(self._backlog + self.demand * passed_ms / 1000, 50_000.0)
+        while self._backlog >= 1 and self._desk.now_ms >= self._until_ms:
+            count = min(int(self._backlog), self._lump)
+            if self._dispatch:
+                self._tally.fetched(_response(count), RequestHeader(FETCH, 12, 1, "c", 0), "ANONYMOUS")
+            else:
+                self._tally.produce(*_request(count), "ANONYMOUS", lambda _ms: None)
+            self._backlog -= count
+            amount = len(_batch(count)) if self._in_bytes else count
+            self.passed.append((self._desk.now_ms, amount))
+
+    def rate(self, from_ms: float, to_ms: float) -> float:
+        """What passed per second between two times."""
+        return sum(count for at, count in self.passed if from_ms <= at < to_ms) * 1000 / (to_ms - from_ms)
+
+
+def _no_look_up(topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
+    raise AssertionError("topics have names here")
+
+
+class World:
+    """Three or so proxies, their clients, and the job.
+
+    Args:
+        policies: in force from the start.
+    """
+
+    def __init__(self, policies: Mapping[str, Any]) -> None:
+        self.now_ms = 0.0
+        self.desks: dict[str, Desk] = {}
+        self.clients: dict[str, Client] = {}
+        self.job_up = True
+        self._policies = dict(policies)
+        self._changes: list[bytes] = []
+        self._body: bytes | None = None
+        self._offset = 0
+        self._on_the_way: list[tuple[float, bytes]] = []
+        self._tick_ms = 450.0
+        self._change(self._policies)
+
+    def start(self, name: str, demand: float, **client: Any) -> None:
+        """A proxy with one client comes."""
+        self.desks[name] = Desk(self._policies, name, self.now_ms)
+        self.clients[name] = Client(self.desks[name], demand, **client)
+
+    def set(self, path: str, value: dict[str, Any]) -> None:
+        """A policy changes now."""
+        self._policies[path] = value
+        self._change({path: value})
+        for desk in self.desks.values():
+            desk.meter.set_policies(PolicySet(dict(self._policies)))
+
+    def kill(self, name: str) -> None:
+        """A proxy dies with its client."""
+        del self.desks[name]
+        self.clients[name].demand = 0.0
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end_ms = self.now_ms + seconds * 1000
+        while self.now_ms < end_ms:
+            self.now_ms += STEP_MS
+            for number, (name, desk) in enumerate(self.desks.items()):
+                desk.now_ms = self.now_ms
+                self.clients[name].advance(STEP_MS)
+                if (self.now_ms + 190 * number) % 1000 < STEP_MS:
+                    desk.meter.expire()
+                    desk.reports.report()
+            if self.now_ms >= self._tick_ms:
+                self._tick_ms += 1000
+                self._decide([b'{"type":"tick"}'])
+            told = [event for desk in self.desks.values() for event in _taken(desk.events)]
+            self._decide([orjson.dumps(event) for event in told])
+            while self._on_the_way and self._on_the_way[0][0] <= self.now_ms:
+                _, value = self._on_the_way.pop(0)
+                for desk in self.desks.values():
+                    desk.take(value)
+
+    def rate(self, from_ms: float, to_ms: float) -> float:
+        """What all clients got through per second."""
+        return sum(client.rate(from_ms, to_ms) for client in self.clients.values())
+
+    def peak(self, from_ms: float, to_ms: float, window_ms: float = 5_000.0) -> float:
+        """The highest rate over any window of this length."""
+        starts = range(int(from_ms), int(to_ms - window_ms) + 1, 100)
+        return max(self.rate(start, start + window_ms) for start in starts)
+
+    def _change(self, entries: Mapping[str, Any]) -> None:
+        for path, value in entries.items():
+            ts = EPOCH_MS + int(self.now_ms)
+            self._changes.append(orjson.dumps({"type": "policy", "path": path, "value": value, "ts": ts}))
+
+    def _decide(self, events: list[bytes]) -> None:
+        if not self.job_up or not events:
+            return
+        records = Records()
+        for topic, values in (("weir.policies", self._changes), ("weir.usage", events)):
+            for value in values:
+                self._offset += 1
+                records.topic.append(topic)
+                records.partition.append(0)
+                records.offset.append(self._offset)
+                records.ts.append(EPOCH_MS + int(self.now_ms))
+                records.value.append(value)
+        self._changes = []
+        context = StepContext(processed_ts=EPOCH_MS + int(self.now_ms), fail_fast=True)
+        self._body, outputs = step("shares", 0, self._body, records, context)
+        assert "dead_letter" not in outputs.type, outputs.value
+        self._on_the_way += [(self.now_ms + DECIDE_MS, value) for value in outputs.value]
+
+
+def _taken(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    taken, events[:] = list(events), []
+    return taken

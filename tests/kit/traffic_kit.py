@@ -1,0 +1,139 @@
+"""Record batches and messages that carry them, made by kafka-python."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.producer import ProduceRequest
+from kafka.record import MemoryRecordsBuilder
+from kafka_kit import CLIENT_ID, build, request, response
+
+from enforcer.wire import RequestHeader, parse_header
+
+Topics = Mapping[str, list[bytes]]
+"""Topic name -> the record batches of each of its partitions."""
+
+
+def batch(count: int, magic: int = 2, compression: int = 0, size: int = 10) -> bytes:
+    """One batch (magic 2) or a message set with so many records."""
+    builder = MemoryRecordsBuilder(magic, compression, 1 << 20)
+    for number in range(count):
+        builder.append(timestamp=number, key=None, value=b"x" * size)
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def topic_id(name: str) -> UUID:
+    """An id that belongs to a name."""
+    return UUID(bytes=name.encode().ljust(16, b"\1")[:16])
+
+
+def key_of(name: str, ids: bool) -> bytes:
+    """A topic as the walk reports it."""
+    return topic_id(name).bytes if ids else name.encode()
+
+
+def produce(
+    version: int, topics: Topics, acks: int = 1, txn: str | None = None, client_id: str = CLIENT_ID
+) -> tuple[bytes, RequestHeader]:
+    """A Produce request v3-13."""
+    topic = ProduceRequest.TopicProduceData
+    named = "topic_id" if version >= 13 else "name"
+    data = [
+        build(
+            topic, version,
+            **{named: topic_id(name) if version >= 13 else name},
+            partition_data=[
+                build(topic.PartitionProduceData, version, index=index, records=records)
+                for index, records in enumerate(batches)
+            ],
+        )
+        for name, batches in topics.items()
+    ]  # fmt: skip
+    fields: dict[str, Any] = {"transactional_id": txn, "acks": acks, "timeout_ms": 1000}
+    message = build(ProduceRequest, version, topic_data=data, **fields)
+    return request(message, client_id)
+
+
+def produce_by_id(own_id: UUID, records: bytes) -> bytes:
+    """A Produce request v13 for partition 0 of a real topic."""
+    topic = ProduceRequest.TopicProduceData
+    row = build(topic.PartitionProduceData, 13, index=0, records=records)
+    data = [build(topic, 13, topic_id=own_id, partition_data=[row])]
+    return request(build(ProduceRequest, 13, acks=1, timeout_ms=1000, topic_data=data))[0]
+
+
+def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any) -> bytes:
+    """A Fetch response v4-18."""
+    topic = FetchResponse.FetchableTopicResponse
+    data = [
+        build(
+            topic, version,
+            **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
+            partitions=[
+                build(
+                    topic.PartitionData, version, partition_index=index, records=records,
+                    aborted_transactions=[
+                        build(topic.PartitionData.AbortedTransaction, version, producer_id=1, first_offset=2)
+                    ] * aborted,
+                )
+                for index, records in enumerate(batches)
+            ],
+        )
+        for name, batches in topics.items()
+    ]  # fmt: skip
+    return response(build(FetchResponse, version, responses=data, **fields))
+
+
+def fetch_request(
+    version: int,
+    topics: Mapping[str, int],
+    max_bytes: int = 1 << 20,
+    epoch: int = 0,
+    session: int = 0,
+    offset: int = 0,
+) -> tuple[bytes, RequestHeader]:
+    """A Fetch request v4-18 for topics with so many partitions."""
+    topic = FetchRequest.FetchTopic
+    data = [
+        build(
+            topic, version,
+            **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
+            partitions=[
+                build(
+                    topic.FetchPartition, version,
+                    partition=index, fetch_offset=offset, partition_max_bytes=1 << 20,
+                )
+                for index in range(count)
+            ],
+        )
+        for name, count in topics.items()
+    ]  # fmt: skip
+    values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": max_bytes, "topics": data}
+    if version >= 7:
+        values |= {"session_epoch": epoch, "session_id": session}
+    return request(build(FetchRequest, version, **values))
+
+
+def old_produce(topics: Topics) -> tuple[bytes, RequestHeader]:
+    """A Produce request v1, which kafka-python has no more."""
+    frame = struct.pack(">hhihhii", 0, 1, 7, -1, 1, 1000, len(topics)) + _old_topics(topics, b"")
+    return frame, parse_header(frame)
+
+
+def old_fetch_response(version: int, topics: Topics) -> bytes:
+    """A Fetch response v0-3."""
+    throttle = struct.pack(">i", 0) if version >= 1 else b""
+    head = struct.pack(">i", 7) + throttle + struct.pack(">i", len(topics))
+    return head + _old_topics(topics, struct.pack(">hq", 0, 9))
+
+
+def _old_topics(topics: Topics, before: bytes) -> bytes:
+    parts = []
+    for name, batches in topics.items():
+        parts.append(struct.pack(">h", len(name)) + name.encode() + struct.pack(">i", len(batches)))
+        for index, records in enumerate(batches):
+            parts.append(struct.pack(">i", index) + before + struct.pack(">i", len(records)) + records)
+    return b"".join(parts)

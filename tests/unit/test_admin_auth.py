@@ -1,0 +1,125 @@
+"""Who may use the admin API."""
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from enforcer.admin_auth import Caller, Grant, Role, admit, digest_of, grants_of_file, grants_of_text
+from enforcer.admin_groups import Refused
+from streaming.contract.errors import ConfigError
+from weir.admin_service import read_grants
+
+GRANTS = [
+    Grant(name="ops", role=Role.ADMIN, digest=digest_of("secret")),
+    Grant(name="watch", role=Role.READER, digest=digest_of("look")),
+]
+HERE = {"host": "127.0.0.1:18080"}
+
+
+def status(grants: list[Grant], method: str, address: str = "127.0.0.1", **headers: str) -> int | str:
+    """Who was admitted, or the status of the refusal."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        return admit(grants, Caller(method=method, address=address, headers={**HERE, **named}))
+    except Refused as refused:
+        return refused.status
+
+
+def basic(password: str) -> str:
+    """What a browser sends."""
+    return f"Basic {base64.b64encode(f'anybody:{password}'.encode()).decode()}"
+
+
+def test_with_tokens_every_call_needs_one_and_changes_the_admin_role() -> None:
+    """401 and 403; where the call comes from does not matter."""
+    assert status(GRANTS, "GET") == 401
+    assert status(GRANTS, "GET", authorization="Bearer wrong") == 401
+    assert status(GRANTS, "GET", authorization="Bearer ") == 401
+    assert status(GRANTS, "GET", authorization="Bearer look") == "watch"
+    assert status(GRANTS, "PUT", authorization="Bearer look") == 403
+    assert status(GRANTS, "PUT", "10.0.0.7", authorization="bearer secret") == "ops"
+    assert status(GRANTS, "DELETE", "10.0.0.7", host="weir.example", authorization="Bearer secret") == "ops"
+
+
+def test_a_browser_may_read_with_the_token_as_password() -> None:
+    """It may not change: a browser sends passwords by itself, whoever made it ask."""
+    assert status(GRANTS, "GET", authorization=basic("look")) == "watch"
+    assert status(GRANTS, "GET", authorization="Basic !") == 401
+    assert status(GRANTS, "POST", authorization=basic("secret")) == 401
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"])
+def test_without_tokens_this_machine_is_answered(address: str) -> None:
+    """However it calls itself."""
+    assert status([], "PUT", address) == "loopback"
+    for host in ("localhost:18080", "[::1]:18080", "127.0.0.1"):
+        assert status([], "PUT", address, host=host) == "loopback"
+    assert status([], "PUT", address, origin="http://localhost:18080") == "loopback"
+
+
+def test_without_tokens_nobody_else_is() -> None:
+    """Other addresses, what a proxy passes on, and browsers that another site sends (DNS rebinding)."""
+    assert status([], "GET", "192.0.2.7") == 403
+    assert status([], "GET", "::ffff:192.0.2.7") == 403
+    assert status([], "GET", "") == 403
+    assert status([], "GET", x_forwarded_for="192.0.2.7") == 403
+    assert status([], "GET", host="weir.example") == 403
+    assert status([], "GET", host="") == 403
+    assert status([], "POST", origin="https://weir.example") == 403
+    assert status([], "POST", origin="null") == 403
+    assert status([], "POST", origin="http://[") == 403
+
+
+def test_tokens_come_from_a_file_and_the_environment(tmp_path: Path) -> None:
+    """Only digests are kept."""
+    file = tmp_path / "tokens.yaml"
+    digest = hashlib.sha256(b"look").hexdigest()
+    file.write_text(
+        f"tokens:\n- {{token: secret, role: admin, name: ops}}\n- {{sha256: {digest}, role: reader}}\n"
+    )
+    grants = read_grants(str(file), "TOKENS", {"TOKENS": "reader:a:b,admin:c"})
+    assert [(grant.name, grant.role) for grant in grants] == [
+        ("ops", "admin"),
+        ("tokens[1]", "reader"),
+        ("$TOKENS[0]", "reader"),
+        ("$TOKENS[1]", "admin"),
+    ]
+    assert grants[1].digest == digest_of("look")
+    assert status(grants, "GET", authorization="Bearer a:b") == "$TOKENS[0]"
+    assert read_grants("", "TOKENS", {}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tokens: []",
+        "tokens: {}",
+        "- a",
+        "tokens:\n- secret",
+        "tokens:\n- {token: a}",
+        "tokens:\n- {token: a, role: root}",
+        "tokens:\n- {token: '', role: admin}",
+        "tokens:\n- {token: 5, role: admin}",
+        "tokens:\n- {token: a, sha256: b, role: admin}",
+        "tokens:\n- {sha256: abc, role: admin}",
+        "tokens:\n- {token: a, role: admin, rule: 1}",
+        "tokens:\n- {token: a, role: admin}\nother: 1",
+    ],
+)
+def test_a_file_that_is_wrong_lets_nobody_in(text: str, tmp_path: Path) -> None:
+    """The start fails, with the line: without tokens this machine would be let in."""
+    file = tmp_path / "tokens.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=r"tokens\.yaml:\d+: "):
+        grants_of_file(str(file))
+
+
+@pytest.mark.parametrize("text", ["", "secret", "root:secret", "admin:", "admin:a,"])
+def test_a_variable_that_is_wrong_lets_nobody_in(text: str) -> None:
+    """The message names the variable and never shows a token."""
+    with pytest.raises(ConfigError) as problem:
+        grants_of_text(text, "$TOKENS")
+    assert "$TOKENS" in str(problem.value) and "secret" not in str(problem.value)

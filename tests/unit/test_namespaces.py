@@ -1,0 +1,52 @@
+"""Topic names and the namespaces in them."""
+
+import doctest
+
+import pytest
+
+from enforcer import namespaces
+from enforcer.namespaces import Namespaces
+from streaming.contract.errors import WeirError
+
+
+def test_worked_examples() -> None:
+    """Those in the docstring."""
+    results = doctest.testmod(namespaces)
+    assert results.attempted and not results.failed
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "namespace"),
+    [
+        ("tenant.namespace.topic", "a.b.c", "a/b"),
+        ("tenant.namespace.topic", "a.b.c.d", "a/b"),
+        ("tenant.namespace.topic", "a.b", None),
+        ("tenant.namespace.topic", "a..c", None),
+        ("tenant.namespace.topic", "a.b.", None),
+        ("tenant.namespace.topic", "a/x.b.c", None),
+        ("tenant-namespace_topic", "a.b-c_d", "a.b/c"),
+        ("kafka.tenant.namespace.topic.v1", "kafka.a.b.c.v1", "a/b"),
+        ("kafka.tenant.namespace.topic.v1", "kafka.a.b.c.v2", None),
+        ("tenant.namespace.topic", "__consumer_offsets", None),
+    ],
+)
+def test_patterns(pattern: str, topic: str, namespace: str | None) -> None:
+    """What is between the words, and around them, must be there."""
+    assert Namespaces(pattern).of(topic) == namespace
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "",
+        "topic",
+        "tenant.topic",
+        "namespace.tenant.topic",
+        "tenantnamespace.topic",
+        "tenant.namespace.topic.topic",
+    ],
+)
+def test_a_wrong_pattern_is_refused(pattern: str) -> None:
+    """At the start, with an example."""
+    with pytest.raises(WeirError, match=r"tenant\.namespace\.topic"):
+        Namespaces(pattern)

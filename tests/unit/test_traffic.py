@@ -1,0 +1,194 @@
+"""Records and bytes are counted in every version of Produce and Fetch, without touching the records."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata.metadata import MetadataResponse
+from kafka_kit import build, decode, response, with_tag
+from traffic_kit import (
+    batch,
+    fetch_request,
+    fetch_response,
+    key_of,
+    old_fetch_response,
+    old_produce,
+    produce,
+    topic_id,
+)
+
+from enforcer.traffic import Passed, count_records, described, fetched, fetching, produced
+from enforcer.wire import BadFrame, RequestHeader, parse_header
+
+PRODUCE_VERSIONS = range(3, 14)
+FETCH_VERSIONS = range(4, 19)
+TWO = batch(2)
+TOPICS = {"a.n.one": [TWO, b"", batch(3) + batch(4)], "b": [batch(1, size=300)]}
+COUNTS = {"a.n.one": (9, len(TWO) + len(batch(3) + batch(4))), "b": (1, len(batch(1, size=300)))}
+
+
+def expected(ids: bool) -> list[Passed]:
+    """What TOPICS bring."""
+    return [Passed(key_of(name, ids), *counts) for name, counts in COUNTS.items()]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@pytest.mark.parametrize("txn", [None, "t" * 200])
+def test_produce(version: int, txn: str | None) -> None:
+    """Every version, with and without a transactional id."""
+    assert produced(*produce(version, TOPICS, txn=txn)) == expected(version >= 13)
+
+
+def test_produce_before_version_3() -> None:
+    """Old requests have no transactional id."""
+    assert produced(*old_produce(TOPICS)) == expected(False)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("aborted", [0, 3])
+def test_fetch_response(version: int, aborted: int) -> None:
+    """Every version, with and without aborted transactions."""
+    assert fetched(fetch_response(version, TOPICS, aborted), version) == expected(version >= 13)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_fetch_response_before_version_4(version: int) -> None:
+    """Old responses."""
+    assert fetched(old_fetch_response(version, TOPICS), version) == expected(False)
+
+
+def test_fetch_response_with_tags_and_nulls() -> None:
+    """Leaders in tags, null records and null lists count as nothing."""
+    topic = FetchResponse.FetchableTopicResponse
+    leader = build(topic.PartitionData.LeaderIdAndEpoch, 16, leader_id=3, leader_epoch=5)
+    row = build(topic.PartitionData, 16, records=None, aborted_transactions=None, current_leader=leader)
+    node = build(FetchResponse.NodeEndpoint, 16, node_id=1, host="h", port=9092, rack=None)
+    full = build(topic.PartitionData, 16, records=TWO, current_leader=leader)
+    data = build(topic, 16, topic_id=topic_id("t"), partitions=[row, full])
+    frame = response(build(FetchResponse, 16, responses=[data], node_endpoints=[node]))
+    assert fetched(frame, 16) == [Passed(key_of("t", True), 2, len(TWO))]
+    assert fetched(fetch_response(11, {"t": [b""]}), 11) == []
+
+
+def test_unknown_tags_are_stepped_over() -> None:
+    """A client may send tags that we do not know."""
+    frame, _ = produce(9, {"t": [TWO]})
+    tagged = with_tag(frame, len(frame) - 3)  # of the partition
+    assert produced(tagged, parse_header(tagged)) == [Passed(b"t", 2, len(TWO))]
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_request(version: int) -> None:
+    """Topics and the place of max_bytes, in every version."""
+    frame, header = fetch_request(version, {"one": 3, "two": 1}, max_bytes=12345, epoch=4)
+    asked = fetching(frame, header)
+    assert asked.topics == [key_of("one", version >= 13), key_of("two", version >= 13)]
+    assert asked.limit_bytes == 12345
+    assert asked.full is (version < 7)
+    place = asked.limit_offset
+    assert place is not None
+    patched = frame[:place] + (77).to_bytes(4, "big") + frame[place + 4 :]
+    assert decode(FetchRequest, version, patched).max_bytes == 77
+
+
+def test_fetch_request_before_version_3_has_no_limit() -> None:
+    """Nothing to patch, but the topics are known."""
+    body = (-1).to_bytes(4, "big", signed=True) + bytes(8) + b"\0\0\0\1\0\1t\0\0\0\1" + bytes(16)
+    asked = fetching(body, RequestHeader(1, 2, 7, None, 0))
+    assert (asked.topics, asked.limit_offset, asked.full) == ([b"t"], None, True)
+
+
+@pytest.mark.parametrize("version", [7, 12, 15])
+@pytest.mark.parametrize(("epoch", "full"), [(-1, True), (0, True), (1, False)])
+def test_fetch_session(version: int, epoch: int, full: bool) -> None:
+    """Epoch 0 begins a session, -1 ends one; both list all topics."""
+    assert fetching(*fetch_request(version, {}, epoch=epoch)).full is full
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages(magic: int) -> None:
+    """Before version 2 each message counts; a compressed set counts as one."""
+    plain, packed = batch(5, magic), batch(5, magic, compression=1)
+    assert count_records(plain, 0, len(plain)) == 5
+    assert count_records(packed, 0, len(packed)) == 1
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+def test_batches(compression: int) -> None:
+    """The header of a batch says how many records it has, compressed or not."""
+    data = b"...." + batch(5, compression=compression) + batch(7, compression=compression)
+    assert count_records(data, 4, len(data)) == 12
+
+
+def test_a_batch_that_is_cut_off_does_not_count() -> None:
+    """Brokers cut the last batch of a Fetch response; no client can read it."""
+    data = batch(5) + batch(7)
+    for end in range(len(batch(5)), len(data)):
+        assert count_records(data, 0, end) == 5
+
+
+def test_transaction_markers_do_not_count() -> None:
+    """Consumers do not get to see them."""
+    marker = bytearray(batch(1))
+    marker[22] |= 0x20
+    assert count_records(bytes(marker), 0, len(marker)) == 0
+
+
+def test_topic_ids_are_read_from_metadata() -> None:
+    """Versions 10 to 13 tell names with ids."""
+    row = build(MetadataResponse.MetadataResponseTopic.MetadataResponsePartition, 12, replica_nodes=[1, 2])
+    for version in range(10, 14):
+        broker = build(MetadataResponse.MetadataResponseBroker, version, node_id=1, host="b", port=9)
+        topics = [
+            build(
+                MetadataResponse.MetadataResponseTopic, version,
+                name=name, topic_id=topic_id(name), partitions=[row] * count,
+            )
+            for name, count in (("one", 3), ("two", 0), ("n" * 200, 200))
+        ]  # fmt: skip
+        answer = build(MetadataResponse, version, brokers=[broker] * 2, cluster_id="c", topics=topics)
+        frame = response(answer)
+        assert described(frame, version) == {topic_id(n).bytes: n for n in ("one", "two", "n" * 200)}
+
+
+@given(st.data())
+def test_random_messages(data: Any) -> None:
+    """Whatever topics and batches there are, they are counted exactly."""
+    names = data.draw(st.lists(st.text("abc.", min_size=1, max_size=8), unique=True, max_size=4))
+    counts = {name: data.draw(st.lists(st.integers(1, 40), max_size=3)) for name in names}
+    topics = {name: [batch(count) for count in counts[name]] for name in names}
+    version = data.draw(st.sampled_from(PRODUCE_VERSIONS))
+    found = produced(*produce(version, topics))
+    assert [item.records for item in found] == [sum(counts[name]) for name in names]
+    assert [item.size for item in found] == [sum(map(len, topics[name])) for name in names]
+    version = data.draw(st.sampled_from(FETCH_VERSIONS))
+    found = fetched(fetch_response(version, topics), version)
+    assert [item.records for item in found] == [sum(counts[name]) for name in names if counts[name]]
+
+
+@given(st.data())
+def test_damage_is_a_bad_frame_or_some_count(data: Any) -> None:
+    """Changed and cut messages raise BadFrame or give numbers; they neither hang nor raise anything else."""
+    version = data.draw(st.sampled_from(PRODUCE_VERSIONS))
+    frame, header = produce(version, TOPICS)
+    with suppress(BadFrame):
+        assert all(item.records >= 0 for item in produced(_damaged(data, frame), header))
+    version = data.draw(st.sampled_from(FETCH_VERSIONS))
+    with suppress(BadFrame):
+        found = fetched(_damaged(data, fetch_response(version, TOPICS)), version)
+        assert all(item.records >= 0 for item in found)
+    frame, header = fetch_request(version, {"one": 3, "two": 1})
+    with suppress(BadFrame):
+        fetching(_damaged(data, frame), header)
+    with suppress(BadFrame):
+        described(data.draw(st.binary(max_size=200)), data.draw(st.integers(10, 13)))
+
+
+def _damaged(data: Any, frame: bytes) -> bytes:
+    changed = bytearray(frame)
+    for _ in range(data.draw(st.integers(0, 4))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(changed[: data.draw(st.integers(0, len(changed)))])
