@@ -35,10 +35,9 @@ _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _JVM_OPTIONS = {
-    # A batch runs a little of everything: the second compiler works for minutes on code that runs a few times
-    # a second, on the cores that the batch needs. Without it the JVM keeps little room for compiled code: it
-    # would throw some away and compile it again. One thread collects a small heap with the least effort.
-    Profile.LATENCY: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    # One thread collects a small heap with the least effort. Both compilers: the second one takes two minutes of
+    # load until it has paid for itself, and then a batch takes a fifth less (docs/performance.md, Spark).
+    Profile.LATENCY: "-XX:+UseSerialGC",
     Profile.THROUGHPUT: "-XX:+UseParallelGC",
 }
 _LOG_CONFIG = """\

@@ -1,7 +1,7 @@
 """What a job counts while it decides: workers add, the driver reads.
 
 Through an accumulator and not by `DataFrame.observe`: its nodes and their aggregates are analysed, optimised
-and planned anew for every batch, which took a quarter of the driver's time.
+and planned anew for every batch.
 """
 
 from collections import Counter
