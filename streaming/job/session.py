@@ -35,7 +35,7 @@ _CHECKPOINT_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _JVM_OPTIONS = {
-    # One thread collects a small heap with the least effort. Both compilers: the second one takes two minutes of
+    # One thread collects a small heap with the least effort. Both compilers: the second takes two minutes of
     # load until it has paid for itself, and then a batch takes a fifth less (docs/performance.md, Spark).
     Profile.LATENCY: "-XX:+UseSerialGC",
     Profile.THROUGHPUT: "-XX:+UseParallelGC",
