@@ -105,11 +105,7 @@ def step(
     before = None if body is None else decode(body)
     columns = {} if before is None else before.columns
     notes = {} if before is None else before.notes
-    timeline = (
-        PolicyTimeline.from_json(notes["policies"])
-        if "policies" in notes
-        else PolicyTimeline(context.initial)
-    )
+    timeline = _timeline(notes, context)
     # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and law == next(iter(LAWS))
     parsed = _parse(records, outputs, law, reporter)
@@ -146,6 +142,12 @@ def step(
         if table.resting.used:
             after["resting"] = table.resting.to_bytes()
     return encode(Body(columns=table.columns(), notes=after)), outputs
+
+
+def _timeline(notes: Mapping[str, bytes], context: StepContext) -> PolicyTimeline:
+    """The policies as the shard knew them; at its first batch those in force before every event."""
+    kept = notes.get("policies")
+    return PolicyTimeline(context.initial) if kept is None else PolicyTimeline.from_json(kept)
 
 
 def _table(

@@ -3,6 +3,7 @@
 import subprocess
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +41,7 @@ def perf_test(
         process.wait(10)
 
 
-class Worker:
+class Worker(ABC):
     """A thread that does something until it is told to stop; a context manager."""
 
     def __init__(self, name: str) -> None:
@@ -61,8 +62,9 @@ class Worker:
         """Records per second between two times."""
         return rate_of([self], from_s, to_s)
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Work until `_stopping` is set, noting what is done."""
 
     def _due(self, rate: float) -> Iterator[int]:
         """How many records to send now, so that it is `rate` a second; what is late is not left out."""
