@@ -10,6 +10,7 @@ from streaming.contract.events import LawEvent
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.homes import Homes
 from streaming.laws.outputs import Admissions
+from streaming.laws.reports import Reports
 from streaming.laws.requests import Requests
 from streaming.laws.texts import Integers
 
@@ -51,6 +52,7 @@ class Batch:
     Attributes:
         entries: events in the order of contract section 1; of the law of mutations there are none.
         asked: its requests, which are too many for objects; None for other laws.
+        reports: those of the law of shares, which are too many too (its `entries` are ticks); None: none.
         timeline: the policies over time.
         processed_ts: wall time of the batch in ms; None in a replay.
         end: no more input will come (a replay's last step): open rounds are closed.
@@ -61,6 +63,7 @@ class Batch:
     processed_ts: int | None
     end: bool
     asked: Asked | None = None
+    reports: Reports | None = None
 
     @property
     def replay(self) -> bool:
