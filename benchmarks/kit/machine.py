@@ -4,26 +4,44 @@ import os
 import platform
 import re
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from weir.jars import ROOT, jars_dir, java
 
 _LIMIT_S: Final = 10.0
+_LOOPS: Final = 9
 _PACKAGES: Final = {"spark": "pyspark", "pyarrow": "pyarrow", "numba": "numba"}
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, Any]:
-    """Model of the processor, cores this process may use, memory and kernel."""
+    """Model of the processor, cores this process may use, memory, kernel, and how fast it is just now."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory / 2**30, 1),
         "kernel": platform.release(),
+        "loop_ms": loop_ms(),
     }
+
+
+def loop_ms() -> float:
+    """Median time in ms of a fixed loop, 1,000,000 additions in Python: the speed of a core at this moment.
+
+    The same machine may be twice as fast an hour later: figures of two runs compare only beside this.
+    """
+    times = []
+    for _ in range(_LOOPS):
+        begun, total = time.perf_counter(), 0
+        for number in range(1_000_000):
+            total += number
+        times.append((time.perf_counter() - begun) * 1000)
+    return round(median(times), 1)
 
 
 def versions() -> dict[str, str]:

@@ -121,6 +121,9 @@ def about(line: Mapping[str, Any]) -> str:
     """When and where a line was measured, in words."""
     own = line["machine"]
     where = f"{own['cpu']}, {own['cores']} cores, {own['memory_gib']} GiB, Linux {own['kernel']}"
+    if "loop_ms" in own:
+        before, after = map(number, own["loop_ms"])
+        where += f" (a million additions in Python: {before} ms before, {after} ms after)"
     versions = ", ".join(f"{name} {version}" for name, version in line["versions"].items())
     return f"{line['date']}, {line['seconds']:.0f} s, on {where}; {versions}."
 

@@ -1,4 +1,4 @@
-"""Runs benchmarks one after the other, each in a process of its own with a time limit."""
+"""Runs benchmarks, each in a process of its own with a time limit."""
 
 import contextlib
 import importlib
@@ -10,13 +10,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from benchmarks.kit.machine import machine, versions
+from benchmarks.kit.machine import loop_ms, machine, versions
 from benchmarks.kit.result import from_json, table, to_line, write
 from weir.jars import ROOT
 from weir.process import die_with_parent
@@ -24,6 +24,8 @@ from weir.process import die_with_parent
 STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""
 SMOKE_LIMIT_S: Final = 300.0
+_SMOKES_AT_ONCE: Final = 2
+_POLL_S: Final = 0.05
 _LIMIT_FACTOR, _LIMIT_EXTRA_S = 2.0, 120.0
 
 
@@ -53,7 +55,9 @@ def known(package: str = "benchmarks") -> list[str]:
 
 
 def run_all(names: list[str], options: Options, say: Callable[[str], None]) -> list[str]:
-    """Run benchmarks; one that fails does not keep the others from running.
+    """Run benchmarks, one after the other; smoke runs side by side, since their times mean nothing.
+
+    One that fails does not keep the others from running.
 
     Args:
         names: which, in this order.
@@ -63,37 +67,96 @@ def run_all(names: list[str], options: Options, say: Callable[[str], None]) -> l
     Returns:
         Names of those that failed.
     """
-    failed = []
-    for name in names:
-        why = _run_one(name, options, say)
-        if why:
-            say(f"benchmark {name} failed: {why}")
-            failed.append(name)
+    failed: list[str] = []
+    waiting = [_Run(name, options) for name in names]
+    running: list[_Run] = []
+    at_once = _SMOKES_AT_ONCE if options.smoke else 1
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                running.append(waiting.pop(0))
+                running[-1].start()
+            time.sleep(_POLL_S)
+            for run in [run for run in running if run.over()]:
+                running.remove(run)
+                if not run.told(say):
+                    failed.append(run.name)
+    finally:
+        for run in running:
+            run.end()
     return failed
 
 
-def _run_one(name: str, options: Options, say: Callable[[str], None]) -> str:
-    """Run one and print or keep what it found; returns why it failed, empty if it did not."""
-    begun, date = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    with _folder(name, options) as folder:
-        out = folder / "result.json"
-        out.unlink(missing_ok=True)
-        why = _in_process(name, folder, out, options)
+class _Run:
+    """One benchmark in a process of its own, with a time limit."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self._options = options
+        self._limit_s = options.limit_s or _limit_s(name, options)
+        self._own = ExitStack()
+
+    def start(self) -> None:
+        """Start it."""
+        name, options = self.name, self._options
+        self._begun, self._date = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        self._machine = machine()
+        folder = self._own.enter_context(_folder(name, options))
+        self._out = folder / "result.json"
+        self._out.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "benchmarks.kit.alone", f"{options.package}.{name}", str(self._out)]
+        command += ["--smoke"] if options.smoke else []
+        # A group of its own, so that nothing of a benchmark that hangs outlives it; nor does it outlive us.
+        self._process = subprocess.Popen(
+            command,
+            env=_environment(folder, options.smoke),
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        self._own.callback(_end, self._process)
+
+    def over(self) -> bool:
+        """Whether it has ended or taken too long."""
+        return self._process.poll() is not None or self._took_s() > self._limit_s
+
+    def told(self, say: Callable[[str], None]) -> bool:
+        """Print or keep what it found and end it; False if it failed, which is said too."""
+        why = self._why()
+        line = {} if why else self._line()
+        self.end()
         if why:
-            return why
-        result = from_json(out.read_bytes())
-    about = {
-        "date": date,
-        "seconds": round(time.monotonic() - begun, 1),
-        "smoke": options.smoke,
-        "machine": machine(),
-        "versions": versions(),
-    }
-    line = to_line(result, about)
-    if options.results is not None:
-        write(options.results, line)
-    say(table(line))
-    return ""
+            say(f"benchmark {self.name} failed: {why}")
+            return False
+        if self._options.results is not None:
+            write(self._options.results, line)
+        say(table(line))
+        return True
+
+    def end(self) -> None:
+        """Stop it if it still runs, and remove its files."""
+        self._own.close()
+
+    def _took_s(self) -> float:
+        return time.monotonic() - self._begun
+
+    def _why(self) -> str:
+        """Why it failed; empty if it did not."""
+        status = self._process.poll()
+        if status is None:
+            return f"it took longer than {self._limit_s:.0f} s and was stopped"
+        if status:
+            return f"it ended with status {status}; what it said stands above"
+        return "" if self._out.exists() else "it ended without a result"
+
+    def _line(self) -> dict[str, Any]:
+        about = {
+            "date": self._date,
+            "seconds": round(self._took_s(), 1),
+            "smoke": self._options.smoke,
+            "machine": {**self._machine, "loop_ms": [self._machine["loop_ms"], loop_ms()]},
+            "versions": versions(),
+        }
+        return to_line(from_json(self._out.read_bytes()), about)
 
 
 @contextmanager
@@ -111,29 +174,12 @@ def _folder(name: str, options: Options) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _in_process(name: str, folder: Path, out: Path, options: Options) -> str:
-    command = [sys.executable, "-m", "benchmarks.kit.alone", f"{options.package}.{name}", str(out)]
-    command += ["--smoke"] if options.smoke else []
-    limit_s = options.limit_s or _limit_s(name, options)
-    # A group of its own, so that nothing of a benchmark that hangs outlives it; nor does it outlive us.
-    process = subprocess.Popen(
-        command, env=_environment(folder), start_new_session=True, preexec_fn=die_with_parent
-    )
-    try:
-        status = process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return f"it took longer than {limit_s:.0f} s and was stopped"
-    finally:
-        _end(process)
-    if status:
-        return f"it ended with status {status}; what it said stands above"
-    return "" if out.exists() else "it ended without a result"
-
-
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, smoke: bool) -> dict[str, str]:
     # Spark's Python workers import the benchmarks too, and inherit the path from here.
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
+    own = {"TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
+    # Java's second compiler pays only in a run of minutes; without it a smoke run takes half the processor.
+    return {**os.environ, **own, **({"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"} if smoke else {})}
 
 
 def _limit_s(name: str, options: Options) -> float:

@@ -22,7 +22,7 @@ RUN = {
     "date": "2026-11-21 19:45 UTC",
     "seconds": 61.4,
     "smoke": False,
-    "machine": {"cpu": "Some CPU", "cores": 2, "memory_gib": 15.6, "kernel": "6.1.0"},
+    "machine": {"cpu": "Some CPU", "cores": 2, "memory_gib": 15.6, "kernel": "6.1.0", "loop_ms": [61.2, 60]},
     "versions": {"python": "3.11.1", "weir": "0123456789"},
 }
 FOUND = Result(
@@ -43,7 +43,8 @@ FOUND = Result(
 TABLE = """\
 # Throughput of the job
 
-2026-11-21 19:45 UTC, 61 s, on Some CPU, 2 cores, 15.6 GiB, Linux 6.1.0; python 3.11.1, weir 0123456789.
+2026-11-21 19:45 UTC, 61 s, on Some CPU, 2 cores, 15.6 GiB, Linux 6.1.0 (a million additions in Python: \
+61.2 ms before, 60 ms after); python 3.11.1, weir 0123456789.
 
 | What | Value | Beside | Ratio | Target | Met |
 | --- | --- | --- | --- | --- | --- |
@@ -131,14 +132,43 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_failure_is_named_and_the_others_run(fakes: str, tmp_path: Path) -> None:
     """One that raises and one that hangs cost nothing but themselves."""
     said: list[str] = []
-    options = Options(smoke=True, results=tmp_path / "results", keep=None, package=fakes, limit_s=3.0)
+    options = Options(smoke=False, results=tmp_path / "results", keep=None, package=fakes, limit_s=3.0)
     assert known(fakes) == ["breaks", "hangs", "works"]
     assert run_all(known(fakes), options, said.append) == ["breaks", "hangs"]
     assert said[0].startswith("benchmark breaks failed: it ended with status 1")
     assert said[1] == "benchmark hangs failed: it took longer than 3 s and was stopped"
     assert said[2].startswith("# Fake")
     assert list(kit.read(tmp_path / "results")) == ["works"]
-    assert kit.read(tmp_path / "results")["works"]["rows"][0]["value"] == 1.0
+    assert kit.read(tmp_path / "results")["works"]["rows"][0]["value"] == 0.0
+
+
+def test_smoke_runs_share_the_time(fakes: str) -> None:
+    """One that hangs does not keep the others waiting."""
+    said: list[str] = []
+    options = Options(smoke=True, results=None, keep=None, package=fakes, limit_s=5.0)
+    assert run_all(["hangs", "breaks", "works"], options, said.append) == ["breaks", "hangs"]
+    assert [line.split("\n")[0][:22] for line in said] == [
+        "benchmark breaks faile", "# Fake", "benchmark hangs failed",
+    ]  # fmt: skip
+
+
+def test_nothing_is_left_running_when_it_is_broken_off(fakes: str) -> None:
+    """Ctrl-C takes down what runs."""
+
+    def say(text: str) -> None:
+        raise KeyboardInterrupt
+
+    options = Options(smoke=True, results=None, keep=None, package=fakes, limit_s=60.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_all(["hangs", "works"], options, say)
+    assert not [pid for pid in process_tree(os.getpid()) if b"fake_benchmarks.hangs" in _command(pid)]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_exit_status_says_whether_all_worked(
