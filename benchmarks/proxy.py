@@ -148,9 +148,7 @@ class _Bench:
         request = api_versions_request()
 
         def work(address: str) -> tuple[float, float]:
-            return flood(
-                address, request, connections=connections, depth=depth, seconds=self._plan.flood_s
-            )
+            return flood(address, request, connections=connections, depth=depth, seconds=self._plan.flood_s)
 
         sums = self._measured(what, work)
         through = sums[_PROXY]

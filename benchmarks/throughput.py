@@ -118,9 +118,7 @@ def _job(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, float]:
     if not events:
         # So few that they were all there at one look: only a smoke run's.
         took, events = seen[-1][0] - started, total
-    job_us, broker_us = (
-        (after - at) / events * 1e6 for at, after in zip(spent[0], spent[-1], strict=True)
-    )
+    job_us, broker_us = ((after - at) / events * 1e6 for at, after in zip(spent[0], spent[-1], strict=True))
     return {"events_s": events / took, "job_us": job_us, "broker_us": broker_us}
 
 

@@ -112,8 +112,6 @@ class Line:
         return count
 
 
-
-
 def flood(address: str, request: bytes, *, connections: int, depth: int, seconds: float) -> tuple[int, float]:
     """Keep `depth` requests under way on each connection; the answers to a request must be of one size.
 

@@ -99,8 +99,8 @@ class _Run:
     def start(self) -> None:
         """Start it."""
         name, options = self.name, self._options
-        self._begun, self._date = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         self._machine = machine()
+        self._begun, self._date = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         folder = self._own.enter_context(_folder(name, options))
         self._out = folder / "result.json"
         self._out.unlink(missing_ok=True)
