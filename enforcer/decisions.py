@@ -1,7 +1,8 @@
 """Decisions as the proxy reads them from `weir.decisions` (contract 3.1 and 3.2)."""
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -81,11 +82,36 @@ def decisions_tail(
 ) -> Tail[Decision | Share]:
     """Follow the decisions of all proxies from now on.
 
-    Others' decisions are wanted too: a subject that must wait must wait at every proxy. A share that was
-    decided earlier is repeated soon.
+    Others' decisions are wanted too: a subject that must wait must wait at every proxy. Shares that were
+    decided earlier are `standing_shares`.
     """
 
     def parse(message: Message) -> Decision | Share | None:
         return parse_decision(message.value())
 
     return Tail(properties, topic, from_beginning=False, parse=parse, deliver=deliver)
+
+
+def standing_shares(
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Share]], None], back_ms: int
+) -> Tail[Share]:
+    """Read back the shares that still stand (contract section 1), each with what is left of its life time.
+
+    A reader apart from `decisions_tail`, so that old admissions, of which there may be very many, never keep
+    a request waiting for its own.
+
+    Args:
+        properties: librdkafka properties of the connection.
+        topic: of the decisions.
+        deliver: gets the shares of all brokers, in the loop.
+        back_ms: the longest life time.
+    """
+
+    def parse(message: Message) -> Share | None:
+        share = parse_decision(message.value())
+        if not isinstance(share, Share):
+            return None
+        age_ms = max(0, time.time_ns() // 1_000_000 - message.timestamp()[1])
+        return replace(share, ttl_ms=share.ttl_ms - age_ms) if age_ms < share.ttl_ms else None
+
+    return Tail(properties, topic, from_beginning=False, back_ms=back_ms, parse=parse, deliver=deliver)

@@ -16,7 +16,7 @@ from prometheus_client import start_http_server
 from enforcer.brokers import Broker, Brokers, listen_on
 from enforcer.cluster import ClusterView, ClusterWatch
 from enforcer.connection import Connection
-from enforcer.decisions import Decision, decisions_tail
+from enforcer.decisions import Decision, decisions_tail, standing_shares
 from enforcer.groups import Groups
 from enforcer.guard import Clock, Guard, probe
 from enforcer.metrics import Metrics
@@ -25,6 +25,7 @@ from enforcer.reports import Reports
 from enforcer.settings import ProxySettings
 from enforcer.shares import Share
 from streaming.contract.errors import WeirError
+from streaming.contract.group_policy import LIFE_ROUNDS
 from streaming.contract.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -125,8 +126,10 @@ class KafkaProxy:
         self._decisions_tail.start(self._loop)
         self._policies_tail.start(self._loop)
         self._watch.start()
+        limit_ms = self.now_ms() + self.settings.start_timeout_ms
         await self._wait_for_policies()
         self.groups.look()
+        await self._read_back_shares(limit_ms)
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._spawn(self._tick())
         self._spawn(self._probe())
@@ -231,6 +234,21 @@ class KafkaProxy:
         except TimeoutError:
             # Refusing all traffic because our own topic cannot be read would be worse than no limits.
             logger.warning("the policies could not be read within %.0f s; going on without", limit_s)
+
+    async def _read_back_shares(self, limit_ms: float) -> None:
+        """A proxy that comes back under its old name goes on with its shares, instead of 5 % for a round."""
+        if not self.meter.active:
+            return
+        back_ms = LIFE_ROUNDS * self.meter.interval_ms
+        tail = standing_shares(self._connection, self.config.topics.decisions, self.groups.take, back_ms)
+        tail.start(self._loop)
+        try:
+            async with asyncio.timeout(max(0.0, limit_ms - self.now_ms()) / 1000):
+                await tail.caught_up.wait()
+        except TimeoutError:
+            logger.warning("the decisions could not be read back in time; shares come with the next round")
+        finally:
+            await tail.stop(_TAIL_STOP_S)
 
     def _take_decisions(self, decisions: list[Decision | Share]) -> None:
         self.guard.take([decision for decision in decisions if isinstance(decision, Decision)])

@@ -141,7 +141,10 @@ class Meter:
         account = self.accounts.get(share.group)
         if account is None:
             # A proxy that was restarted under its old name still has its shares, before it has any traffic.
-            if len(self._early) >= self._settings.accounts_max:
+            known = self._early.get(share.group)
+            if known is not None and share.ts < known[0].ts:
+                return
+            if known is None and len(self._early) >= self._settings.accounts_max:
                 self._early.clear()
             self._early[share.group] = (share, now_ms)
             return

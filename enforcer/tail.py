@@ -33,6 +33,7 @@ class Tail(Generic[T]):
         properties: librdkafka properties of the connection, `bootstrap.servers` among them.
         topic: its name.
         from_beginning: read what is there already; else only what comes from now on.
+        back_ms: of what is there, read at least what was written so long ago or later.
         parse: record -> what the loop wants, or None to skip it; runs in the thread, must not raise.
         deliver: gets what was parsed, in order, in the loop.
         look_s: how often new partitions are looked for.
@@ -47,6 +48,7 @@ class Tail(Generic[T]):
         topic: str,
         *,
         from_beginning: bool,
+        back_ms: int = 0,
         parse: Callable[[Message], T | None],
         deliver: Callable[[list[T]], None],
         look_s: float = 30.0,
@@ -70,6 +72,7 @@ class Tail(Generic[T]):
         }
         self._topic = topic
         self._from_beginning = from_beginning
+        self._back_ms = back_ms
         self._parse = parse
         self._deliver = deliver
         self._look_s = look_s
@@ -111,31 +114,42 @@ class Tail(Generic[T]):
         """Assign partitions that are new; False if Kafka or the topic is not there."""
         try:
             known = consumer.list_topics(self._topic, timeout=_ASK_LIMIT_S).topics[self._topic].partitions
-            ends = {
-                number: consumer.get_watermark_offsets(
-                    TopicPartition(self._topic, number), timeout=_ASK_LIMIT_S
-                )
-                for number in sorted(set(known) - self._assigned)
-            }
+            added = sorted(set(known) - self._assigned)
+            ends = self._ends(consumer, added)
         except KafkaException as error:
             logger.debug("tail of %s: %s", self._topic, error)
             return False
         if not known:
             self._was_absent = True
-        if not known or any(span is None for span in ends.values()):
+        if not known or len(ends) < len(added):
             return False
         # A topic or partition added later has only records that came after our start: read it whole.
         whole = self._from_beginning or self._was_absent or bool(self._assigned)
         # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
         starts = [
             TopicPartition(self._topic, number, OFFSET_BEGINNING if whole else end)
-            for number, (_, end) in ends.items()
+            for number, end in ends.items()
         ]
         if starts:
             self._assigned.update(ends)
             self._behind.update(ends)
             consumer.incremental_assign(starts)
         return True
+
+    def _ends(self, consumer: Consumer, numbers: list[int]) -> dict[int, int]:
+        """Where to begin in partitions that are not read whole; those that do not answer are left out."""
+        partitions = [TopicPartition(self._topic, number) for number in numbers]
+        spans = {p.partition: consumer.get_watermark_offsets(p, timeout=_ASK_LIMIT_S) for p in partitions}
+        ends = {number: int(span[1]) for number, span in spans.items() if span is not None}
+        if not self._back_ms or not partitions:
+            return ends
+        since_ms = time.time_ns() // 1_000_000 - self._back_ms
+        asked = [TopicPartition(self._topic, number, since_ms) for number in numbers]
+        for found in consumer.offsets_for_times(asked, timeout=_ASK_LIMIT_S):
+            # Below 0: nothing was written since.
+            if found.error is None and 0 <= found.offset < ends.get(found.partition, 0):
+                ends[found.partition] = found.offset
+        return ends
 
     def _read_batch(self, consumer: Consumer) -> None:
         # consume() would wait for its whole time even if a record is there; poll() does not.

@@ -16,6 +16,8 @@ MAX_LIMIT: Final = 1e280
 """Limits are brought within these bounds, so that a limit times any count is a finite number above 0."""
 DEFAULT_INTERVAL_S: Final = 60
 DEFAULT_EXPIRY_ROUNDS: Final = 5
+LIFE_ROUNDS: Final = 3
+"""How many rounds a share stands when nothing is heard (contract section 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

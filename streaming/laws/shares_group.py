@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from streaming.contract.group_policy import GroupLimits, group_limits, round_rules
+from streaming.contract.group_policy import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 from streaming.laws.shares import FREE, NOT_REPORTED, THROTTLED, share_out
@@ -19,8 +19,6 @@ Decision = dict[str, Any]
 NO_SHARES: Final = (nan,) * len(DIMENSIONS)
 STALE_ROUNDS: Final = 2
 """A report this many rounds older than the group's newest is still taken, an older one is stale."""
-LIFE_ROUNDS: Final = 3
-"""How many rounds a share stands when nothing is heard (contract section 1)."""
 HUNGRY_PARTS: Final = 20
 """Throttled for one part in so many of the period (5 %): hungry."""
 

@@ -29,13 +29,14 @@ class Writer:
         """A second partition."""
         self.admin.create_partitions([NewPartitions(self.topic, 2)])[self.topic].result(10)
 
-    def put(self, value: bytes, partition: int = 0) -> None:
-        """One record, by a producer that knows the partitions as they are now."""
+    def put(self, value: bytes, partition: int = 0, age_ms: int = 0) -> None:
+        """One record, of now or older, by a producer that knows the partitions as they are now."""
         producer = Producer(self.properties)
         until(
             lambda: len(producer.list_topics(self.topic, timeout=5).topics[self.topic].partitions) > partition
         )
-        producer.produce(self.topic, value, partition=partition)
+        written_ms = time.time_ns() // 1_000_000 - age_ms
+        producer.produce(self.topic, value, partition=partition, timestamp=written_ms)
         assert producer.flush(10) == 0
 
 
@@ -45,13 +46,19 @@ def value_of(message: Message) -> bytes | None:
 
 
 async def followed(
-    cluster: Cluster, topic: str, steps: list[Callable[[], None]], count: int, *, from_beginning: bool
+    cluster: Cluster,
+    topic: str,
+    steps: list[Callable[[], None]],
+    count: int,
+    *,
+    from_beginning: bool,
+    back_ms: int = 0,
 ) -> list[bytes]:
     """Start a tail, take the steps in a thread, wait for so many records."""
     seen: list[bytes] = []
     tail = Tail(
         {"bootstrap.servers": cluster.kafka.bootstrap}, topic,
-        from_beginning=from_beginning, parse=value_of, deliver=seen.extend, look_s=0.3,
+        from_beginning=from_beginning, back_ms=back_ms, parse=value_of, deliver=seen.extend, look_s=0.3,
     )  # fmt: skip
     tail.start(asyncio.get_running_loop())
     try:
@@ -90,6 +97,20 @@ def test_from_now_on(cluster: Cluster) -> None:
     ]
     work = followed(cluster, writer.topic, steps, 2, from_beginning=False)
     assert asyncio.run(work) == [b"new", b"second"]
+
+
+def test_some_way_back(cluster: Cluster) -> None:
+    """What was written within that time is read before what comes; what is older is left out."""
+    writer = Writer(cluster, fresh("tail"))
+    writer.create()
+    writer.grow()
+    writer.put(b"too old", age_ms=600_000)
+    writer.put(b"too old", 1, age_ms=600_000)
+    writer.put(b"old", age_ms=20_000)
+    work = followed(
+        cluster, writer.topic, [lambda: writer.put(b"new")], 2, from_beginning=False, back_ms=60_000
+    )
+    assert asyncio.run(work) == [b"old", b"new"]
 
 
 def test_a_topic_that_is_created_later(cluster: Cluster) -> None:

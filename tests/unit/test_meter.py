@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
-from meter_kit import POLICIES, TOPIC, Desk
+from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce
 
 from enforcer.account import Account, State
@@ -197,6 +197,7 @@ def test_a_share_that_comes_before_any_traffic() -> None:
     account = desk.meter.accounts["rg1"]
     assert account.rate(0) == 50.0 and not account.expire(2_999.0) and account.expire(3_000.0)
     desk.share("rg2", publishRateInMsgs=50.0)
+    desk.share("rg2", ttl_ms=60_000, ts=EPOCH_MS - 1, publishRateInMsgs=70.0)  # older, though it comes later
     desk.now_ms = 6_000.0
     line.produce(1, "acme.other.t")
     assert desk.meter.accounts["rg2"].state is State.JOINING

@@ -1,0 +1,83 @@
+"""A proxy that comes back under its old name reads back its shares (contract section 1)."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from proxy_kit import PolicyWriter, ProxyThread
+from traffic_kit import batch, produce
+from wire_client import WireClient
+
+from enforcer.account import State
+from streaming.contract.topics import Topics
+
+LIFE_MS = 180_000
+
+
+def share(group: str, broker: str, rate: float | None, decided_ms: int) -> bytes:
+    """A share as the job writes it; None takes it away."""
+    decision = {
+        "type": "share", "id": f"{group}/{broker}@{decided_ms}", "ts": decided_ms, "group": group,
+        "broker": broker, "round": 1, "usage": {}, "ttl_ms": LIFE_MS,
+        "limits": None if rate is None else {"publishRateInMsgs": rate},
+    }  # fmt: skip
+    return orjson.dumps(decision)
+
+
+def test_a_restarted_proxy_goes_on_with_its_share(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread]
+) -> None:
+    """With its first client, though nothing is decided any more; what has ended or been taken is no share."""
+    name, kept, ended, taken = fresh("restarted"), fresh("kept"), fresh("ended"), fresh("taken")
+    now_ms = time.time_ns() // 1_000_000
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    for group, broker, rate, age_ms in (
+        (ended, name, 80.0, LIFE_MS + 1_000),
+        (kept, name, 60.0, 20_000),
+        (kept, "another", 20.0, 10_000),
+        (kept, name, 80.0, 10_000),
+        (taken, name, 80.0, 20_000),
+        (taken, name, None, 10_000),
+    ):
+        made_ms = now_ms - age_ms
+        value = share(group, broker, rate, made_ms)
+        producer.produce(cluster.topics.decisions, value, f"{group}/{broker}", timestamp=made_ms)
+    assert producer.flush(20) == 0
+    topics = {group: f"acme.{group}.t" for group in (kept, ended, taken)}
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    for group, topic in topics.items():
+        cluster.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 100})
+        cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    proxy = proxy_with(id=name)
+    with WireClient(proxy.bootstrap) as client:
+        for topic in topics.values():
+            client.send_frame(produce(9, {topic: [batch(1)]}, 1)[0])
+            client.receive_frame()
+    assert proxy.proxy is not None
+    accounts = proxy.proxy.groups.meter.accounts
+    assert (accounts[kept].state, accounts[kept].rate(0)) == (State.ACTIVE, 80.0)
+    assert {accounts[group].state for group in (ended, taken)} == {State.JOINING}
+    left_ms = accounts[kept].share_until_ms - proxy.proxy.now_ms()
+    assert left_ms <= LIFE_MS - 10_000
+    for group in topics:
+        cluster.policies.put(f"namespaces.acme/{group}", None)
+        cluster.policies.put(f"resourcegroups.{group}", None)
+
+
+def test_without_decisions_clients_are_let_in_all_the_same(cluster: Cluster) -> None:
+    """Reading back has the same limit as all of the start; the topic is not there."""
+    topics = Topics(f"{fresh('half')}.")
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    admin.create_topics([NewTopic(topics.policies, 1, 1)])[topics.policies].result(20)
+    policies = PolicyWriter(cluster.kafka.bootstrap, topics)
+    policies.put("resourcegroups.rg1", {"publishRateInMsgs": 100})
+    policies.put("tenants.acme", {"resourcegroup": "rg1"})
+    config = replace(cluster.config(id=fresh("half"), start_timeout_ms=1_500), topics=topics)
+    with ProxyThread(config) as running, WireClient(running.bootstrap) as client:
+        assert running.proxy is not None and running.proxy.groups.meter.active
+        client.metadata([], 4)
