@@ -30,6 +30,7 @@ TURNS_MAX = 20
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 # A writer that dies in the middle holds readers up until the broker ends its transaction.
 _TRANSACTION_LIMIT_MS = 10_000
+_ABORT_LIMIT_S = 3.0
 _TURN_IS_OVER = (
     KafkaError._FENCED,
     KafkaError.PRODUCER_FENCED,
@@ -41,7 +42,7 @@ _TURN_IS_OVER = (
 
 
 class TurnLost(WeirError):
-    """Somebody else took their turn; nothing was written."""
+    """Nothing was written: somebody else took their turn, or the cluster could not commit and undid it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +99,11 @@ class Turn:
         """Write (key, value) pairs, all or none.
 
         Raises:
-            TurnLost: somebody else took their turn; nothing was written.
-            WeirError: no answer in time. It may have been written all the same; this turn is of no use now.
+            TurnLost: nothing was written, and the writer may begin again.
+            WeirError: the cluster refuses, or nobody knows whether it was written, which the message then
+                says; this turn is of no use now.
         """
+        committing = False
         refused: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -111,13 +114,23 @@ class Turn:
             self._producer.begin_transaction()
             for key, value in records:
                 self._produce(key.encode(), value, delivered, timeout_s)
+            committing = True
             self._producer.commit_transaction(timeout_s)
         except KafkaException as error:
             if error.args[0].code() in _TURN_IS_OVER:
                 raise TurnLost(f"another writer of {self._where} came in between") from error
             why = refused[0].str() if refused else reason_of(error)
-            self._abort(timeout_s)
-            raise WeirError(f"{len(records)} policies were not written to {self._where}: {why}") from error
+            undone = self._abort(timeout_s)
+            what = f"{len(records)} policies"
+            if not committing or refused:
+                raise WeirError(f"{what} were not written to {self._where}: {why}") from error
+            # An error in answer to a commit, such as UNKNOWN_SERVER_ERROR, does not say what became of it.
+            # But a transaction that was committed cannot be aborted: that would be an invalid state.
+            if undone:
+                raise TurnLost(f"{self._where} did not commit: {why}") from error
+            raise WeirError(
+                f"it is not known whether {what} were written to {self._where}: {why}"
+            ) from error
 
     def _produce(self, key: bytes, value: bytes, delivered: Callable[..., None], timeout_s: float) -> None:
         with contextlib.suppress(BufferError):
@@ -127,10 +140,13 @@ class Turn:
         self._producer.flush(timeout_s)
         self._producer.produce(self._topic, key=key, value=value, on_delivery=delivered)
 
-    def _abort(self, timeout_s: float) -> None:
-        """Best effort: if it fails, the broker ends the transaction by itself, or the next writer does."""
-        with contextlib.suppress(KafkaException):
-            self._producer.abort_transaction(min(timeout_s, 1.0))
+    def _abort(self, timeout_s: float) -> bool:
+        """Whether the transaction is aborted for certain; if not, the broker or the next writer ends it."""
+        try:
+            self._producer.abort_transaction(min(timeout_s, _ABORT_LIMIT_S))
+        except KafkaException:
+            return False
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -154,12 +170,13 @@ def change_policies(
 
     Args:
         bootstrap, topics, client: as of `read_policies`.
-        decide: the topic as it is -> updates; called again if somebody else wrote in between.
+        decide: the topic as it is -> updates; called again if nothing could be written.
         origin: who writes: file, apply or kafka.
         timeout_s: limit of all of it.
 
     Raises:
-        WeirError: no such topic, no answer in time, or others kept writing.
+        WeirError: no such topic, no answer in time, or others kept writing. If it is not known whether the
+            change was made, the message says so.
     """
     deadline = time.monotonic() + timeout_s
 
@@ -170,6 +187,7 @@ def change_policies(
     # Mostly there is nothing to do, and then nobody else's turn need end.
     if not decide(log):
         return Written(log=log, updates=[], version=log.newest_version, effective_ts=_now_ms())
+    lost: TurnLost | None = None
     for number in range(TURNS_MAX):
         with Turn(bootstrap, topics, client or {}, left()) as turn:
             log = read_policies(bootstrap, topics, client, left())
@@ -178,12 +196,13 @@ def change_policies(
             try:
                 if updates:
                     turn.write(records(log, updates, effective_ts, origin), left())
-            except TurnLost:
+            except TurnLost as failure:
+                lost = failure
                 time.sleep(min(left(), pause_s(number)))
                 continue
         version = log.newest_version + len(updates)
         return Written(log=log, updates=updates, version=version, effective_ts=effective_ts)
-    raise WeirError(f"{topics.policies}: {TURNS_MAX} times another writer came in between")
+    raise WeirError(f"{topics.policies} was not changed in {TURNS_MAX} attempts: {lost}") from lost
 
 
 def pause_s(lost: int) -> float:

@@ -2,13 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import orjson
 import pytest
-from cluster_kit import Cluster
+from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
+from proxy_kit import ProxyThread, until
+from relay_kit import CommitRelay
 
 from streaming.collect.policy_topic import PolicyLog, Update, differences, read_policies
 from streaming.collect.policy_turn import EFFECTIVE_AFTER_MS, Turn, TurnLost, change_policies, records
@@ -19,6 +22,7 @@ from weir.cli import main
 from weir.local_kafka import free_port
 from weir.topics import ensure_topics
 
+RELAY_HOST = "127.0.0.2"
 FIRST = """\
 version: 1
 quotas:
@@ -178,6 +182,48 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> Non
     log = read_policies(bootstrap, topics)
     assert (failures, log.entries["resourcegroups.rg1"]["publishRateInMsgs"]) == ([], 6)
     assert (log.records, log.newest_version, log.bad_records) == (6, 7, 0)
+
+
+@pytest.fixture
+def relayed(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread]
+) -> Iterator[Callable[[bool], tuple[str, CommitRelay]]]:
+    """A way to the cluster on which the first commit is answered with an error, whether it is made or not."""
+    with ExitStack() as running:
+
+        def start(made: bool) -> tuple[str, CommitRelay]:
+            # The proxy names an address of its broker on which not it but the relay listens.
+            proxy = proxy_with(id=fresh("relayed"), advertise=RELAY_HOST)
+            assert proxy.proxy is not None
+            ports = proxy.proxy.brokers.ports
+            until(lambda: ports, what="the broker's port")
+            (port,) = ports.values()
+            relay = CommitRelay((RELAY_HOST, port), ("127.0.0.1", port), made=made)
+            return proxy.bootstrap, running.enter_context(relay)
+
+        yield start
+
+
+def test_a_commit_that_was_not_made_is_tried_again(
+    cluster: Cluster, topics: Topics, relayed: Callable[[bool], tuple[str, CommitRelay]]
+) -> None:
+    """The broker answers with an error that says nothing; the transaction could be aborted, so it was not."""
+    bootstrap, relay = relayed(False)
+    change_policies(bootstrap, topics, counted, origin="apply")
+    log = read_policies(cluster.kafka.bootstrap, topics)
+    assert (relay.failed, log.records) == (1, 1)
+    assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 1
+
+
+def test_a_commit_that_may_have_been_made_is_not_tried_again(
+    cluster: Cluster, topics: Topics, relayed: Callable[[bool], tuple[str, CommitRelay]]
+) -> None:
+    """The same answer, but it was made: one that counts up would count twice; whoever asked is told."""
+    bootstrap, relay = relayed(True)
+    with pytest.raises(WeirError, match=r"it is not known whether 1 policies were written to .*policies on"):
+        change_policies(bootstrap, topics, counted, origin="apply")
+    log = read_policies(cluster.kafka.bootstrap, topics)
+    assert (relay.failed, log.records) == (1, 1)
 
 
 def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> None:

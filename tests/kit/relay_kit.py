@@ -1,0 +1,95 @@
+"""A relay before a broker's port that answers commits of transactions with an error."""
+
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+END_TXN = 26
+UNKNOWN_SERVER_ERROR = (-1).to_bytes(2, "big", signed=True)
+_NO_THROTTLE = bytes(4)
+_LIMIT_S = 30.0
+
+
+class CommitRelay:
+    """Passes everything on, but says UNKNOWN_SERVER_ERROR to the first commit; a context manager.
+
+    Args:
+        listen: host and port.
+        to: those of the broker.
+        made: the broker gets that commit all the same.
+    """
+
+    def __init__(self, listen: tuple[str, int], to: tuple[str, int], *, made: bool) -> None:
+        self._to, self._made = to, made
+        self._listener = socket.create_server(listen)
+        self._open: list[socket.socket] = [self._listener]
+        self.failed = 0
+        """Commits answered with an error."""
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in self._open:
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            broker = socket.create_connection(self._to, timeout=_LIMIT_S)
+            self._open += [client, broker]
+            hidden: set[bytes] = set()
+            threading.Thread(target=self._requests, args=(client, broker, hidden), daemon=True).start()
+            threading.Thread(target=self._responses, args=(broker, client, hidden), daemon=True).start()
+
+    def _requests(self, client: socket.socket, broker: socket.socket, hidden: set[bytes]) -> None:
+        while frame := _frame(client):
+            correlation_id = frame[4:8]
+            commits = int.from_bytes(frame[:2], "big") == END_TXN and frame[-1] == 1
+            if commits and not self.failed:
+                assert int.from_bytes(frame[2:4], "big") < 3, "only the classic form is known here"
+                self.failed += 1
+                if not self._made:
+                    _send(client, correlation_id + _NO_THROTTLE + UNKNOWN_SERVER_ERROR)
+                    continue
+                hidden.add(correlation_id)
+            _send(broker, frame)
+
+    def _responses(self, broker: socket.socket, client: socket.socket, hidden: set[bytes]) -> None:
+        while frame := _frame(broker):
+            if frame[:4] in hidden:
+                frame = frame[:8] + UNKNOWN_SERVER_ERROR
+            _send(client, frame)
+
+
+def _frame(source: socket.socket) -> bytes:
+    """The next request or response; empty at the end."""
+    try:
+        size = _exactly(source, 4)
+        return _exactly(source, int.from_bytes(size, "big"))
+    except OSError:
+        return b""
+
+
+def _exactly(source: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        part = source.recv(count - len(found))
+        if not part:
+            raise ConnectionResetError
+        found += part
+    return found
+
+
+def _send(to: socket.socket, frame: bytes) -> None:
+    try:
+        to.sendall(len(frame).to_bytes(4, "big") + frame)
+    except OSError:
+        to.close()
