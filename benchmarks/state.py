@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.kit.events import POLICIES, SEED, request, user
 from benchmarks.kit.load import Counter, produce
-from benchmarks.kit.machine import process_tree
+from benchmarks.kit.machine import peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack
@@ -143,7 +143,7 @@ def _measured(
         progress.step("a batch in which the idle leave", 0.96)
         produce(stack.bootstrap, stack.topics.requests, _late_records(scale))
         decisions.wait(before + scale.events + scale.active, _LIMIT_S, look)
-        jvm, *others = [_peak_bytes(each) for each in process_tree(session.jvm_pid)]
+        jvm, *others = [peak_bytes(each) for each in process_tree(session.jvm_pid)]
     query.stop()
     batches = [
         (events, float(report["durationMs"]["triggerExecution"]))
@@ -169,15 +169,6 @@ def _state_bytes(spark: SparkSession, checkpoint: Path) -> tuple[int, int]:
             names = decode(notes["resting"]).columns["name"].to_pylist()
             segments += sum(sizes[name] for name in names)
     return sum(len(body) for (body,) in bodies), segments
-
-
-def _peak_bytes(pid: int) -> int:
-    """The most memory that a process had resident, mapped files included; 0 if it is gone."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def _times(found: _Found, scale: _Scale) -> dict[int, list[float]]:

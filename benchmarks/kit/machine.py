@@ -89,6 +89,15 @@ def resident_bytes(pid: int) -> int:
     return total * os.sysconf("SC_PAGE_SIZE")
 
 
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process had resident, mapped files included; 0 if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
+
+
 def _stat(pid: int) -> list[str]:
     """Fields of /proc/PID/stat from the state on; empty if the process is gone."""
     try:

@@ -172,25 +172,26 @@ USAGE_READERS: Final[dict[str, Callable[[Fields, str, int], UsageEvent]]] = {
 """Reader of each `type`: (fields, id, ts) -> event."""
 
 
-def split_group_usage(value: bytes) -> list[tuple[str, bytes]]:
-    """One small report per group, so that each group's shard reads only what is its own.
+def split_group_usage(value: bytes, part_of: Callable[[str], int]) -> list[tuple[int, bytes]]:
+    """One smaller report per part, so that each shard reads only the groups that are its own.
 
-    >>> split_group_usage(b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}')
-    [('rg1', b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}')]
+    >>> split_group_usage(b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}', len)
+    [(3, b'{"broker":"b1","period_ms":1,"usage":{"rg1":{"publishedMsg":6}}}')]
 
     Args:
         value: a record that `group_usage` has read already: one that cannot be used, in any of its groups,
             must become one dead letter as a whole.
+        part_of: the part that a group belongs to.
 
     Returns:
-        (group, record with that group's usage alone), in the order of the record; together they say what
-        the record says.
+        (part, record with that part's usage alone), parts and groups in the order of the record; together
+        they say what the record says.
     """
     fields: Any = orjson.loads(value)
-    return [
-        (group, orjson.dumps({**fields, "usage": {group: report}}))
-        for group, report in fields["usage"].items()
-    ]
+    parts: dict[int, dict[str, Any]] = {}
+    for group, report in fields["usage"].items():
+        parts.setdefault(part_of(group), {})[group] = report
+    return [(part, orjson.dumps({**fields, "usage": usage})) for part, usage in parts.items()]
 
 
 def _report(group: str, report: Any) -> GroupReport:

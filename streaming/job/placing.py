@@ -1,14 +1,23 @@
-"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing)."""
+"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing).
 
-from collections.abc import Callable, Iterable
-from typing import Any
+Plain usage reports, which are nearly all of the bytes, are cut up by compiled code; the others go one by one.
+"""
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 import pyarrow as pa
 
 from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.contract.usage_events import GroupUsage
 from streaming.job import schemas
 from streaming.job.places import places_of
-from streaming.laws.routing import Origin, Place, places
+from streaming.laws import LAW_OF_EVENT
+from streaming.laws.pieces import pieces
+from streaming.laws.routing import Origin, places
+from streaming.laws.texts import Integers, bytes_in
 
 Batches = Iterable[pa.RecordBatch]
 PLACED_COLUMNS = pa.schema(
@@ -17,7 +26,11 @@ PLACED_COLUMNS = pa.schema(
         ("ts", pa.int64()), ("value", pa.binary()),
     ]
 )  # fmt: skip
+RECORDS_AT_ONCE: Final = 1024
+BYTES_AT_ONCE: Final = 16 * 2**20
+"""Read at once, unless a single record is larger: this bounds a task's memory."""
 _NO_TS = 0
+_NOT_STAMPED = -1
 _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
 
@@ -26,20 +39,15 @@ def usage_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Bat
     """For live records of `weir.usage`; its batches have the record columns of `schemas.RECORD_COLUMNS`."""
 
     def run(batches: Batches) -> Batches:
-        numbers = places_of(shards, tasks).numbers
+        placer = _Placer(
+            shards=shards,
+            numbers=places_of(shards, tasks).numbers,
+            origins=_USAGE_ORIGINS,
+            timeline=None,
+            name=lambda partition, offset: f"{topic}-{partition}-{offset}",
+        )
         for batch in batches:
-            rows = batch.to_pylist()
-            found = [
-                places(
-                    row["value"],
-                    default_id=f"{topic}-{row['partition']}-{row['offset']}",
-                    default_ts=row["ts"],
-                    shards=shards,
-                    timeline=None,
-                )
-                for row in rows
-            ]
-            yield _placed(rows, found, numbers, _USAGE_ORIGINS)
+            yield from placer.place(batch.select(["partition", "offset", "ts", "value"]))
 
     return run
 
@@ -57,43 +65,96 @@ def line_placer(
     """
 
     def run(batches: Batches) -> Batches:
-        timeline = PolicyTimeline.from_json(policies)
-        numbers = places_of(shards, tasks).numbers
+        placer = _Placer(
+            shards=shards,
+            numbers=places_of(shards, tasks).numbers,
+            origins=_LINE_ORIGINS,
+            timeline=PolicyTimeline.from_json(policies),
+            name=lambda file, line: f"{names[file]}:{line}",
+        )
         for batch in batches:
-            rows = [
-                {"partition": row["file"], "offset": row["line"], "ts": _NO_TS, "value": row["value"]}
-                for row in batch.to_pylist()
-            ]
-            found = [
-                places(
-                    row["value"],
-                    default_id=f"{names[row['partition']]}:{row['offset']}",
-                    default_ts=None,
-                    shards=shards,
-                    timeline=timeline,
-                )
-                for row in rows
-            ]
-            yield _placed(rows, found, numbers, _LINE_ORIGINS)
+            columns = [batch["file"], batch["line"], pa.nulls(len(batch), pa.int64()), batch["value"]]
+            yield from placer.place(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
 
     return run
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placer:
+    """Places the records of one topic, or of a replay.
+
+    Attributes:
+        shards: shards per law.
+        numbers: per law, the number of each of its shards.
+        origins: what stands for an origin in its column.
+        timeline: see `places`.
+        name: id of a record that names none, by partition and offset.
+    """
+
+    shards: int
+    numbers: dict[str, list[int]]
+    origins: dict[Origin, int]
+    timeline: PolicyTimeline | None
+    name: Callable[[int, int], str]
+
+    def place(self, batch: pa.RecordBatch) -> Batches:
+        """Place records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
+        for first, count in _stretches(bytes_in(batch["value"])[1]):
+            records = batch.slice(first, count)
+            times = records["ts"].fill_null(_NOT_STAMPED).to_numpy()
+            cut = pieces(records["value"], times, self.shards)
+            own = np.array(self.numbers[LAW_OF_EVENT[GroupUsage]])[cut.shard]
+            origins = np.full(len(own), self.origins[Origin.EVENT])
+            yield _placed(records, cut.record, own, origins, cut.values)
+            if len(cut.left):
+                yield self._one_by_one(records, cut.left)
+
+    def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
+        """Place some of the records as the contract's parser reads them."""
+        columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
+        found = [
+            (i, place)
+            for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
+            for place in places(
+                value,
+                default_id=self.name(partition, offset),
+                default_ts=ts,
+                shards=self.shards,
+                timeline=self.timeline,
+            )
+        ]
+        return _placed(
+            records,
+            np.array([i for i, _ in found], dtype=np.int64),
+            np.array([self.numbers[place.law][place.shard] for _, place in found], dtype=np.int64),
+            np.array([self.origins[place.origin] for _, place in found], dtype=np.int64),
+            pa.array([place.value for _, place in found], pa.binary()),
+        )
+
+
 def _placed(
-    rows: list[dict[str, Any]],
-    found: list[list[Place]],
-    numbers: dict[str, list[int]],
-    origins: dict[Origin, int],
+    records: pa.RecordBatch, record: Integers, places: Integers, origins: Integers, values: pa.Array
 ) -> pa.RecordBatch:
-    pairs = [(row, place) for row, own in zip(rows, found, strict=True) for place in own]
-    return pa.RecordBatch.from_pydict(
-        {
-            "place": [numbers[place.law][place.shard] for _, place in pairs],
-            "origin": [origins[place.origin] for _, place in pairs],
-            "partition": [row["partition"] for row, _ in pairs],
-            "offset": [row["offset"] for row, _ in pairs],
-            "ts": [row["ts"] for row, _ in pairs],
-            "value": [place.value for _, place in pairs],
-        },
+    """Rows of PLACED_COLUMNS, each made from one of the records."""
+    source = records.select(["partition", "offset", "ts"]).take(pa.array(record))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(places, pa.int32()),
+            pa.array(origins, pa.int32()),
+            source["partition"].cast(pa.int32()),
+            source["offset"],
+            source["ts"].fill_null(_NO_TS),
+            values,
+        ],
         schema=PLACED_COLUMNS,
     )
+
+
+def _stretches(ends: Integers) -> Iterator[tuple[int, int]]:
+    """First and number of records to read at once, by where each begins and the last one ends."""
+    first, count = 0, len(ends) - 1
+    while first < count:
+        most = int(np.searchsorted(ends, ends[first] + BYTES_AT_ONCE, side="right")) - 1
+        last = min(max(most, first + 1), first + RECORDS_AT_ONCE, count)
+        yield first, last - first
+        first = last

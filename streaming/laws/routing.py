@@ -47,7 +47,7 @@ def subject_at(event: Request | Refund, timeline: PolicyTimeline) -> str:
 def places(
     value: bytes, *, default_id: str, default_ts: int | None, shards: int, timeline: PolicyTimeline | None
 ) -> list[Place]:
-    """Every shard that must see a record; a report of many groups is cut up by group.
+    """Every shard that must see a record; a report of many groups is cut up by shard.
 
     A record that cannot be used has a place too, by its id: the step there writes the dead letter.
 
@@ -65,17 +65,15 @@ def places(
         if isinstance(event, Tick):
             return _everywhere(STANDING_LAWS, shards, value)
         if isinstance(event, GroupUsage):
-            parts = split_group_usage(value)
+            parts = split_group_usage(value, lambda group: shard_of(group, shards))
         else:
-            parts = [(_home(event, timeline), value)]
+            parts = [(shard_of(_home(event, timeline), shards), value)]
     except BadEvent:
         return [
             Place(law=next(iter(LAWS)), shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
         ]
     law = LAW_OF_EVENT[type(event)]
-    return [
-        Place(law=law, shard=shard_of(home, shards), origin=Origin.EVENT, value=part) for home, part in parts
-    ]
+    return [Place(law=law, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
 
 
 def home_of(subject: str, user: str) -> str:

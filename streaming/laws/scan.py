@@ -17,6 +17,23 @@ import numpy as np
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.compiled import lean
+from streaming.laws.plain import (
+    CLOSE,
+    COMMA,
+    FALSE,
+    OPEN,
+    QUOTE,
+    TRUE,
+    after_colon,
+    after_value,
+    blank,
+    key_number,
+    keys_of,
+    next_key,
+    scalar,
+    text_end,
+    whole_number,
+)
 from streaming.laws.records import Records
 from streaming.laws.requests import (
     ANSWERED,
@@ -34,32 +51,18 @@ from streaming.laws.requests import (
 )
 from streaming.laws.texts import NOWHERE, Bytes, Integers, after_word, bytes_of, is_canonical
 
-DIGITS_MAX: Final = 18
-"""Every number of so many digits fits into 64 bits."""
-
-_QUOTE, _BACKSLASH, _COMMA, _COLON = (np.uint8(ord(sign)) for sign in '"\\,:')
-_OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = (np.uint8(ord(sign)) for sign in "{}[]")
-_ZERO, _NINE = np.uint8(ord("0")), np.uint8(ord("9"))
+_OPEN_LIST, _CLOSE_LIST = (np.uint8(ord(sign)) for sign in "[]")
 
 # The order gives each key its number: texts first, in the order of their columns, then numbers, then flags.
 _TS, _APPLIED_TS, _DEADLINE_MS, _V, _STRICT, _DRY, _LATE, _TYPE, _ON_LATE, _ANSWERED, _ITEMS = range(5, 16)
-_KEYS: Final = (
+_KEYS: Final = keys_of(
     "id", "proxy", "user", "client_id", "subject", "ts", "applied_ts", "deadline_ms", "v", "strict",
     "validate_only", "late", "type", "on_late", "answered", "items",
 )  # fmt: skip
-_KEY_BYTES = bytes_of("".join(_KEYS))
-_KEY_FIRST = np.cumsum([0] + [len(key) for key in _KEYS])
-_KEY_MAX: Final = max(len(key) for key in _KEYS)
-# No two keys share length and first letter (bits 0 to 4 tell lower-case letters apart).
-_KEY_AT = np.full((_KEY_MAX + 1) * 32, NOWHERE)
-_KEY_AT[[len(key) * 32 + (ord(key[0]) & 31) for key in _KEYS]] = np.arange(len(_KEYS))
-assert np.count_nonzero(_KEY_AT >= 0) == len(_KEYS)
 
-_TRUE, _FALSE, _NULL = bytes_of("true"), bytes_of("false"), bytes_of("null")
 _REQUEST, _ALLOW, _REJECT = bytes_of('"request"'), bytes_of('"allow"'), bytes_of('"reject"')
 _NOT_BEFORE = bytes_of('"not_before"')
 _NAME, _MUTATIONS = bytes_of('"name"'), bytes_of('"mutations"')
-_PLAIN = np.array([32 <= byte < 127 and chr(byte) not in '"\\' for byte in range(256)])
 _ANONYMOUS_BYTES: Final = len(ANONYMOUS)
 _FLAG_OF_KEY = np.array([STRICT, DRY, LATE])
 
@@ -100,38 +103,28 @@ def scan(text: Bytes, ends: Integers, times: Integers, base: int, requests: Requ
 
 @lean
 def _request(text: Bytes, at: int, end: int, i: int, default_ts: int, requests: Requests) -> bool:
-    at = _blank(text, at, end)
-    if at == end or text[at] != _OPEN:
+    at = blank(text, at, end)
+    if at == end or text[at] != OPEN:
         return False
     seen = 0
     while True:
-        at = _blank(text, at + 1, end)
-        if at == end or text[at] != _QUOTE:
-            return False
-        close = _text_end(text, at + 1, end)
-        if close < 0:
-            return False
-        key = _key(text, at + 1, close)
-        at = _after_colon(text, close + 1, end)
+        begin, close, at = next_key(text, at, end)
         if at < 0:
             return False
+        key = key_number(_KEYS, text, begin, close)
         if key < 0:
-            at = _scalar(text, at, end)
+            at = scalar(text, at, end)
         else:
             if seen >> key & 1:
                 return False
             seen |= 1 << key
             at = _known(text, at, end, key, i, requests)
+        at = after_value(text, at, end)
         if at < 0:
             return False
-        at = _blank(text, at, end)
-        if at == end:
-            return False
-        if text[at] == _CLOSE:
+        if text[at] == CLOSE:
             break
-        if text[at] != _COMMA:
-            return False
-    return _blank(text, at + 1, end) == end and _complete(seen, i, default_ts, requests)
+    return blank(text, at + 1, end) == end and _complete(seen, i, default_ts, requests)
 
 
 @lean
@@ -164,9 +157,9 @@ def _complete(seen: int, i: int, default_ts: int, requests: Requests) -> bool:
 def _known(text: Bytes, at: int, end: int, key: int, i: int, requests: Requests) -> int:
     """Read the value of a known key into row `i`; position after it, or NOWHERE."""
     if key <= SUBJECT:
-        if at == end or text[at] != _QUOTE:
+        if at == end or text[at] != QUOTE:
             return NOWHERE
-        close = _text_end(text, at + 1, end)
+        close = text_end(text, at + 1, end)
         if close < 0 or (key == SUBJECT and not is_canonical(text, at + 1, close)):
             return NOWHERE
         requests.start[i, key] = _keep(text, at + 1, close, requests)
@@ -176,12 +169,12 @@ def _known(text: Bytes, at: int, end: int, key: int, i: int, requests: Requests)
         return _known_number(text, at, end, key, i, requests)
     if key <= _LATE:
         flag = _FLAG_OF_KEY[key - _STRICT]
-        after = after_word(text, at, end, _TRUE)
+        after = after_word(text, at, end, TRUE)
         if after >= 0:
             requests.flags[i] |= flag
             return after
         requests.flags[i] &= ~flag
-        return after_word(text, at, end, _FALSE)
+        return after_word(text, at, end, FALSE)
     if key == _ITEMS:
         return _items(text, at, end, i, requests)
     if key == _TYPE:
@@ -198,7 +191,7 @@ def _known(text: Bytes, at: int, end: int, key: int, i: int, requests: Requests)
 
 @lean
 def _known_number(text: Bytes, at: int, end: int, key: int, i: int, requests: Requests) -> int:
-    value, at = _number(text, at, end)
+    value, at = whole_number(text, at, end)
     if key == _V:
         return at if value == 1 else NOWHERE
     if key == _DEADLINE_MS:
@@ -219,7 +212,7 @@ def _items(text: Bytes, at: int, end: int, i: int, requests: Requests) -> int:
     if at == end or text[at] != _OPEN_LIST:
         return NOWHERE
     first = number = requests.used[1]
-    at = _blank(text, at + 1, end)
+    at = blank(text, at + 1, end)
     if at < end and text[at] == _CLOSE_LIST:
         at += 1
     else:
@@ -228,13 +221,13 @@ def _items(text: Bytes, at: int, end: int, i: int, requests: Requests) -> int:
             if at < 0:
                 return NOWHERE
             number += 1
-            at = _blank(text, at, end)
-            if at == end or (text[at] != _COMMA and text[at] != _CLOSE_LIST):
+            at = blank(text, at, end)
+            if at == end or (text[at] != COMMA and text[at] != _CLOSE_LIST):
                 return NOWHERE
             at += 1
             if text[at - 1] == _CLOSE_LIST:
                 break
-            at = _blank(text, at, end)
+            at = blank(text, at, end)
     requests.first[i], requests.items[i], requests.used[1] = first, number - first, number
     return at
 
@@ -242,18 +235,18 @@ def _items(text: Bytes, at: int, end: int, i: int, requests: Requests) -> int:
 @lean
 def _item(text: Bytes, at: int, end: int, number: int, requests: Requests) -> int:
     """Read one item, its two keys in either order; position after it, or NOWHERE."""
-    if at == end or text[at] != _OPEN:
+    if at == end or text[at] != OPEN:
         return NOWHERE
     named = counted = False
     while not (named and counted):
-        at = _blank(text, at + 1, end)
+        at = blank(text, at + 1, end)
         after = after_word(text, at, end, _NAME)
         if after >= 0 and not named:
             named = True
-            at = _after_colon(text, after, end)
-            if at < 0 or at == end or text[at] != _QUOTE:
+            at = after_colon(text, after, end)
+            if at < 0 or at == end or text[at] != QUOTE:
                 return NOWHERE
-            close = _text_end(text, at + 1, end)
+            close = text_end(text, at + 1, end)
             if close < 0:
                 return NOWHERE
             requests.item_start[number] = _keep(text, at + 1, close, requests)
@@ -264,12 +257,12 @@ def _item(text: Bytes, at: int, end: int, number: int, requests: Requests) -> in
             if after < 0 or counted:
                 return NOWHERE
             counted = True
-            value, at = _number(text, _after_colon(text, after, end), end)
+            value, at = whole_number(text, after_colon(text, after, end), end)
             requests.mutations[number] = value
         if at < 0:
             return NOWHERE
-        at = _blank(text, at, end)
-        if at == end or text[at] != (_CLOSE if named and counted else _COMMA):
+        at = blank(text, at, end)
+        if at == end or text[at] != (CLOSE if named and counted else COMMA):
             return NOWHERE
     return at + 1
 
@@ -283,73 +276,3 @@ def _keep(text: Bytes, at: int, end: int, requests: Requests) -> int:
         room[offset] = piece[offset]
     requests.used[0] = start + len(piece)
     return int(start)
-
-
-@lean
-def _blank(text: Bytes, at: int, end: int) -> int:
-    """Position after white space."""
-    while at < end and (text[at] == 32 or text[at] == 10 or text[at] == 13 or text[at] == 9):
-        at += 1
-    return at
-
-
-@lean
-def _after_colon(text: Bytes, at: int, end: int) -> int:
-    """Where the value begins whose key ended at `at`; NOWHERE: there is none."""
-    at = _blank(text, at, end)
-    if at == end or text[at] != _COLON:
-        return NOWHERE
-    return _blank(text, at + 1, end)
-
-
-@lean
-def _text_end(text: Bytes, at: int, end: int) -> int:
-    """Where the closing quote of a plain text stands that begins at `at`, or NOWHERE."""
-    rest = text[at:end]
-    for offset in range(len(rest)):
-        if not _PLAIN[rest[offset]]:
-            return at + offset if rest[offset] == _QUOTE else NOWHERE
-    return NOWHERE
-
-
-@lean
-def _key(text: Bytes, at: int, end: int) -> int:
-    """Number of a known key, NOWHERE for any other."""
-    length = end - at
-    if length == 0 or length > _KEY_MAX:
-        return NOWHERE
-    key = _KEY_AT[length * 32 + np.int64(text[at] & 31)]
-    if key >= 0:
-        first = _KEY_FIRST[key]
-        word, name = text[at:end], _KEY_BYTES[first : first + length]
-        for offset in range(length):
-            if word[offset] != name[offset]:
-                return NOWHERE
-    return int(key)
-
-
-@lean
-def _number(text: Bytes, at: int, end: int) -> tuple[int, int]:
-    """A plain number and the position after it, or NOWHERE. What follows it is seen by who goes on."""
-    value = 0
-    first = at
-    while 0 <= at < end and _ZERO <= text[at] <= _NINE and at - first < DIGITS_MAX:
-        value = int(value * 10 + np.int64(text[at]) - 48)
-        at += 1
-    if at <= first or (at - first > 1 and text[first] == _ZERO):
-        return 0, NOWHERE
-    return value, at
-
-
-@lean
-def _scalar(text: Bytes, at: int, end: int) -> int:
-    """Position after a value that nobody asks for, or NOWHERE."""
-    if at < end and text[at] == _QUOTE:
-        close = _text_end(text, at + 1, end)
-        return close + 1 if close >= 0 else NOWHERE
-    _, after = _number(text, at, end)
-    if after < 0:
-        after = after_word(text, at, end, _TRUE)
-    if after < 0:
-        after = after_word(text, at, end, _FALSE)
-    return after if after >= 0 else after_word(text, at, end, _NULL)

@@ -50,15 +50,16 @@ def test_usage_goes_to_its_home() -> None:
     assert only(backlog) == ("backlog", shard_of(TOPIC, SHARDS))
 
 
-def test_a_report_of_many_groups_is_cut_up_by_group() -> None:
-    """Each group's shard reads what is its own."""
-    report = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g1": USAGE, "g2": USAGE}}
-    found = placed(report)
-    assert [(place.law, place.shard) for place in found] == [
-        ("shares", shard_of("g1", SHARDS)),
-        ("shares", shard_of("g2", SHARDS)),
-    ]
-    assert [list(orjson.loads(place.value)["usage"]) for place in found] == [["g1"], ["g2"]]
+def test_a_report_of_many_groups_is_cut_up_by_shard() -> None:
+    """Each shard reads what is its own, all of it in one record."""
+    groups = [f"g{number}" for number in range(3 * SHARDS)]
+    usage = dict.fromkeys(groups, USAGE)
+    found = placed({"type": "group_usage", "broker": "b", "period_ms": 1, "usage": usage})
+    assert {place.law for place in found} == {"shares"}
+    assert {place.shard: list(orjson.loads(place.value)["usage"]) for place in found} == {
+        shard: own for shard in range(SHARDS) if (own := [g for g in groups if shard_of(g, SHARDS) == shard])
+    }
+    assert len({place.shard for place in found}) == len(found) > 1
 
 
 def test_a_policy_goes_everywhere_and_a_tick_to_what_stands() -> None:

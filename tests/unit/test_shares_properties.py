@@ -116,8 +116,8 @@ def test_sharding_by_group_changes_nothing(history: tuple[list[Event], PolicyTim
             for piece in pieces:
                 piece.append(event)
             continue
-        for group, value in split_group_usage(orjson.dumps(event)):
-            pieces[shard_of(group, shards)].append(orjson.loads(value))
+        for shard, value in split_group_usage(orjson.dumps(event), lambda group: shard_of(group, shards)):
+            pieces[shard].append(orjson.loads(value))
     decided = [decision for piece in pieces for decision in whole(piece, timeline)]
     assert in_order(decided) == whole(events, timeline)
 

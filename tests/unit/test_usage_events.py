@@ -134,10 +134,13 @@ def test_required_fields(example: dict[str, Any]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(max_size=4), st.just(COUNTS), max_size=5))
 def test_split_says_what_the_whole_says(usage: dict[str, Any]) -> None:
-    """The reports of the groups, each by itself and in order, are the report."""
+    """The reports of the parts are the report; each holds the groups of its part, in order."""
     whole = {**USAGE, "id": "b1-7", "usage": usage}
-    parts = split_group_usage(orjson.dumps(whole))
-    assert [group for group, _ in parts] == list(usage)
+    parts = split_group_usage(orjson.dumps(whole), len)
+    assert [part for part, _ in parts] == list(dict.fromkeys(map(len, usage)))
     read = [group_usage(orjson.loads(value), "b1-7", 5) for _, value in parts]
-    assert [report for event in read for report in event.usage] == list(group_usage(whole, "b1-7", 5).usage)
+    for (part, _), event in zip(parts, read, strict=True):
+        assert [group for group, _ in event.usage] == [group for group in usage if len(group) == part]
+    told = {group: report for event in read for group, report in event.usage}
+    assert told == dict(group_usage(whole, "b1-7", 5).usage)
     assert {event.broker for event in read} <= {"b1"}

@@ -1,0 +1,96 @@
+"""The stateless step: rows for shards, of any records, however they are cut into batches."""
+
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.job import placing, schemas
+from streaming.job.places import places_of
+from streaming.job.placing import PLACED_COLUMNS, line_placer, usage_placer
+from streaming.laws.routing import Origin, places
+
+SHARDS, TASKS = 4, 2
+USAGE = {f"g{number}": {"publishedMsg": number} for number in range(10)}
+REPORT = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": USAGE}
+VALUES = [
+    orjson.dumps(REPORT),
+    orjson.dumps({"type": "tick"}),
+    orjson.dumps(REPORT | {"usage": {"é": {"publishedMsg": 1}} | USAGE}),
+    b"rubbish",
+    orjson.dumps({"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}),
+    orjson.dumps(REPORT | {"usage": {"g": {"publishedMsg": -1}}}),
+    orjson.dumps(REPORT | {"ts": 3, "broker": "c"}),
+]
+
+
+def rows_of(batches: Any) -> list[tuple[Any, ...]]:
+    """Rows with their values read, in an order that says nothing."""
+    found = []
+    for batch in batches:
+        assert batch.schema == PLACED_COLUMNS
+        for row in batch.to_pylist():
+            try:
+                value = orjson.loads(row["value"])
+            except orjson.JSONDecodeError:
+                value = row["value"].decode()
+            found.append((*list(row.values())[:-1], value))
+    return sorted(found, key=repr)
+
+
+def expected(origins: dict[Origin, int], name: str, ts: int | None, **more: Any) -> list[tuple[Any, ...]]:
+    numbers = places_of(SHARDS, TASKS).numbers
+    found = []
+    for i, value in enumerate(VALUES):
+        for place in places(value, default_id=name.format(i), default_ts=ts, shards=SHARDS, **more):
+            number, origin = numbers[place.law][place.shard], origins[place.origin]
+            read = orjson.loads(place.value) if value != b"rubbish" else "rubbish"
+            found.append((number, origin, 0, i, ts or 0, read))
+    return sorted(found, key=repr)
+
+
+def live() -> pa.RecordBatch:
+    columns = {
+        "origin": pa.array([schemas.USAGE] * len(VALUES), pa.int32()),
+        "partition": pa.array([0] * len(VALUES), pa.int32()),
+        "offset": pa.array(range(len(VALUES)), pa.int64()),
+        "ts": pa.array([7] * len(VALUES), pa.int64()),
+        "value": pa.array(VALUES, pa.binary()),
+    }
+    return pa.record_batch(columns)
+
+
+@pytest.mark.parametrize(("records", "size"), [(1024, 2**24), (2, 2**24), (1024, 1), (1024, 600)])
+def test_live_records_go_where_the_parser_sends_them(
+    records: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain reports and all others alike; so many records or bytes at once."""
+    monkeypatch.setattr(placing, "RECORDS_AT_ONCE", records)
+    monkeypatch.setattr(placing, "BYTES_AT_ONCE", size)
+    origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+    found = rows_of(usage_placer("t", SHARDS, TASKS)([live(), live().slice(0, 0)]))
+    assert found == expected(origins, "t-0-{}", 7, timeline=None)
+
+
+def test_lines_of_files_have_no_time_of_their_own() -> None:
+    """A report without `ts` is not plain there: it becomes a dead letter, as in the local engine."""
+    batch = pa.record_batch({"file": [0] * len(VALUES), "line": range(len(VALUES)), "value": VALUES})
+    batch = batch.set_column(2, "value", pa.array(VALUES, pa.binary()))
+    timeline = PolicyTimeline({})
+    origins = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
+    found = rows_of(line_placer(("f",), timeline.to_json(), SHARDS, TASKS)([batch]))
+    assert found == expected(origins, "f:{}", None, timeline=timeline)
+    assert {row[3] for row in found if row[0] in places_of(SHARDS, TASKS).numbers["shares"]} == {6}
+
+
+def test_no_more_is_read_at_once_than_allowed() -> None:
+    """One record at least, however large it is."""
+    sizes = [5, 1, 1, 1, 9, 3, 3, 4]
+    ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placing, "RECORDS_AT_ONCE", 2)
+        patch.setattr(placing, "BYTES_AT_ONCE", 6)
+        found = list(placing._stretches(pa.array(ends).to_numpy()))
+    assert found == [(0, 2), (2, 2), (4, 1), (5, 2), (7, 1)]
