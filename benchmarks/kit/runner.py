@@ -179,7 +179,7 @@ def _environment(folder: Path, smoke: bool) -> dict[str, str]:
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(paths)}
     # Java's second compiler pays only in a run of minutes; without it a smoke run takes half the processor.
-    return {**os.environ, **own, **({"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"} if smoke else {})}
+    return {**os.environ, **own, **({"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1"} if smoke else {})}
 
 
 def _limit_s(name: str, options: Options) -> float:
