@@ -1,48 +1,62 @@
 """The exam of resource groups: real job, three `weir proxy` processes, real clients (issue 6).
 
 Three groups at once, each with the demand 50 : 500 : 500 through three proxies: messages published, bytes
-published, messages dispatched. What is asserted leaves room for a machine that is busy with other things;
-what was measured is printed, and the exact claims are held in simulated time (unit/test_shares_loop.py).
+published, messages dispatched. What was measured is printed. Bounds above (nobody gets more) always hold;
+where a busy machine can spoil a bound below, the room that is left is said there, and the exact claim is
+held in simulated time (unit/test_shares_loop.py).
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from admin_process_kit import Admin
 from confluent_kafka.admin import AdminClient, NewTopic
+from exam_kit import DEMAND, KINDS, LIMIT, Exam, said
 from load_kit import (
     Arrivals,
     ConfluentConsumer,
     ConfluentProducer,
+    NumberedProducer,
     PythonProducer,
-    Worker,
-    peak_of,
     perf_test,
-    rate_of,
+    put_at_once,
 )
-from prometheus_client.parser import text_string_to_metric_families
-from stack_kit import until
+from stack_kit import read_all, until
 
 from benchmarks.kit.stack import Stack
-from weir.local_kafka import HOST, free_port
-from weir.parts import Change, Limits, Part
-from weir.scrape import fetch
+from streaming.collect.policy_topic import read_policies
 
-LIMIT = 300.0
-SIZE = 4_000
-"""Of a value in the group with a limit in bytes; what the batch adds is below 2 %."""
-BYTES = LIMIT * SIZE
-DEMAND = {"small": 50.0, "one": 500.0, "two": 500.0}
 ROUND_S = 1.0
+SIZE = 4_000
+"""Of a value in the group with a limit in bytes; a batch of its own, so that it is known what counts."""
+BATCH_BYTES = SIZE + 70
+BACKLOG = 60_000
+"""Records that each hungry consumer finds: more than the limit lets through while the tests run."""
 MEASURED_S = 30.0
-KINDS = ("msgs", "bytes", "reads")
-START_LIMIT_S = 60.0
+MEASURED_MAX = 2
+"""Times that are measured before the test fails: a machine that stands still for a second spoils one."""
+DOWN_S = 60.0
+JOB_START_S = 8.0
+"""The job is started so long before it is wanted back: Spark takes longer on any machine of ours."""
+BACK_LIMIT_S = 200.0
+DOWN_WINDOW_S = 10.0
+WINDOW_S = 4.0
+"""Rates that are waited for are looked at over so long."""
+MET_LIMIT_S = 90.0
+"""A job that is kept from its processor decides late, and no bound in time holds then."""
+GROUPS = "/admin/v2/resourcegroups"
+TENANT = "/admin/v2/tenants/corp/resourcegroup"
+MOVING = "/admin/v2/namespaces/corp/moving/resourcegroup"
+TIERS = {"bronze": 60.0, "silver": 90.0, "gold": 120.0}
+WANTED = 200.0
+"""Of each of the two clients whose groups change, per second."""
 
 
 def policies(limit: float) -> dict[str, Any]:
@@ -51,72 +65,10 @@ def policies(limit: float) -> dict[str, Any]:
     return {
         "broker": {"resourceUsagePublishIntervalInSecs": 1},
         "resourcegroups.msgs": {"publishRateInMsgs": limit},
-        "resourcegroups.bytes": {"publishRateInBytes": BYTES},
+        "resourcegroups.bytes": {"publishRateInBytes": LIMIT * BATCH_BYTES},
         "resourcegroups.reads": {"dispatchRateInMsgs": LIMIT},
         **attached,
     }
-
-
-@dataclass
-class Exam:
-    """The stack, its proxies, and the clients of each group by name; `say` prints a line."""
-
-    stack: Stack
-    running: ExitStack
-    say: Callable[[str], None]
-    proxies: dict[str, Part] = field(default_factory=dict)
-    listen: dict[str, str] = field(default_factory=dict)
-    clients: dict[str, dict[str, Worker]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
-
-    def launch(self, name: str) -> None:
-        """Start `weir proxy`."""
-        listen = self.listen[name] = f"{HOST}:{free_port()}"
-        folder = self.stack.folder
-        words = ["--kafka", self.stack.bootstrap, "--listen", listen, "--id", name, "--metrics", f"{HOST}:0"]
-        limits = Limits(start_s=START_LIMIT_S, backoff_s=1.0, restarts_max=0)
-        part = Part("proxy", words, log=folder / "logs" / f"{name}.log", run_dir=folder / name, limits=limits)
-        self.proxies[name] = part
-        self.running.callback(part.kill)
-        part.start()
-
-    def await_ready(self, name: str) -> str:
-        """Wait until the job has decided a proxy's probe; returns where it listens."""
-        part = self.proxies[name]
-        until(lambda: part.look() is Change.READY, what=f"proxy {name}", limit_s=START_LIMIT_S)
-        return self.listen[name]
-
-    def metric(self, proxy: str, name: str, **labels: str) -> float | None:
-        """A metric of a proxy now; None: it is not there."""
-        text = fetch((self.proxies[proxy].ready or {})["metrics"], 5.0)
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                if sample.name == name and labels.items() <= sample.labels.items():
-                    return float(sample.value)
-        return None
-
-    def state(self, proxy: str, state: str) -> bool:
-        """Whether a proxy stands so towards its share of the first group."""
-        return self.metric(proxy, "weir_group_state", group="msgs", state=state) == 1.0
-
-    def shares(self) -> float:
-        """What the proxies that are left may use of the first group together."""
-        found = (self.metric(name, "weir_group_share", group="msgs") for name in ("small", "one", "new"))
-        return sum(share or 0.0 for share in found)
-
-    def begin(self, kind: str, name: str, worker: Worker) -> None:
-        """Start a client and count it."""
-        self.clients[kind][name] = self.running.enter_context(worker)
-
-    def rates(self, kind: str, from_s: float, to_s: float) -> dict[str, float]:
-        """What each client of a group got through, per second."""
-        return {name: worker.rate(from_s, to_s) for name, worker in self.clients[kind].items()}
-
-
-def said(config: pytest.Config, line: str) -> None:
-    """Print a line, whether the test fails or not."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        sys.stdout.write(f"\n{line}")
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +81,15 @@ def exam(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) 
         found = Exam(stack, running, partial(said, pytestconfig))
         names = [f"acme.{kind}.{name}" for kind in KINDS for name in (*DEMAND, "new")]
         admin = AdminClient({"bootstrap.servers": stack.bootstrap})
+        names += ["corp.moving.t", "corp.staying.t"]
         for done in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
             done.result(30)
         for name in DEMAND:
             found.launch(name)
         for name in DEMAND:
             found.await_ready(name)
-            running.enter_context(ConfluentProducer(stack.bootstrap, f"acme.reads.{name}", DEMAND[name]))
+        for name in ("one", "two"):
+            put_at_once(stack.bootstrap, f"acme.reads.{name}", BACKLOG)
         _begin_clients(found)
         yield found
 
@@ -149,80 +103,235 @@ def _begin_clients(exam: Exam) -> None:
     exam.running.enter_context(perf_test(one, topic, 10**6, int(DEMAND["one"]), log))
     exam.begin("msgs", "one", Arrivals(exam.stack.bootstrap, topic))
     exam.begin("msgs", "two", ConfluentProducer(two, "acme.msgs.two", DEMAND["two"]))
+    feed = ConfluentProducer(exam.stack.bootstrap, "acme.reads.small", DEMAND["small"])
+    exam.running.enter_context(feed)
     for name, listen in exam.listen.items():
-        exam.begin("bytes", name, ConfluentProducer(listen, f"acme.bytes.{name}", DEMAND[name], SIZE))
+        alone, topic = {"batch.num.messages": 1}, f"acme.bytes.{name}"
+        exam.begin("bytes", name, ConfluentProducer(listen, topic, DEMAND[name], SIZE, **alone))
         exam.begin("reads", name, ConfluentConsumer(listen, f"acme.reads.{name}"))
 
 
-def shown(exam: Exam, what: str, from_s: float, to_s: float, kinds: tuple[str, ...] = KINDS) -> None:
-    """Print what was measured."""
-    for kind in kinds:
-        rates = exam.rates(kind, from_s, to_s)
-        peak = peak_of(list(exam.clients[kind].values()), from_s, to_s) if to_s - from_s >= 5 else 0.0
-        told = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
-        total = sum(rates.values())
-        exam.say(f"{what}, {kind}: total {total:.1f} ({told}), most in 5 s {peak:.1f} per second")
+def _is_met(exam: Exam, limit: float, from_s: float, to_s: float) -> bool:
+    """Whether the first group's use is within 5 % of its limit."""
+    return exam.total("msgs", from_s, to_s) == pytest.approx(limit, rel=0.05)
+
+
+def _await_rates(found: Callable[[float, float], bool], what: str) -> float:
+    """Wait until what passes is as it should be, looked at over some seconds; how long it took, s."""
+    begun = time.monotonic()
+
+    def is_so() -> bool:
+        now = time.monotonic()
+        return now >= begun + WINDOW_S and found(now - WINDOW_S, now)
+
+    until(is_so, what=what, limit_s=MET_LIMIT_S)
+    return time.monotonic() - begun
+
+
+def _all_have_shares(exam: Exam) -> bool:
+    return all(exam.state(name, "active", kind) for name in DEMAND for kind in KINDS)
+
+
+def _is_used_and_shared(total: float, rates: Mapping[str, float]) -> bool:
+    """The issue's own bounds: the total within 5 %, the hungry two within 10 %, the small one unhindered."""
+    near = total == pytest.approx(LIMIT, rel=0.05)
+    fair = rates["one"] == pytest.approx(rates["two"], rel=0.1)
+    return near and fair and rates["small"] >= 0.98 * DEMAND["small"]
 
 
 def test_the_limit_is_used_and_shared(exam: Exam) -> None:
-    """After three rounds, over 30 s: the total, the hungry two, the small one, the most in any 5 s."""
-    for kind in KINDS:
-        until(lambda kind=kind: all(w.done for w in exam.clients[kind].values()), what=f"traffic of {kind}")
-    begun = time.monotonic()
-    after = begun + 4 * ROUND_S
-    time.sleep(4 * ROUND_S + MEASURED_S)
-    shown(exam, "50:500:500", after, after + MEASURED_S)
-    for kind in KINDS:
-        rates: Mapping[str, float] = exam.rates(kind, after, after + MEASURED_S)
-        assert 0.8 * LIMIT <= sum(rates.values()) <= 1.05 * LIMIT
-        assert rates["one"] == pytest.approx(rates["two"], rel=0.2)
-        assert rates["small"] >= 0.9 * DEMAND["small"]
-        assert peak_of(list(exam.clients[kind].values()), after, after + MEASURED_S) <= 1.1 * LIMIT
+    """From three rounds after the first shares on, over 30 s, in all three groups."""
+    until(partial(_all_have_shares, exam), what="all shares")
+    begun = time.monotonic() + 3 * ROUND_S
+    time.sleep(3 * ROUND_S)
+    held = dict.fromkeys(KINDS, False)
+    for number in range(MEASURED_MAX):
+        after = begun + number * MEASURED_S
+        time.sleep(max(0.0, after + MEASURED_S - time.monotonic()))
+        exam.show("50:500:500", after, after + MEASURED_S)
+        exam.show("the second half of it", after + MEASURED_S / 2, after + MEASURED_S)
+        for kind in KINDS:
+            rates = exam.rates(kind, after, after + MEASURED_S)
+            held[kind] = held[kind] or _is_used_and_shared(sum(rates.values()), rates)
+            assert sum(rates.values()) <= 1.05 * LIMIT
+            assert exam.peak(kind, after, after + MEASURED_S) <= 1.1 * LIMIT
+        if all(held.values()):
+            break
+    assert held == dict.fromkeys(KINDS, True)
 
 
-def test_a_killed_proxy_leaves_its_share_and_a_new_one_gets_one(exam: Exam) -> None:
+@dataclass
+class Move:
+    """What an operator does, and which groups the two namespaces are in afterwards; None: in none."""
+
+    changes: tuple[tuple[str, str], ...]
+    moving: str | None
+    staying: str | None
+
+    @property
+    def places(self) -> tuple[tuple[str, str | None], ...]:
+        """At which proxy which group is used."""
+        return ("one", self.moving), ("small", self.staying)
+
+
+MOVES = (
+    Move((("POST", f"{TENANT}/bronze"),), "bronze", "bronze"),
+    # A namespace's own group wins over its tenant's, and the other one has its tenant's for itself.
+    Move((("POST", f"{MOVING}/silver"),), "silver", "bronze"),
+    # From one group to another in one change; and the tenant, with what has no group of its own.
+    Move((("POST", f"{MOVING}/gold"), ("PUT", f"{TENANT}/silver")), "gold", "silver"),
+    Move((("DELETE", MOVING),), "silver", "silver"),
+    Move((("DELETE", TENANT),), None, None),
+)
+
+
+@pytest.fixture(scope="module")
+def moves(exam: Exam, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[None]]:
+    """Groups change beside all that the tests do from now on, at proxies that stay: a minute is saved."""
+    folder = tmp_path_factory.mktemp("moves")
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(_change_groups, exam, folder / "admin")
+
+
+def _change_groups(exam: Exam, folder: Path) -> None:
+    with (
+        Admin(exam.stack.bootstrap, folder, exam.stack.topics.prefix) as admin,
+        NumberedProducer(exam.listen["one"], "corp.moving.t", WANTED, idempotent=True) as moving,
+        NumberedProducer(exam.listen["small"], "corp.staying.t", WANTED, idempotent=False) as staying,
+    ):
+        for tier, limit in TIERS.items():
+            assert admin.ask("PUT", f"{GROUPS}/{tier}", {"publishRateInMsgs": limit})[0] == 204
+        for move in MOVES:
+            for method, path in move.changes:
+                assert admin.ask(method, path)[0] == 204
+            _await_groups(exam, move)
+            took_s = _await_rates(partial(_are_near, move, moving, staying), f"the rates of {move}")
+            exam.say(f"moving in {move.moving}, staying in {move.staying}: met after {took_s:.1f} s")
+            assert _counting(exam) == {(proxy, group) for proxy, group in move.places if group}
+    for producer, topic in ((moving, "corp.moving.t"), (staying, "corp.staying.t")):
+        found = [int(value) for value in read_all(exam.stack.bootstrap, topic)]
+        assert producer.errors == [] and len(producer.acknowledged) > 1_000
+        assert set(producer.acknowledged) <= set(found), "lost"
+        if producer is moving:
+            assert found == list(range(len(found))), "twice, or out of order"
+
+
+def _counts(exam: Exam) -> dict[tuple[str, str], float]:
+    return {(proxy, tier): exam.counted(proxy, tier) for proxy in ("one", "small") for tier in TIERS}
+
+
+def _counting(exam: Exam) -> set[tuple[str, str]]:
+    """Where something counts now: proxy and group."""
+    before = _counts(exam)
+    time.sleep(1.0)
+    return {key for key, count in _counts(exam).items() if count > before[key]}
+
+
+def _await_groups(exam: Exam, move: Move) -> None:
+    """Until the move is in force and the shares have come."""
+    for proxy, group in move.places:
+        if group is None:
+            continue
+        before = exam.counted(proxy, group)
+        until(lambda p=proxy, g=group, b=before: exam.counted(p, g) > b, what=f"{proxy} counts in {group}")
+        until(lambda p=proxy, g=group: exam.state(p, "active", g), what=f"{proxy} has a share of {group}")
+    if move.moving is None:
+        until(lambda: not _counting(exam), what="traffic that counts nowhere")
+
+
+def _are_near(
+    move: Move, moving: NumberedProducer, staying: NumberedProducer, from_s: float, to_s: float
+) -> bool:
+    """Whether each group's use is near its limit, or what is wanted where there is none."""
+    rates = moving.rate(from_s, to_s), staying.rate(from_s, to_s)
+    if move.moving is None or move.staying is None:
+        return min(rates) >= 0.95 * WANTED
+    if move.moving == move.staying:
+        # Two members: their shares are half-way to halves of it soon.
+        limit = TIERS[move.moving]
+        return 0.85 * limit <= sum(rates) <= 1.1 * limit and min(rates) >= 0.3 * limit
+    groups = (move.moving, move.staying)
+    return all(rate == pytest.approx(TIERS[g], rel=0.1) for rate, g in zip(rates, groups, strict=True))
+
+
+def test_a_killed_proxy_leaves_its_share_and_a_new_one_gets_one(exam: Exam, moves: Future[None]) -> None:
     """The others have it after the expiry of five rounds; the new one's clients are let in with 5 %."""
     killed = time.monotonic()
     exam.proxies["two"].kill()
     for kind in KINDS:
         exam.clients[kind]["two"].__exit__()
-    time.sleep(15 * ROUND_S)
-    shown(exam, "one of three killed", killed + 10, killed + 15)
-    assert rate_of(list(exam.clients["msgs"].values()), killed + 10, killed + 15) >= 0.75 * LIMIT
+    took_s = _await_rates(partial(_is_met, exam, LIMIT), "the share of the proxy that was killed")
+    exam.say(f"one of three killed: the others use all of the limit after {took_s:.1f} s")
+    exam.show("one of three killed", killed + took_s - WINDOW_S, killed + took_s)
     exam.launch("new")
     listen = exam.await_ready("new")
     started = time.monotonic()
     exam.begin("msgs", "new", ConfluentProducer(listen, "acme.msgs.new", DEMAND["one"]))
     until(lambda: exam.state("new", "active"), what="the new proxy's share")
     exam.say(f"new proxy: its share came {time.monotonic() - started:.1f} s after its client began")
-    time.sleep(10)
-    shown(exam, "a new one in its place", started, started + 10, ("msgs",))
-    assert peak_of(list(exam.clients["msgs"].values()), killed + 1, started + 10) <= 1.1 * LIMIT
-    assert exam.clients["msgs"]["new"].rate(started + 5, started + 10) >= 0.2 * LIMIT
+    new = exam.clients["msgs"]["new"]
+    took_s = _await_rates(lambda *window: new.rate(*window) >= 0.3 * LIMIT, "the new proxy's part")
+    exam.show(f"a new one in its place, {took_s:.1f} s", started, started + took_s, ("msgs",))
+    assert exam.peak("msgs", killed + 1, started + took_s) <= 1.1 * LIMIT
 
 
 @pytest.mark.parametrize("limit", [LIMIT / 2, LIMIT])
 def test_a_changed_limit_is_met(exam: Exam, limit: float) -> None:
-    """Halved and doubled: two rounds after it is in force."""
+    """Halved and doubled: from the round in which it is in force, the shares add up to the new limit.
+
+    Of two rounds that it may take; their use follows as the law moves them (docs/resource_groups.md).
+    """
     exam.stack.publish(policies(limit))
     until(lambda: exam.metric("one", "weir_group_limit", group="msgs") == limit, what="the new limit")
     in_force = time.monotonic()
-    until(lambda: exam.shares() == pytest.approx(limit), what="shares of the new limit")
-    exam.say(f"limit {limit:.0f}: the shares add up to it {time.monotonic() - in_force:.1f} s later")
-    time.sleep(max(0.0, in_force + 8 - time.monotonic()))
-    shown(exam, f"limit {limit:.0f}", in_force + 2, in_force + 8, ("msgs",))
-    total = rate_of(list(exam.clients["msgs"].values()), in_force + 2.5, in_force + 8)
-    assert 0.7 * limit <= total <= 1.1 * limit
+    took_s = _await_rates(partial(_is_met, exam, limit), "use of the new limit")
+    exam.show(f"limit {limit:.0f}, met after {took_s:.1f} s", in_force, in_force + took_s, ("msgs",))
+    effective_ms = read_policies(exam.stack.bootstrap, exam.stack.topics).effective["resourcegroups.msgs"]
+    rounds: dict[int, float] = {}
+    for decision in exam.decided("msgs"):
+        ended_ms, shares = decision["ts"], decision["limits"] or {}
+        if ended_ms >= effective_ms and shares:
+            rounds[ended_ms] = rounds.get(ended_ms, 0.0) + shares["publishRateInMsgs"]
+    later_ms = min(rounds) - effective_ms
+    exam.say(f"limit {limit:.0f}: {len(rounds)} rounds with shares of it, the first {later_ms} ms later")
+    assert list(rounds.values()) == pytest.approx([limit] * len(rounds))
+
+
+def test_groups_change_under_traffic(moves: Future[None]) -> None:
+    """By the admin API: what passes counts in its new group and is limited by it, and nothing is lost."""
+    moves.result(120)
+
+
+def _until_shares_are_back(exam: Exam) -> float:
+    until(lambda: not exam.state("one", "expired"), what="a share", limit_s=BACK_LIMIT_S)
+    return time.monotonic()
 
 
 def test_without_the_job_traffic_goes_on_by_the_rule(exam: Exam) -> None:
-    """After the shares' life time half of each is used; metric and log say so."""
+    """For a minute half of each share is used, once their life time is over; then the job comes back."""
+    names = ("small", "one", "new")
+    stopped = time.monotonic()
     exam.stack.stop("job")
-    for name in ("small", "one", "new"):
+    for name in names:
         until(lambda name=name: exam.state(name, "expired"), what=f"{name} knows that its share has expired")
     expired = time.monotonic()
-    time.sleep(10)
-    shown(exam, "without the job", expired + 1, expired + 10, ("msgs",))
-    total = rate_of(list(exam.clients["msgs"].values()), expired + 2, expired + 10)
-    assert 0.3 * LIMIT <= total <= 0.6 * LIMIT
-    assert "expired_share: safe_fraction" in (exam.stack.folder / "logs" / "one.log").read_text()
+    exam.say(f"job stopped: the shares ended {expired - stopped:.1f} s later")
+    time.sleep(max(0.0, stopped + DOWN_S - JOB_START_S - time.monotonic()))
+    with ThreadPoolExecutor(1) as watching:
+        seen = watching.submit(_until_shares_are_back, exam)
+        # Not in that thread: a part ends with the thread that started it.
+        exam.stack.start_job()
+        back = seen.result()
+    _await_rates(partial(_is_met, exam, LIMIT), "the limit being used again")
+    ended = time.monotonic()
+    exam.say(f"job back: shares after {back - stopped:.1f} s, the limit is used {ended - back:.1f} s later")
+    exam.show("without the job", expired + 1, back, ("msgs",))
+    exam.show("the job is back", back, ended, ("msgs",))
+    start = expired + 1
+    while start + DOWN_WINDOW_S <= back:
+        assert 0.4 * LIMIT <= exam.total("msgs", start, start + DOWN_WINDOW_S) <= 0.55 * LIMIT
+        start += DOWN_WINDOW_S
+    assert start > expired + 1 + 3 * DOWN_WINDOW_S
+    assert exam.peak("msgs", stopped, ended) <= 1.1 * LIMIT
+    log = (exam.stack.folder / "logs" / "one.log").read_text()
+    assert "expired_share: safe_fraction" in log and "group msgs: shares are back" in log

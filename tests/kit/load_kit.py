@@ -4,12 +4,14 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from weir.jars import java_command
@@ -19,6 +21,8 @@ SIZE = 100
 _SLICE_S = 0.01
 _OPEN_MAX = 50
 """Records of one client that wait to be delivered."""
+_FLUSH_S = 15.0
+_LUMP = 10_000
 
 
 @contextmanager
@@ -46,7 +50,7 @@ class Worker(ABC):
 
     def __init__(self, name: str) -> None:
         self.done: list[tuple[float, int]] = []
-        """(time, records) of what got through, by the steady clock."""
+        """(time, records up to then) of what got through, by the steady clock."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -60,7 +64,16 @@ class Worker(ABC):
 
     def rate(self, from_s: float, to_s: float) -> float:
         """Records per second between two times."""
-        return rate_of([self], from_s, to_s)
+        return (self._until(to_s) - self._until(from_s)) / (to_s - from_s)
+
+    def note(self, count: int = 1) -> None:
+        """So many records have just got through."""
+        self.done.append((time.monotonic(), (self.done[-1][1] if self.done else 0) + count))
+
+    def _until(self, at: float) -> int:
+        # A glance, since thousands are asked for while the load goes on in the same process.
+        place = bisect_left(self.done, at, key=itemgetter(0))
+        return self.done[place - 1][1] if place else 0
 
     @abstractmethod
     def _run(self) -> None:
@@ -86,30 +99,74 @@ class ConfluentProducer(Worker):
         topic: where to.
         rate: records per second.
         size: of a value, bytes.
+        settings: further ones of librdkafka.
     """
 
-    def __init__(self, bootstrap: str, topic: str, rate: float, size: int = SIZE) -> None:
+    def __init__(self, bootstrap: str, topic: str, rate: float, size: int = SIZE, **settings: Any) -> None:
         super().__init__(f"producer {topic}")
-        self._bootstrap, self._topic, self._rate, self._value = bootstrap, topic, rate, b"x" * size
+        self._topic, self._rate, self._size = topic, rate, size
+        self._settings = {
+            "bootstrap.servers": bootstrap, "linger.ms": "0", "batch.num.messages": "10",
+            "queue.buffering.max.messages": str(_OPEN_MAX), "log_level": "0", **settings,
+        }  # fmt: skip
 
     def _run(self) -> None:
-        producer = Producer({
-            "bootstrap.servers": self._bootstrap, "linger.ms": "0", "batch.num.messages": "10",
-            "queue.buffering.max.messages": str(_OPEN_MAX), "log_level": "0",
-        })  # fmt: skip
+        producer = Producer(self._settings)
         for count in self._due(self._rate):
             for _ in range(count):
+                value = self._value()
                 while not self._stopping.is_set():
                     try:
-                        producer.produce(self._topic, value=self._value, on_delivery=self._delivered)
+                        producer.produce(self._topic, value=value, on_delivery=self._delivered)
                         break
                     except BufferError:
                         producer.poll(0.05)
             producer.poll(0)
+        self._end(producer)
 
-    def _delivered(self, error: object, _message: object) -> None:
+    def _value(self) -> bytes:
+        return b"x" * self._size
+
+    def _delivered(self, error: object, _message: Message) -> None:
         if error is None:
-            self.done.append((time.monotonic(), 1))
+            self.note()
+
+    def _end(self, producer: Producer) -> None:
+        """What is not delivered yet is left."""
+
+
+class NumberedProducer(ConfluentProducer):
+    """The same, each value being its number, so that it can be seen what became of it.
+
+    Attributes:
+        acknowledged: those that are on the cluster, as it says.
+        errors: what librdkafka said of its connections, and of records that it could not deliver.
+
+    Args:
+        bootstrap, topic, rate: as above.
+        idempotent: nothing is to be there twice.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, rate: float, *, idempotent: bool) -> None:
+        self._next = 0
+        self.acknowledged: list[int] = []
+        self.errors: list[str] = []
+        told = {"error_cb": lambda error: self.errors.append(str(error))}
+        super().__init__(bootstrap, topic, rate, **{"enable.idempotence": idempotent, **told})
+
+    def _value(self) -> bytes:
+        self._next += 1
+        return b"%d" % (self._next - 1)
+
+    def _delivered(self, error: object, message: Message) -> None:
+        super()._delivered(error, message)
+        if error is None:
+            self.acknowledged.append(int(message.value() or b""))
+        else:
+            self.errors.append(str(error))
+
+    def _end(self, producer: Producer) -> None:
+        producer.flush(_FLUSH_S)
 
 
 class PythonProducer(Worker):
@@ -137,7 +194,7 @@ class PythonProducer(Worker):
         producer.close(15)
 
     def _delivered(self, _metadata: object) -> None:
-        self.done.append((time.monotonic(), 1))
+        self.note()
 
 
 class ConfluentConsumer(Worker):
@@ -161,8 +218,18 @@ class ConfluentConsumer(Worker):
         while not self._stopping.is_set():
             message = consumer.poll(0.1)
             if message is not None and message.error() is None:
-                self.done.append((time.monotonic(), 1))
+                self.note()
         consumer.close()
+
+
+def put_at_once(bootstrap: str, topic: str, count: int) -> None:
+    """So many records, as fast as they go: what a consumer with a backlog finds."""
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 10, "log_level": "0"})
+    for number in range(count):
+        producer.produce(topic, value=b"x" * SIZE)
+        if number % _LUMP == 0:
+            producer.flush(_FLUSH_S)
+    assert producer.flush(_FLUSH_S) == 0
 
 
 class Arrivals(Worker):
@@ -185,7 +252,7 @@ class Arrivals(Worker):
                 _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=5)
             except KafkaException:
                 continue
-            self.done.append((time.monotonic(), end - before))
+            self.note(end - before)
             before = end
             time.sleep(0.1)
         consumer.close()
@@ -193,8 +260,7 @@ class Arrivals(Worker):
 
 def rate_of(workers: Sequence[Worker], from_s: float, to_s: float) -> float:
     """Records per second of all of them."""
-    found = sum(count for worker in workers for at, count in list(worker.done) if from_s <= at < to_s)
-    return found / (to_s - from_s)
+    return sum(worker.rate(from_s, to_s) for worker in workers)
 
 
 def peak_of(workers: Sequence[Worker], from_s: float, to_s: float, window_s: float = 5.0) -> float:

@@ -1,0 +1,107 @@
+"""The exam of resource groups: a stack with several proxies, and clients that each want a part of a group."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from load_kit import Worker, peak_of
+from prometheus_client.parser import text_string_to_metric_families
+from stack_kit import decisions, read_all, until
+
+from benchmarks.kit.stack import Stack
+from weir.local_kafka import HOST, free_port
+from weir.parts import Change, Limits, Part
+from weir.scrape import fetch
+
+LIMIT = 300.0
+"""Of each group, records per second."""
+DEMAND = {"small": 50.0, "one": 500.0, "two": 500.0}
+"""What the client at each proxy wants of each group."""
+KINDS = ("msgs", "bytes", "reads")
+START_LIMIT_S = 150.0
+_SCRAPE_LIMIT_S = 5.0
+
+
+@dataclass
+class Exam:
+    """The stack, its proxies, and the clients of each group by name; `say` prints a line."""
+
+    stack: Stack
+    running: ExitStack
+    say: Callable[[str], None]
+    proxies: dict[str, Part] = field(default_factory=dict)
+    listen: dict[str, str] = field(default_factory=dict)
+    clients: dict[str, dict[str, Worker]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
+
+    def launch(self, name: str) -> None:
+        """Start `weir proxy`."""
+        listen = self.listen[name] = f"{HOST}:{free_port()}"
+        folder = self.stack.folder
+        words = ["--kafka", self.stack.bootstrap, "--listen", listen, "--id", name, "--metrics", f"{HOST}:0"]
+        limits = Limits(start_s=START_LIMIT_S, backoff_s=1.0, restarts_max=0)
+        part = Part("proxy", words, log=folder / "logs" / f"{name}.log", run_dir=folder / name, limits=limits)
+        self.proxies[name] = part
+        self.running.callback(part.kill)
+        part.start()
+
+    def await_ready(self, name: str) -> str:
+        """Wait until the job has decided a proxy's probe; returns where it listens."""
+        part = self.proxies[name]
+        until(lambda: part.look() is Change.READY, what=f"proxy {name}", limit_s=START_LIMIT_S)
+        return self.listen[name]
+
+    def metric(self, proxy: str, name: str, **labels: str) -> float | None:
+        """A metric of a proxy now; None: it is not there."""
+        text = fetch((self.proxies[proxy].ready or {})["metrics"], _SCRAPE_LIMIT_S)
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    return float(sample.value)
+        return None
+
+    def state(self, proxy: str, state: str, group: str = "msgs") -> bool:
+        """Whether a proxy stands so towards its share of a group."""
+        return self.metric(proxy, "weir_group_state", group=group, state=state) == 1.0
+
+    def counted(self, proxy: str, group: str) -> float:
+        """Records published through a proxy that counted in a group so far."""
+        name = "pulsar_resource_group_messages_used_total"
+        return self.metric(proxy, name, ResourceGroup=group, MonitoringClass="Publish") or 0.0
+
+    def decided(self, group: str) -> list[dict[str, Any]]:
+        """All that was decided of a group so far, repeats aside."""
+        made = decisions(read_all(self.stack.bootstrap, self.stack.topics.decisions)).values()
+        return [decision for decision in made if decision.get("group") == group]
+
+    def begin(self, kind: str, name: str, worker: Worker) -> None:
+        """Start a client and count it."""
+        self.clients[kind][name] = self.running.enter_context(worker)
+
+    def rates(self, kind: str, from_s: float, to_s: float) -> dict[str, float]:
+        """What each client of a group got through, per second."""
+        return {name: worker.rate(from_s, to_s) for name, worker in self.clients[kind].items()}
+
+    def total(self, kind: str, from_s: float, to_s: float) -> float:
+        """What all clients of a group got through together, per second."""
+        return sum(self.rates(kind, from_s, to_s).values())
+
+    def peak(self, kind: str, from_s: float, to_s: float) -> float:
+        """The most that they got through in any 5 s, per second."""
+        return peak_of(list(self.clients[kind].values()), from_s, to_s)
+
+    def show(self, what: str, from_s: float, to_s: float, kinds: tuple[str, ...] = KINDS) -> None:
+        """Print what was measured."""
+        for kind in kinds:
+            told = ", ".join(f"{name} {rate:.1f}" for name, rate in self.rates(kind, from_s, to_s).items())
+            most = f", most in 5 s {self.peak(kind, from_s, to_s):.1f}" if to_s - from_s >= 5 else ""
+            self.say(f"{what}, {kind}: total {self.total(kind, from_s, to_s):.1f} ({told}){most} per second")
+
+
+def said(config: pytest.Config, line: str) -> None:
+    """Print a line, whether the test fails or not."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        sys.stdout.write(f"\n{line}")
