@@ -1,9 +1,9 @@
 """The exam of resource groups: real job, three `weir proxy` processes, real clients (issue 6).
 
 Three groups at once, each with the demand 50 : 500 : 500 through three proxies: messages published, bytes
-published, messages dispatched. What was measured is printed. Bounds above (nobody gets more) always hold;
-where a busy machine can spoil a bound below, the room that is left is said there, and the exact claim is
-held in simulated time (unit/test_shares_loop.py).
+published, messages dispatched. What was measured is printed. That nobody gets more than the limit and 10 %
+over 5 s is asserted throughout. What takes time is waited for: a machine that is busy with other things
+decides late. The claims in rounds are held in simulated time (unit/test_shares_loop.py).
 """
 
 import time
