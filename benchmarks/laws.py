@@ -15,7 +15,7 @@ from benchmarks.kit.events import POLICIES, SEED, T0, requests
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from streaming.contract.topics import Topics
-from streaming.laws import concurrency, dispatch, mutation, shares
+from streaming.laws import concurrency, dispatch, mutation, shares_rounds
 from streaming.laws.records import Records, StepContext
 from streaming.laws.shard import step
 
@@ -108,7 +108,7 @@ def _cases() -> list[_Case]:
     return [
         _Case(what="mutation token_bucket", law="mutation", part=walk, policies=POLICIES, make=_requests),
         _Case(what="mutation sampled_rate", law="mutation", part=walk, policies=quota, make=_requests),
-        _Case(what="shares", law="shares", part=shares.share_out, policies=group, make=_reports),
+        _Case(what="shares", law="shares", part=shares_rounds.share_all, policies=group, make=_reports),
         _Case(what="dispatch", law="dispatch", part=dispatch.walk, policies=rate, make=_deliveries),
         *limits,
         _Case(what="backlog", law="backlog", part=None, policies=topics, make=_backlogs),

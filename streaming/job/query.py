@@ -13,7 +13,7 @@ from streaming.job.tally import Tally
 from streaming.job.transforms import kafka_records, placed_usage, routed_policies, routed_requests
 from streaming.laws.records import StepContext
 
-LAYOUT = 2
+LAYOUT = 3
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
 topics, grouping keys, the set or order of the laws, or the numbers of `places` change; the new one is filled
 by reading the topics from their start."""

@@ -1,4 +1,6 @@
-"""Segments of resting rows as files beside the checkpoint (`laws.segments` says what they are)."""
+"""Segments of resting rows and large parts of bodies as files beside the checkpoint (`laws.segments` and
+`laws.carried` say what they are).
+"""
 
 import hashlib
 import os
@@ -99,6 +101,14 @@ class FileShelf:
         """
         return _mapped(str(self.folder / f"{name}{_SUFFIX}"))
 
+    def read(self, name: str) -> pa.RecordBatch:
+        """As `get`, but not kept mapped: large parts of bodies are new in each batch.
+
+        Raises:
+            StateError: the file is missing or damaged.
+        """
+        return _mapped.__wrapped__(str(self.folder / f"{name}{_SUFFIX}"))
+
     def drop(self, name: str) -> None:
         """Delete the file of this name, if it is there."""
         (self.folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
@@ -118,4 +128,4 @@ def _mapped(path: str) -> pa.RecordBatch:
 
 
 def _digest(content: bytes | pa.Buffer) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+    return hashlib.sha256(content).hexdigest()[:32]

@@ -40,8 +40,7 @@ def tally_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Tal
     """One step's part: records for all shards are no events, each shard would count them."""
     decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
     dead = len(outputs.rows) - len(decided)
-    if outputs.admissions is not None:
-        decided.append(int(outputs.admissions.ts.min()))
+    decided += [int(columns.ts.min()) for columns in outputs.columns]
     own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
     return Tally(
         events=Counter({law: own}),

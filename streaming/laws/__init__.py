@@ -30,5 +30,6 @@ LAW_OF_EVENT: Final[dict[type, str]] = {
 }
 """Which law decides an event. A policy goes to all laws; a tick closes the rounds of shares and, for the
 other laws whose decisions stand, only says that time has passed."""
-STANDING_LAWS: Final = ("shares", "dispatch", "concurrency", "backlog")
-"""Laws whose decisions hold for a life time and are repeated (contract section 1)."""
+STANDING_LAWS: Final = ("dispatch", "concurrency", "backlog")
+"""Laws whose decisions hold for a life time and are kept to be repeated (contract section 1). Shares are
+repeated too, but the law's own state says what stands."""

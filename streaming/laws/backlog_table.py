@@ -13,7 +13,7 @@ import pyarrow as pa
 from streaming.contract.broker_events import Backlog
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.backlog import Rules, judge, rules_for
-from streaming.laws.law import Batch, Decision
+from streaming.laws.law import Batch, Decision, LawState
 
 TTL_MS: Final = 60_000
 """How long an enforcer may go by a decision (contract section 1)."""
@@ -21,7 +21,7 @@ MAX_TOPICS: Final = 65_536
 """Rows of one shard; beyond it those reported longest ago leave first, ties by name."""
 
 
-class BacklogTable:
+class BacklogTable(LawState):
     """The newest time of all topics of a shard.
 
     Columns: `topic` text, `last` ms of its newest report.

@@ -21,7 +21,7 @@ from streaming.contract.broker_events import Latency
 from streaming.contract.policy import PolicySet
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.concurrency import NOT_LIMITED, start, walk
-from streaming.laws.law import Batch, Decision
+from streaming.laws.law import Batch, Decision, LawState
 from streaming.laws.limit_settings import SETTINGS, LimitSettings, entry_for
 from streaming.laws.limits import STATE
 
@@ -83,7 +83,7 @@ class _Eras:
         return era
 
 
-class ConcurrencyTable:
+class ConcurrencyTable(LawState):
     """Limits of all partitions of a shard.
 
     Columns: `partition` text, and the fields of STATE by name.

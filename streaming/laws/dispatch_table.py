@@ -32,7 +32,7 @@ from streaming.laws.dispatch import (
     roll_row,
     walk,
 )
-from streaming.laws.law import Batch
+from streaming.laws.law import Batch, LawState
 
 Decision = dict[str, Any]
 Names = tuple[str, ...]
@@ -117,7 +117,7 @@ def _limit(value: Mapping[str, Any], msgs: str, size: str) -> Limit:
     )
 
 
-class DispatchTable:
+class DispatchTable(LawState):
     """Counters of all brokers of a shard.
 
     Columns: `key` the names of the row as a JSON list, `last` ms of its last event, `rolled_at` ms up to

@@ -1,6 +1,6 @@
 """What a law is to the rest of the program: a table of subjects that folds events into decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from streaming.contract.events import LawEvent
 from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.contract.usage_events import GroupUsage
 from streaming.laws.homes import Homes
-from streaming.laws.outputs import Admissions
-from streaming.laws.reports import Reports
+from streaming.laws.outputs import DecisionColumns
+from streaming.laws.reports import Reports, Rows
 from streaming.laws.requests import Requests
+from streaming.laws.shelf import Shelf
 from streaming.laws.texts import Integers
 
 Decision = dict[str, Any]
@@ -28,6 +30,17 @@ class Entry:
 
     event: LawEvent
     source: int
+
+
+def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
+    """The reports among events in order, as columns, and the events that are left: ticks."""
+    rows, ticks = Rows(), list[Entry]()
+    for entry in entries:
+        if isinstance(entry.event, GroupUsage):
+            rows.put(entry.event, source=entry.source, ticks=len(ticks))
+        else:
+            ticks.append(entry)
+    return rows.finish(), ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +94,7 @@ class LawState(Protocol):
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns of one length, for the checkpoint; exact."""
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]] | Admissions:
+    def fold(self, batch: Batch) -> list[tuple[int, Decision]] | DecisionColumns:
         """Decide; returns (source of the record answered, decision) in the order decided, or all as columns.
 
         A decision holds at least `type`, `id`, `ts`; its keys are in the order of the contract's example.
@@ -92,3 +105,22 @@ class LawState(Protocol):
 
     def policies_from(self, horizon: int) -> int:
         """The time (ms, at most `horizon`) before which no policy is needed any more."""
+
+    def repeats(self, now: int) -> DecisionColumns | None:
+        """What must be said again at `now` (ms, event time), by a law whose state says what stands; None:
+        nothing, or `Standing` keeps what it decided (STANDING_LAWS).
+        """
+        return None
+
+    def take_up(self, notes: Mapping[str, bytes], shelf: Shelf | None) -> None:
+        """Take up what `leave` left, before anything else; most laws leave nothing beside their columns.
+
+        Args:
+            notes: of the body that the columns came from.
+            shelf: where rows can rest; None: nowhere.
+        """
+        return None
+
+    def leave(self) -> dict[str, bytes]:
+        """Notes for the body beside the columns, asked for before them: rows may be laid to rest now."""
+        return {}

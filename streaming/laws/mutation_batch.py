@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,15 @@ from streaming.laws.compiled import lean
 from streaming.laws.homes import Homes
 from streaming.laws.law import Asked
 from streaming.laws.mutation import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
-from streaming.laws.outputs import Admissions
+from streaming.laws.outputs import DecisionColumns, escaped
 from streaming.laws.rates import Doubles
-from streaming.laws.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests, written
+from streaming.laws.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests
 from streaming.laws.requests import REFUND as IS_REFUND
 from streaming.laws.requests import STRICT as IS_STRICT
 from streaming.laws.texts import Integers, bytes_in
 from streaming.laws.write import Labels, doubles_as_json, ends_of, write
 
+ADMISSION: Final = "admission"
 NO_CLOCK = -(2**62)
 """For the time of a batch where there is none, in a replay: nothing is late by the clock."""
 
@@ -150,7 +151,7 @@ def label(terms: Terms, stretch: Stretch, version: int, shadow: NDArray[np.bool_
     )
 
 
-def admissions(walked: Walked) -> Admissions:
+def admissions(walked: Walked) -> DecisionColumns:
     """Write what was decided: one decision a request, none a refund."""
     asked, names = walked.asked, walked.homes.names
     order = asked.order[walked.events.mode[asked.order] != REFUND]
@@ -159,25 +160,17 @@ def admissions(walked: Walked) -> Admissions:
     limits = doubles_as_json(rate)
     limit_ends = np.zeros(len(rate) + 1, dtype=np.int64)
     ends_of(limits, limit_ends)
-    subjects, subject_ends = bytes_in(_escaped(names))
+    subjects, subject_ends = bytes_in(escaped(names))
     labels = Labels(
         sampled=sampled, subjects=subjects, subject_ends=subject_ends, subject=home, limits=limits,
         limit_ends=limit_ends, version=version, shadow=shadow,
     )  # fmt: skip
     text, ends = write(order, asked.requests, walked.late, walked.events, labels, walked.results)
     term = walked.events.term[order]
-    return Admissions(
-        text=text, ends=ends, id_length=asked.requests.length[order, ID], ts=asked.requests.ts[order],
-        source=order,
+    return DecisionColumns(
+        type=ADMISSION, text=text, ends=ends, id_length=asked.requests.length[order, ID],
+        ts=asked.requests.ts[order], source=order,
         # The last name is the key of those whom nobody limits.
-        subjects=pa.concat_arrays([names, pa.array([""], type=pa.string())]),
-        subject=np.where(sampled[term] < 0, len(names), home[term]),
+        keys=pa.concat_arrays([names, pa.array([""], type=pa.string())]),
+        key=np.where(sampled[term] < 0, len(names), home[term]),
     )  # fmt: skip
-
-
-def _escaped(names: pa.Array) -> pa.Array:
-    """Names as they stand between the quotes of a decision."""
-    text, _ = bytes_in(names)
-    if not ((text < 32) | (text == ord('"')) | (text == ord("\\"))).any():
-        return names
-    return pa.array([written(name) for name in names.to_pylist()], type=pa.binary())

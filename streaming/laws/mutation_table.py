@@ -15,21 +15,23 @@ from numpy.typing import NDArray
 from streaming.contract.policy import DEFAULT_NAME
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.compiled import lean
-from streaming.laws.law import Batch
+from streaming.laws.law import Batch, LawState
 from streaming.laws.mutation import PLAIN_WINDOWS, State, Terms, walk
 from streaming.laws.mutation_batch import Stretch, Walked, admissions, begin, label
 from streaming.laws.mutation_rows import NO_RING, plain_column, plain_of, ring_column, rings_of
-from streaming.laws.outputs import Admissions
+from streaming.laws.outputs import DecisionColumns
 from streaming.laws.quotas import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.rates import FULL, Doubles, refill, window_of
 from streaming.laws.segments import Resting
+from streaming.laws.shelf import Shelf
 from streaming.laws.texts import NOWHERE, Integers
 
 AWAKE_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
+_RESTING: Final = "resting"
 
 
-class MutationTable:
+class MutationTable(LawState):
     """Balances and windows of all subjects of a shard.
 
     Columns: `subject` text, `tokens` balance (inf: full), `last` ms of the last update, `plain` 11 windows of
@@ -71,11 +73,16 @@ class MutationTable:
             "ring": ring_column(self.rings, len(self)),
         }
 
-    def rest(self) -> None:
+    def take_up(self, notes: Mapping[str, bytes], shelf: Shelf | None) -> None:
+        """Take up the resting rows."""
+        self.resting = Resting(notes.get(_RESTING), shelf)
+
+    def leave(self) -> dict[str, bytes]:
         """Lay all rows to rest if they are many; the next batch takes out those that it needs."""
         if self.resting.possible and len(self) > AWAKE_ROWS:
             self.resting.add(self.columns())
             self._keep(np.zeros(len(self), dtype=np.bool_))
+        return {_RESTING: self.resting.to_bytes()} if self.resting.used else {}
 
     def _wake(self, names: pa.Array) -> None:
         """Take the resting rows of these subjects into the table."""
@@ -90,7 +97,7 @@ class MutationTable:
             self.last = np.concatenate([self.last, woken.last])
             self.plain = np.concatenate([self.plain, woken.plain])
 
-    def fold(self, batch: Batch) -> Admissions:
+    def fold(self, batch: Batch) -> DecisionColumns:
         """Decide requests and refunds in order: one decision a request, none a refund."""
         assert batch.asked is not None
         timeline, homes = batch.timeline, batch.asked.homes

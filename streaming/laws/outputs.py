@@ -10,35 +10,35 @@ import pyarrow as pa
 from streaming.contract.decisions import DEADLETTER, DECISIONS, decided_subject
 from streaming.laws.texts import Bytes, Integers, bytes_in, cut
 
-ADMISSION: Final = "admission"
 _TYPES: Final = {
     "sink": pa.string(), "key": pa.string(), "value": pa.large_binary(), "ts": pa.int64(),
     "type": pa.string(), "id": pa.string(), "source": pa.int64(),
 }  # fmt: skip
-_ID_AT: Final = len(b'{"type":"admission","id":"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admissions:
-    """Many decisions of the mutation law as columns.
+class DecisionColumns:
+    """Many decisions of one law as columns.
 
     Attributes:
+        type: of all of them; each one's bytes begin with it and with its id.
         text: their bytes, one after the other.
         ends: where each begins in `text`, and where the last one ends.
         id_length: bytes of each one's id in `text`.
         ts: event time, ms.
         source: index of the record that each answers.
-        subjects: the keys, Arrow text.
-        subject: number of each decision's key.
+        keys: their keys, Arrow text.
+        key: number of each one's key; None: `keys` has one for each.
     """
 
+    type: str
     text: Bytes
     ends: Integers
     id_length: Integers
     ts: Integers
     source: Integers
-    subjects: pa.Array
-    subject: Integers
+    keys: pa.Array
+    key: Integers | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -50,18 +50,38 @@ class Admissions:
                 buffers = [None, pa.py_buffer(self.ends), pa.py_buffer(self.text)]
                 return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
             case "key":
-                return self.subjects.take(pa.array(self.subject))
+                return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id":
-                return self._ids()
+                return begin_of_ids(self.type, self.text, self.ends, self.id_length)
             case "ts" | "source":
                 return pa.array(getattr(self, name))
-        return pa.repeat(pa.scalar({"sink": DECISIONS, "type": ADMISSION}[name]), len(self))
+        return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
 
-    def _ids(self) -> pa.Array:
-        ids = cut(self.text, self.ends[:-1] + _ID_AT, self.id_length)
-        if not (bytes_in(ids)[0] == ord("\\")).any():
-            return ids
-        return pa.array([orjson.loads(b'"%b"' % name.encode()) for name in ids.to_pylist()], pa.string())
+    def sizes(self) -> Integers:
+        """Bytes of each value and its key."""
+        keys = np.diff(bytes_in(self.keys)[1])
+        return np.diff(self.ends) + (keys if self.key is None else keys[self.key])
+
+
+def begin_of_ids(type: str, text: Bytes, ends: Integers, length: Integers) -> pa.Array:
+    """So many bytes of the ids of decisions, as Arrow text; see DecisionColumns."""
+    begins = cut(text, ends[:-1] + len(f'{{"type":"{type}","id":"'), length)
+    if not (bytes_in(begins)[0] == ord("\\")).any():
+        return begins
+    return pa.array([orjson.loads(b'"%b"' % name.encode()) for name in begins.to_pylist()], pa.string())
+
+
+def escaped(names: pa.Array) -> pa.Array:
+    """Names as they stand between the quotes of a decision."""
+    text, _ = bytes_in(names)
+    if not ((text < 32) | (text == ord('"')) | (text == ord("\\"))).any():
+        return names
+    return pa.array([written(name) for name in names.to_pylist()], type=pa.binary())
+
+
+def written(text: str) -> bytes:
+    """A text as it stands between the quotes of a decision."""
+    return orjson.dumps(text)[1:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,26 +99,25 @@ class Row:
 
 @dataclass(slots=True)
 class Outputs:
-    """What one step wrote, read as parallel lists: first the rows made one by one, then admissions.
+    """What one step wrote, read as parallel lists: first the rows made one by one, then those in columns.
 
     Attributes:
-        rows: dead letters, and decisions of other laws than that of mutations.
-        admissions: decisions of the mutation law, if there are any.
+        rows: dead letters, and decisions of laws that make them one by one.
+        columns: decisions of the others.
     """
 
     rows: list[Row] = field(default_factory=list)
-    admissions: Admissions | None = None
+    columns: list[DecisionColumns] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.rows) + (0 if self.admissions is None else len(self.admissions))
+        return len(self.rows) + sum(map(len, self.columns))
 
     def column(self, name: str) -> pa.Array:
         """One of the lists as Arrow."""
         listed = pa.array([getattr(row, name) for row in self.rows], _TYPES[name])
-        if self.admissions is None:
-            return listed
-        decided = self.admissions.column(name)
-        return pa.concat_arrays([listed, decided]) if self.rows else decided
+        parts = [listed] if self.rows or not self.columns else []
+        parts += [columns.column(name) for columns in self.columns]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
     @property
     def sink(self) -> list[str]:
@@ -140,11 +159,10 @@ class Outputs:
         listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
         return listed
 
-    def add(self, decided: list[tuple[int, dict[str, Any]]] | Admissions) -> None:
-        """Append what a law decided, as its `fold` returns it; admissions once."""
-        if isinstance(decided, Admissions):
-            assert self.admissions is None
-            self.admissions = decided if len(decided) else None
+    def add(self, decided: list[tuple[int, dict[str, Any]]] | DecisionColumns) -> None:
+        """Append what a law decided, as its `fold` returns it."""
+        if isinstance(decided, DecisionColumns):
+            self.columns += [decided] if len(decided) else []
             return
         for i, decision in decided:
             self.add_decision(decision, source=i)
@@ -186,15 +204,12 @@ class Outputs:
     def sizes(self) -> Integers:
         """Bytes of each value and its key, in the order of the lists."""
         sizes = np.array([len(row.value) + len(row.key.encode()) for row in self.rows], dtype=np.int64)
-        if self.admissions is None:
-            return sizes
-        keys = np.diff(bytes_in(self.admissions.subjects)[1])
-        return np.concatenate([sizes, np.diff(self.admissions.ends) + keys[self.admissions.subject]])
+        return np.concatenate([sizes, *(columns.sizes() for columns in self.columns)])
 
     def bury(self, position: int, letter: bytes) -> None:
         """Put a dead letter in the place of an output."""
         if position >= len(self.rows):
             columns = [self._listed(name) for name in _TYPES]
             listed = [Row(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
-            self.rows, self.admissions = listed, None
+            self.rows, self.columns = listed, []
         self.rows[position] = replace(self.rows[position], sink=DEADLETTER, key="", value=letter)

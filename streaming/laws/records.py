@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.contract.errors import BadEvent
-from streaming.laws.segments import Shelf
+from streaming.laws.shelf import Shelf
 from streaming.laws.texts import Bytes, Integers, bytes_in
 
 CHUNK: Final = 4096

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import orjson
 
 from streaming.contract.events import ANONYMOUS, Refund, Request
 from streaming.contract.fields import INT64_MAX
+from streaming.laws.outputs import written
 from streaming.laws.records import Records
 from streaming.laws.texts import Bytes, Integers
 
@@ -172,8 +172,3 @@ def ordered(requests: Requests, records: Records) -> Integers:
 def _ascends(first: Integers, second: Integers) -> bool:
     later, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool((later | (same & (second[1:] >= second[:-1]))).all())
-
-
-def written(text: str) -> bytes:
-    """A text as it stands between the quotes of a decision."""
-    return orjson.dumps(text)[1:-1]

@@ -12,7 +12,7 @@ complete, and a batch that is run again with the same body finds the same rows.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import orjson
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from streaming.contract.errors import StateError
 from streaming.laws.compiled import compiled
+from streaming.laws.shelf import NO_SHELF, Discarded, Shelf
 from streaming.laws.table import Body, decode, encode, packed
 from streaming.laws.texts import SEED, Bytes, Integers, bytes_in, mixed
 
@@ -36,27 +37,6 @@ FIRST_ROWS: Final = 4096
 _HASH: Final = "hash"
 _SUBJECT: Final = "subject"
 _STATE: Final = ("name", "rows", "live")
-
-
-class Shelf(Protocol):
-    """Where the segments of one shard lie; every reader of the same body must find them."""
-
-    def put(self, content: bytes) -> str:
-        """Keep `content` and return its name: the same content has the same name, and is there for good."""
-
-    def get(self, name: str) -> pa.RecordBatch:
-        """What `put` kept under this name.
-
-        Raises:
-            StateError: it is missing or damaged.
-        """
-
-    def drop(self, name: str) -> None:
-        """Forget what is kept under this name, if it is there."""
-
-    @property
-    def batches_kept(self) -> int:
-        """How many batches back the state may be asked for again: so long nothing is dropped."""
 
 
 @dataclass(slots=True)
@@ -95,21 +75,16 @@ class Resting:
     def __init__(self, raw: bytes | None = None, shelf: Shelf | None = None) -> None:
         self._shelf = shelf
         self._segments: list[_Segment] = []
-        self._dropped: list[tuple[int, str]] = []  # number of the batch that dropped it, name
-        self._batch = 0
+        self._discarded = Discarded()
         if raw is None:
             return
         body = decode(raw)
-        self._batch = int(body.notes["batch"])
-        self._dropped = [(batch, name) for batch, name in orjson.loads(body.notes["dropped"])]
+        self._discarded = Discarded(int(body.notes["batch"]), orjson.loads(body.notes["dropped"]))
         for name, rows, live in zip(*(body.columns[key].to_pylist() for key in _STATE), strict=True):
             bits = np.unpackbits(np.frombuffer(live, dtype=np.uint8), count=rows)
             self._segments.append(_Segment(name, bits.astype(np.bool_)))
         if self._segments and shelf is None:
-            raise StateError(
-                "the state has rows in segments beside the checkpoint, which this job does not know; "
-                "start it with the checkpoint's own folder"
-            )
+            raise StateError(NO_SHELF)
 
     def __len__(self) -> int:
         return sum(segment.rows for segment in self._segments)
@@ -117,7 +92,7 @@ class Resting:
     @property
     def used(self) -> bool:
         """Whether there is anything to remember: segments, or dropped ones that are not deleted yet."""
-        return bool(self._segments or self._dropped)
+        return bool(self._segments or self._discarded.names)
 
     @property
     def possible(self) -> bool:
@@ -126,19 +101,15 @@ class Resting:
 
     def to_bytes(self) -> bytes:
         """All of it, for the body; ends the batch: what long ago was dropped is now deleted."""
-        self._batch += 1
-        if self._shelf is not None:
-            oldest = self._batch - self._shelf.batches_kept
-            for _, name in [entry for entry in self._dropped if entry[0] < oldest]:
-                self._shelf.drop(name)
-            self._dropped = [entry for entry in self._dropped if entry[0] >= oldest]
+        self._discarded.end_batch(self._shelf)
         live = [np.packbits(segment.live).tobytes() for segment in self._segments]
         columns = {
             "name": pa.array([segment.name for segment in self._segments], type=pa.string()),
             "rows": pa.array([len(segment.live) for segment in self._segments], type=pa.int64()),
             "live": pa.array(live, type=pa.binary()),
         }
-        notes = {"batch": b"%d" % self._batch, "dropped": orjson.dumps(self._dropped)}
+        gone = self._discarded
+        notes = {"batch": b"%d" % gone.batch, "dropped": orjson.dumps(gone.names)}
         return encode(Body(columns=columns, notes=notes))
 
     def add(self, columns: Columns) -> None:
@@ -188,7 +159,7 @@ class Resting:
         for number, segment in enumerate(self._segments):
             rows = self._live_rows(segment)
             columns = {_HASH: rows.column(_HASH), **change(_columns(rows))}
-            self._drop(segment)
+            self._discarded.add(segment.name)
             self._segments[number] = self._written(pa.RecordBatch.from_pydict(columns))
 
     def _merge(self) -> None:
@@ -201,7 +172,7 @@ class Resting:
             chosen = [g for g, size in zip(self._segments, sizes, strict=True) if size == due[0]]
             pieces = pa.concat_batches([self._live_rows(segment) for segment in chosen])
             for segment in chosen:
-                self._drop(segment)
+                self._discarded.add(segment.name)
             self._segments = [g for g, size in zip(self._segments, sizes, strict=True) if size != due[0]]
             self._append(pieces)
 
@@ -212,8 +183,7 @@ class Resting:
     def _written(self, rows: pa.RecordBatch) -> _Segment:
         assert self._shelf is not None
         name = self._shelf.put(packed(rows))
-        # The same rows may come to lie here again before their first file is deleted.
-        self._dropped = [entry for entry in self._dropped if entry[1] != name]
+        self._discarded.use(name)
         return _Segment(name, np.ones(rows.num_rows, dtype=np.bool_))
 
     def _rows(self, segment: _Segment) -> pa.RecordBatch:
@@ -226,11 +196,8 @@ class Resting:
     def _is_empty(self, segment: _Segment) -> bool:
         if segment.live.any():
             return False
-        self._drop(segment)
+        self._discarded.add(segment.name)
         return True
-
-    def _drop(self, segment: _Segment) -> None:
-        self._dropped.append((self._batch, segment.name))
 
 
 def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:

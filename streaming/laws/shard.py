@@ -20,19 +20,18 @@ from streaming.contract.policy_check import check_entry
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import Tick
 from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
+from streaming.laws.carried import Carried
 from streaming.laws.homes import homes
-from streaming.laws.law import Asked, Batch, Decision, Entry, LawState
-from streaming.laws.mutation_table import MutationTable
-from streaming.laws.outputs import Admissions, Outputs
+from streaming.laws.law import Asked, Batch, Decision, Entry, LawState, reports_of
+from streaming.laws.outputs import DecisionColumns, Outputs
 from streaming.laws.records import Records, StepContext
 from streaming.laws.requests import ID, Requests, Rows, ordered
 from streaming.laws.scan import scanned
-from streaming.laws.segments import Resting
 from streaming.laws.standing import Standing
-from streaming.laws.table import Body, decode, encode
+from streaming.laws.table import Body
 from streaming.laws.texts import Integers
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 """Version of the body; Spark's own schema (version, body) never changes."""
 LATENESS_MS: Final = 300_000
 """How far Kafka partitions may lie apart in time without a decision changing: state that a straggler may
@@ -42,7 +41,9 @@ SWEEP_MS: Final = 60_000
 
 
 _ASKING: Final = "mutation"
-"""The law whose events are columns: requests are as many as all other events are few."""
+"""The law whose events are requests: they are columns, since they are as many as other events are few."""
+_REPORTING: Final = "shares"
+"""The law whose events are reports of groups, which are columns too."""
 
 
 @dataclass(slots=True)
@@ -76,9 +77,12 @@ class _Parsed:
             asked = Asked(requests=self.requests, order=self.order, homes=own)
         if asked is None and not entries:
             return None
+        reports = None
+        if law == _REPORTING:
+            reports, entries = reports_of(entries)
         return Batch(
             entries=entries, timeline=timeline, processed_ts=context.processed_ts, end=context.replay,
-            asked=asked,
+            asked=asked, reports=reports,
         )  # fmt: skip
 
 
@@ -102,9 +106,8 @@ def step(
         Exception: whatever a law raised, under `fail_fast`.
     """
     outputs = Outputs()
-    before = None if body is None else decode(body)
-    columns = {} if before is None else before.columns
-    notes = {} if before is None else before.notes
+    carried = Carried.of(body, context.shelf)
+    columns, notes = carried.body.columns, carried.body.notes
     timeline = _timeline(notes, context)
     # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and law == next(iter(LAWS))
@@ -132,16 +135,14 @@ def step(
         table, decided = _table(law, columns, notes, context), []
     outputs.add(decided)
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": timeline.to_json()}
-    if not context.replay and law in STANDING_LAWS:
-        assert not isinstance(decided, Admissions)
-        standing = Standing(notes.get("standing"))
-        _repeat(standing, [decision for _, decision in decided], newest, outputs)
-        after["standing"] = standing.to_bytes()
-    if isinstance(table, MutationTable) and context.shelf is not None:
-        table.rest()
-        if table.resting.used:
-            after["resting"] = table.resting.to_bytes()
-    return encode(Body(columns=table.columns(), notes=after)), outputs
+    if not context.replay:
+        outputs.add(table.repeats(newest) or [])
+        if law in STANDING_LAWS:
+            standing = Standing(notes.get("standing"))
+            _repeat(standing, decided, newest, outputs)
+            after["standing"] = standing.to_bytes()
+    after |= table.leave()
+    return carried.to_bytes(Body(columns=table.columns(), notes=after), context.shelf), outputs
 
 
 def _timeline(notes: Mapping[str, bytes], context: StepContext) -> PolicyTimeline:
@@ -154,8 +155,7 @@ def _table(
     law: str, columns: Mapping[str, pa.Array], notes: Mapping[str, bytes], context: StepContext
 ) -> LawState:
     table = LAWS[law].from_columns(columns)
-    if isinstance(table, MutationTable):
-        table.resting = Resting(notes.get("resting"), context.shelf)
+    table.take_up(notes, context.shelf)
     return table
 
 
@@ -233,9 +233,12 @@ def _apply_policies(parsed: _Parsed, timeline: PolicyTimeline) -> None:
         timeline.apply(change.path, change.value, change.ts, change.version)
 
 
-def _repeat(standing: Standing, decisions: list[Decision], newest: int, outputs: Outputs) -> None:
+def _repeat(
+    standing: Standing, decided: list[tuple[int, Decision]] | DecisionColumns, newest: int, outputs: Outputs
+) -> None:
     """Note what was decided, and say again what has stood for long."""
-    standing.note(decisions, newest)
+    assert not isinstance(decided, DecisionColumns)
+    standing.note([decision for _, decision in decided], newest)
     for again in standing.repeats(newest):
         outputs.add_repeat(
             again.value, subject=again.subject, type=again.type, id=again.id, now=newest, source=0

@@ -171,18 +171,20 @@ def share_out(limits: Doubles, used: Doubles, throttled: Codes, last: Doubles) -
         The new shares, NaN where a member has none: the dimension is not limited, or not used by it.
     """
     shares = np.full(used.shape, np.nan)
+    takers, hungry = np.empty(len(used), dtype=np.int64), np.empty(len(used), dtype=np.bool_)
+    rates, before = np.empty(len(used)), np.empty(len(used))
     for dimension in range(len(limits)):
-        takers = np.flatnonzero(used[:, dimension] > 0.0)
-        if np.isnan(limits[dimension]) or len(takers) == 0:
+        if np.isnan(limits[dimension]):
             continue
-        rates = np.empty(len(takers))
-        before = np.empty(len(takers))
-        hungry = np.empty(len(takers), dtype=np.bool_)
-        for place, member in enumerate(takers):
-            rates[place] = used[member, dimension]
-            before[place] = last[member, dimension]
-            hungry[place] = is_hungry(rates[place], throttled[member, dimension], before[place])
-        after = divide(limits[dimension], rates, hungry, before)
-        for place, member in enumerate(takers):
-            shares[member, dimension] = after[place]
+        count = 0
+        for member in range(len(used)):
+            if used[member, dimension] > 0.0:
+                takers[count] = member
+                rates[count], before[count] = used[member, dimension], last[member, dimension]
+                hungry[count] = is_hungry(rates[count], throttled[member, dimension], before[count])
+                count += 1
+        if count > 0:
+            after = divide(limits[dimension], rates[:count], hungry[:count], before[:count])
+            for place in range(count):
+                shares[takers[place], dimension] = after[place]
     return shares

@@ -1,86 +1,50 @@
-"""State of the share law: a row per resource group and broker, and the way of a batch of events through it.
+"""State of the share law in one shard, and the way of a batch of reports through it.
 
-Rows are Arrow columns and stay so. A batch takes the groups that it concerns out, moves them event by event
-(shares_group.py) and puts them back, so a batch of few reports costs little however many groups there are.
+What happens in a group is settled in shares_rounds.py; here names become numbers and policies columns.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, Final, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from streaming.contract.group_policy import round_rules
+from streaming.contract.policy import Section
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage, Tick
-from streaming.laws.law import Batch
-from streaming.laws.shares_group import Decision, Group, Member
-
-_RATES: Final = pa.list_(pa.float64(), len(DIMENSIONS))
-_SCHEMA: Final = pa.schema(
-    {
-        "group": pa.string(),
-        "broker": pa.string(),
-        "end": pa.int64(),
-        "every": pa.int64(),
-        "newest": pa.int64(),
-        "touched": pa.bool_(),
-        "ts": pa.int64(),
-        "used": _RATES,
-        "throttled": pa.list_(pa.int8(), len(DIMENSIONS)),
-        "shares": _RATES,
-        "told": pa.bool_(),
-    }
+from streaming.contract.usage_events import Tick
+from streaming.laws.law import Batch, Entry, LawState
+from streaming.laws.outputs import DecisionColumns
+from streaming.laws.shares_columns import (
+    DONE,
+    NOT_WRITTEN,
+    NOWHERE,
+    Progress,
+    Rules,
+    Steps,
+    Told,
+    more_room,
+    no_pending,
+    no_told,
 )
-NO_SOURCE: Final = -1
-"""Source of what the end of the input decides in a batch without events."""
+from streaming.laws.shares_limits import group_policies_of, no_limits
+from streaming.laws.shares_rounds import share_all, walk
+from streaming.laws.shares_state import State
+from streaming.laws.shares_steps import NO_SOURCE, no_reports, steps_of
+from streaming.laws.shares_write import LIFE_ROUNDS, write
+from streaming.laws.texts import Integers
+
+REPEAT_PARTS: Final = 4
+"""Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
+_FOR_EVER: Final = 2**62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """What happens to a group: `report` in `event`, or a tick if there is none."""
-
-    position: int
-    source: int
-    event: GroupUsage | Tick
-    report: GroupReport | None
-
-
-@dataclass(slots=True)
-class _Inbox:
-    """A batch by group: the steps of each, in order, the ticks, which concern all, and the last source."""
-
-    reports: dict[str, list[_Step]] = field(default_factory=dict)
-    ticks: list[_Step] = field(default_factory=list)
-    last_source: int = NO_SOURCE
-
-    @classmethod
-    def of(cls, batch: Batch) -> Self:
-        inbox = cls()
-        for position, entry in enumerate(batch.entries):
-            event: object = entry.event
-            inbox.last_source = entry.source
-            if isinstance(event, Tick):
-                tick = _Step(position=position, source=entry.source, event=event, report=None)
-                inbox.ticks.append(tick)
-            elif isinstance(event, GroupUsage):
-                for group, report in event.usage:
-                    step = _Step(position=position, source=entry.source, event=event, report=report)
-                    inbox.reports.setdefault(group, []).append(step)
-        return inbox
-
-    def steps(self, group: str) -> list[_Step]:
-        own = self.reports.get(group, [])
-        return sorted(own + self.ticks, key=attrgetter("position")) if self.ticks else own
-
-
-class SharesTable:
+class SharesTable(LawState):
     """Groups of a shard.
 
-    Columns, a row per group and broker: `group`, `broker`; of the group, the same in all its rows: `end` and
-    `every` of the open round, `newest` report and `touched`; of the broker: `ts`, `used`, `throttled`,
-    `shares` and `told`. See Group and Member for their meaning.
+    Columns, a row per group: `group`, its open round, the round whose shares stand, and `members`, a list of
+    its brokers with their last reports and shares. See shares_columns.Groups and Members for their meaning.
 
     Attributes:
         stale_reports: reports of groups ignored as stale since this table was made (contract 3.2).
@@ -88,129 +52,166 @@ class SharesTable:
 
     def __init__(self) -> None:
         self.stale_reports = 0
-        self._rows: pa.RecordBatch = _record_batch([])
+        self._state = State.empty()
+        self._columns: dict[str, pa.Array] | None = None
 
     def __len__(self) -> int:
-        return int(self._rows.num_rows)
+        return len(self._state.members.ts)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
         """The table that `columns` described; an empty mapping gives an empty table."""
         table = cls()
         if columns:
-            table._rows = pa.RecordBatch.from_arrays(
-                [columns[name] for name in _SCHEMA.names], schema=_SCHEMA
-            )
+            table._state, table._columns = State.of(columns), dict(columns)
         return table
 
     def columns(self) -> dict[str, pa.Array]:
-        """The table as Arrow columns, for the checkpoint."""
-        return dict(zip(_SCHEMA.names, self._rows.columns, strict=True))
+        """The table as Arrow columns, for the checkpoint; those that were read if nothing has changed."""
+        if self._columns is None:
+            self._columns = self._state.columns()
+        return self._columns
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
+    def fold(self, batch: Batch) -> DecisionColumns:
         """Take reports and ticks in order and close the rounds that they end.
 
         An event with several groups gives the same decisions as one event per group: groups do not touch
-        each other. The homes of the entries are not looked at.
-
-        Returns:
-            (source, decision) in the order decided. What the batch's end decides has the source of the
-            group's last report in this batch, else of the batch's last event, else NO_SOURCE.
+        each other. What the batch's end decides has the source of the group's last report in this batch, else
+        of the batch's last event, else NO_SOURCE. Decisions are in the order of the events that closed their
+        rounds, those of one event by name of group, round and broker, those who leave first.
         """
-        inbox = _Inbox.of(batch)
-        groups = self._take_out(self._concerned(inbox, batch.end))
-        decided: list[tuple[int, int, Decision]] = []
-        for name in sorted(groups.keys() | inbox.reports.keys()):
-            group = groups.setdefault(name, Group(name))
-            for step in inbox.steps(name):
-                written = self._move(group, step, batch.timeline)
-                decided += [(step.position, step.source, decision) for decision in written]
-            if batch.end:
-                own = inbox.reports.get(name)
-                source = own[-1].source if own else inbox.last_source
-                written = group.finish(batch.timeline)
-                decided += [(len(batch.entries), source, decision) for decision in written]
-        self._put_back(groups.values())
-        decided.sort(key=lambda entry: entry[0])
-        return [(source, decision) for _, source, decision in decided]
+        reports = batch.reports or no_reports()
+        state, group, broker = self._state.widened(reports.groups, reports.brokers)
+        rows = group[reports.group]
+        slots = state.slots(rows, broker[reports.broker])
+        steps = steps_of(reports, rows, slots, len(state.names), batch.entries, end=batch.end)
+        concerned = np.diff(steps.first) > 0
+        if len(steps.tick_at):
+            concerned |= (state.groups.size > 0) & (state.groups.end <= steps.tick_at.max())
+        if batch.end:
+            concerned |= state.groups.touched
+        return self._walk(state, np.flatnonzero(concerned), steps, batch.timeline)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let brokers go that expired unseen: groups in which nobody has a share close their quiet rounds.
 
         A group with shares stays: its next round must tell whoever leaves.
         """
-        busy = pc.unique(self._rows["group"].filter(pc.or_(self._rows["told"], self._rows["touched"])))
-        idle = pc.invert(pc.is_in(self._rows["group"], value_set=busy))
-        due = pc.and_(idle, pc.less_equal(self._rows["end"], horizon))
-        groups = self._take_out(pc.unique(self._rows["group"].filter(due)))
-        for group in groups.values():
-            group.close_until(horizon, timeline)
-        self._put_back(groups.values())
+        groups = self._state.groups
+        quiet = (groups.told_end == 0) & ~groups.touched & (groups.end <= horizon)
+        if quiet.any():
+            reports, none = no_reports(), np.empty(0, np.int64)
+            state, _, _ = self._state.widened(reports.groups, reports.brokers)
+            tick = Entry(Tick(id="", ts=horizon, at=horizon), NO_SOURCE)
+            steps = steps_of(reports, none, none, len(state.names), [tick], end=False)
+            self._walk(state, np.flatnonzero(quiet), steps, timeline)
 
     def policies_from(self, horizon: int) -> int:
         """The time (ms, at most `horizon`) before which no policy is needed any more.
 
         Open rounds are judged by the policies of their end, which may be long past where no tick came.
         """
-        earliest = pc.min(self._rows["end"]).as_py()
-        return horizon if earliest is None else min(horizon, int(earliest))
+        return min(horizon, int(self._state.groups.end.min(initial=horizon)))
 
-    def _concerned(self, inbox: _Inbox, end: bool) -> pa.Array:
-        """Names of the groups that the batch may change."""
-        concerned = pc.is_in(self._rows["group"], value_set=pa.array(list(inbox.reports), type=pa.string()))
-        if inbox.ticks:
-            newest = max(step.event.at for step in inbox.ticks)
-            concerned = pc.or_(concerned, pc.less_equal(self._rows["end"], newest))
-        if end:
-            concerned = pc.or_(concerned, self._rows["touched"])
-        return pc.unique(self._rows["group"].filter(concerned))
+    def repeats(self, now: int) -> DecisionColumns | None:
+        """The shares that must be said again at `now` (ms, event time), as they were first written."""
+        groups = self._state.groups
+        stands = groups.told_end > 0
+        fresh = stands & (groups.written == NOT_WRITTEN)
+        due = stands & ~fresh & (groups.written + LIFE_ROUNDS * groups.told_every // REPEAT_PARTS <= now)
+        if not (fresh | due).any():
+            return None
+        self._state.groups = groups._replace(written=np.where(fresh | due, now, groups.written))
+        self._columns = None
+        if not due.any():
+            return None
+        told = _standing(self._state, np.flatnonzero(due))
+        written = write(
+            told, np.arange(len(told.group)), self._state.names, self._state.brokers, repeat=True
+        )
+        return replace(written, ts=np.full(len(written), now))
 
-    def _move(self, group: Group, step: _Step, timeline: PolicyTimeline) -> list[Decision]:
-        if isinstance(step.event, Tick):
-            return group.close_until(step.event.at, timeline)
-        assert step.report is not None
-        decisions = group.take(step.event, step.report, timeline)
-        if decisions is None:
-            self.stale_reports += 1
-            return []
-        return decisions
-
-    def _take_out(self, names: pa.Array) -> dict[str, Group]:
-        """Take these groups out of the table."""
-        mask = pc.is_in(self._rows["group"], value_set=names)
-        taken = self._rows.filter(mask)
-        self._rows = self._rows.filter(pc.invert(mask))
-        groups: dict[str, Group] = {}
-        rows = zip(*(_values(column) for column in taken.columns), strict=True)
-        for name, broker, end, every, newest, touched, ts, used, throttled, shares, told in rows:
-            group = groups.get(name)
-            if group is None:
-                group = groups[name] = Group(name, end, every, newest, touched)
-            group.members[broker] = Member(ts, used, throttled, shares, told)
-        return groups
-
-    def _put_back(self, groups: Iterable[Group]) -> None:
-        """Put groups into the table; those without brokers are gone."""
-        rows = [
-            (g.name, broker, g.end, g.every, g.newest, g.touched, m.ts, m.used, m.throttled, m.shares, m.told)
-            for g in groups
-            for broker, m in g.members.items()
-        ]
-        if rows:
-            self._rows = pa.concat_batches([self._rows, _record_batch(rows)])
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """A column as Python values; by way of NumPy, which is many times faster than Arrow at it."""
-    if pa.types.is_string(column.type):
-        return list(column.to_pylist())
-    if pa.types.is_fixed_size_list(column.type):
-        flat = column.flatten().to_numpy(zero_copy_only=False)
-        return list(flat.reshape(-1, len(DIMENSIONS)).tolist())
-    return list(column.to_numpy(zero_copy_only=False).tolist())
+    def _walk(
+        self, state: State, active: Integers, steps: Steps, timeline: PolicyTimeline
+    ) -> DecisionColumns:
+        """Take groups through what happens to them; the table is then `state`."""
+        rules = _rules(timeline)
+        count = len(state.names)
+        progress = Progress(
+            row=steps.first[:-1].copy(), tick=np.zeros(count, np.int64), fresh=np.zeros(count, np.bool_),
+            need=np.full(count, DONE), shared=np.full(count, NOWHERE), stale=np.zeros(1, np.int64),
+        )  # fmt: skip
+        progress.need[active] = NOWHERE
+        limits, told = no_limits(count), no_told(2 * len(active), len(state.members.ts))
+        shared, pending = (no_pending(len(active), len(state.members.ts)) for _ in range(2))
+        largest = int(np.diff(state.groups.first).max(initial=0))
+        stretch = NOWHERE
+        while stretch != DONE:
+            waiting = active[progress.need[active] == stretch]
+            if stretch != NOWHERE:
+                known = group_policies_of(timeline.at(_start_of(stretch, rules)))
+                known.put(state.names.take(pa.array(waiting)), waiting, limits)
+            while len(waiting):
+                begin = 0
+                pending.filled[:] = 0
+                while begin < len(waiting):
+                    begin = walk(
+                        waiting, begin, stretch, state.groups, state.members, steps, rules, limits,
+                        progress, told, shared, pending,
+                    )  # fmt: skip
+                    told = told if begin == len(waiting) else more_room(told, largest)
+                share_all(pending, limits)
+                waiting = pending.group[: pending.filled[0]].copy()
+                progress.need[waiting] = stretch
+                shared, pending = pending, shared
+            stretch = int(progress.need[active].min(initial=DONE))
+        self.stale_reports += int(progress.stale[0])
+        order = _in_order(told, count)
+        written = write(told, order, state.names, state.brokers, repeat=False)
+        if len(active):
+            self._state, self._columns = state.narrowed(), None
+        return written
 
 
-def _record_batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True) if rows else ([] for _ in _SCHEMA.names)
-    arrays = [pa.array(column, type=kind.type) for column, kind in zip(columns, _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+def _rules(timeline: PolicyTimeline) -> Rules:
+    """The rhythm of rounds under each of the policies over time."""
+    changes = np.array(timeline.changes(-1, _FOR_EVER), dtype=np.int64)
+    own = sorted({ts for ts, path in timeline.changed(-1, _FOR_EVER) if path == Section.BROKER})
+    rules = [round_rules(timeline.at(ts)) for ts in (-1, *own)]
+    # Each stretch has the rules of the last change of them.
+    which = np.searchsorted(np.array(own, dtype=np.int64), np.append(-1, changes), side="right")
+    every, expiry = (np.array(column, dtype=np.int64)[which] for column in zip(
+        *((rule.interval_ms, rule.expiry_rounds) for rule in rules), strict=True
+    ))  # fmt: skip
+    return Rules(changes=changes, every=every, expiry=expiry)
+
+
+def _start_of(stretch: int, rules: Rules) -> int:
+    """A time (ms) at which these policies are in force."""
+    return int(rules.changes[stretch - 1]) if stretch else -1
+
+
+def _in_order(told: Told, count: int) -> Integers:
+    """The rounds by the event that closed them, then by group, then in their order."""
+    rounds = int(told.filled[0])
+    keys = told.position[:rounds] * count + told.group[:rounds]
+    if (keys[1:] >= keys[:-1]).all():
+        return np.arange(rounds)
+    return np.argsort(keys, kind="stable")
+
+
+def _standing(state: State, which: Integers) -> Told:
+    """What was last told of these groups."""
+    groups, members = state.groups, state.members
+    group = np.repeat(np.arange(len(groups.end)), np.diff(groups.first))
+    chosen = np.zeros(len(groups.end), dtype=np.bool_)
+    chosen[which] = True
+    slots = np.flatnonzero(members.told & chosen[group])
+    told = no_told(len(which), len(slots))
+    return told._replace(
+        source=np.zeros(len(which), np.int64), group=which, end=groups.told_end[which],
+        every=groups.told_every[which], limited=groups.told_limited[which],
+        shadow=groups.told_shadow[which], first=np.searchsorted(group[slots], which),
+        broker=members.broker[slots], why=np.zeros(len(slots), np.int8), used=members.told_used[slots],
+        shares=members.shares[slots], filled=np.array([len(which), len(slots)]),
+    )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Decisions that stand: shares, throttles, limits, backlogs; repeated while they hold (contract section 1).
+"""Decisions that stand: throttles, limits, backlogs; repeated while they hold (contract section 1). Of
+shares the law's own table says what stands, so that their bytes need not be kept.
 
 An enforcer that starts reads the decisions topic back by one longest life time and knows all, so what holds
 on must be said again before half of its life time has passed. Time moves by events and ticks, never by a
@@ -69,7 +70,7 @@ class Standing:
         return encode(Body(columns=columns, notes={}))
 
     def note(self, decisions: list[dict[str, Any]], now: int) -> None:
-        """Take newly written decisions; a subject's last one counts, and what stands for nothing goes."""
+        """Take newly written decisions; a subject's last one counts, and what has ended already goes."""
         newest = {_key(decision): decision for decision in decisions if "ttl_ms" in decision}
         if not newest:
             return
@@ -106,8 +107,6 @@ class Standing:
 
 def _until(decision: dict[str, Any]) -> int:
     """Event time (ms) up to which a decision says something."""
-    if "removed" in decision:
-        return -1
     if decision["type"] == "dispatch":
         return int(decision["ts"] + decision["throttle_time_ms"])
     if decision["type"] == "backlog":

@@ -166,9 +166,11 @@ def cut(text: Bytes, start: Integers, length: Integers) -> pa.Array:
 def _cut(text: Bytes, start: Integers, length: Integers, data: Bytes) -> None:
     place = 0
     for number in range(len(start)):
-        for offset in range(length[number]):
-            data[place + offset] = text[start[number] + offset]
-        place += length[number]
+        size = length[number]
+        room, piece = data[place : place + size], text[start[number] : start[number] + size]
+        for offset in range(size):
+            room[offset] = piece[offset]
+        place += size
 
 
 def bytes_in(texts: pa.Array) -> tuple[Bytes, Integers]:

@@ -127,12 +127,12 @@ def _write(
         if sampled >= 0:
             if sampled == 1:
                 text[at] = _CLOSE
-                at = _put(text, at + 1, _RATE)
+                at = put(text, at + 1, _RATE)
             else:
-                at = _put(text, at, _TOKENS)
-            at, level_at = _put_double(text, at, levels, level_at)
+                at = put(text, at, _TOKENS)
+            at, level_at = put_double(text, at, levels, level_at)
             rate_from = at
-            at, rate_at = _put_double(text, _put(text, at, _RATE), rates, rate_at)
+            at, rate_at = put_double(text, put(text, at, _RATE), rates, rate_at)
             if sampled == 1:
                 # It was the plain rate, which only a bucket's decision shows.
                 at = rate_from
@@ -141,9 +141,9 @@ def _write(
             at += 1
         at = _put_tail(text, at, i, term, requests, labels, results)
         if late[i]:
-            at = _put(text, at, _LATE)
+            at = put(text, at, _LATE)
         if requests.flags[i] & ANSWERED:
-            at = _put(text, at, _ANSWERED)
+            at = put(text, at, _ANSWERED)
         text[at] = _END
         at += 1
         ends[number + 1] = at
@@ -153,32 +153,32 @@ def _write(
 def _put_head(
     text: Bytes, at: int, i: int, term: int, requests: Requests, labels: Labels, results: Results
 ) -> int:
-    at = _put(text, at, _HEAD)
-    at = _copy(text, at, requests.kept, requests.start[i, ID], requests.length[i, ID])
-    at = _put_integer(text, _put(text, at, _TS), requests.ts[i])
-    at = _put(text, at, _PROXY)
-    at = _copy(text, at, requests.kept, requests.start[i, PROXY], requests.length[i, PROXY])
-    at = _put(text, at, _SUBJECT)
+    at = put(text, at, _HEAD)
+    at = put_copy(text, at, requests.kept, requests.start[i, ID], requests.length[i, ID])
+    at = put_integer(text, put(text, at, _TS), requests.ts[i])
+    at = put(text, at, _PROXY)
+    at = put_copy(text, at, requests.kept, requests.start[i, PROXY], requests.length[i, PROXY])
+    at = put(text, at, _SUBJECT)
     sampled = labels.sampled[term]
     if sampled >= 0:
         first = labels.subject_ends[labels.subject[term]]
         end = labels.subject_ends[labels.subject[term] + 1]
-        at = _copy(text, at, labels.subjects, first, end - first)
-    at = _put(text, at, _ALGORITHM)
-    at = _put(text, at, _NULL if sampled < 0 else _SAMPLED if sampled == 1 else _BUCKET)
-    at = _put(text, at, _OUTCOME)
+        at = put_copy(text, at, labels.subjects, first, end - first)
+    at = put(text, at, _ALGORITHM)
+    at = put(text, at, _NULL if sampled < 0 else _SAMPLED if sampled == 1 else _BUCKET)
+    at = put(text, at, _OUTCOME)
     outcome = results.outcome[i]
     if outcome == REJECT:
-        at = _put(text, at, _REJECTED)
+        at = put(text, at, _REJECTED)
     else:
-        at = _put(text, at, _THROTTLED if outcome == THROTTLE else _ALLOWED)
-    return _put_integer(text, _put(text, at, _WAIT), results.wait_ms[i])
+        at = put(text, at, _THROTTLED if outcome == THROTTLE else _ALLOWED)
+    return put_integer(text, put(text, at, _WAIT), results.wait_ms[i])
 
 
 @lean
 def _put_rejected(text: Bytes, at: int, i: int, requests: Requests, results: Results) -> int:
     """The names of the items that were rejected; the list is left open."""
-    at = _put(text, at, _NAMES)
+    at = put(text, at, _NAMES)
     listed = False
     for item in range(requests.first[i], requests.first[i] + requests.items[i]):
         if results.rejected[item]:
@@ -187,7 +187,7 @@ def _put_rejected(text: Bytes, at: int, i: int, requests: Requests, results: Res
                 at += 1
             listed = True
             text[at] = _QUOTE
-            at = _copy(text, at + 1, requests.kept, requests.item_start[item], requests.item_length[item])
+            at = put_copy(text, at + 1, requests.kept, requests.item_start[item], requests.item_length[item])
             text[at] = _QUOTE
             at += 1
     return at
@@ -197,15 +197,15 @@ def _put_rejected(text: Bytes, at: int, i: int, requests: Requests, results: Res
 def _put_tail(
     text: Bytes, at: int, i: int, term: int, requests: Requests, labels: Labels, results: Results
 ) -> int:
-    at = _put(text, at, _LIMIT)
+    at = put(text, at, _LIMIT)
     if labels.sampled[term] < 0:
-        at = _put(text, at, _NULL)
+        at = put(text, at, _NULL)
     else:
         first, end = labels.limit_ends[term], labels.limit_ends[term + 1] - 1
-        at = _copy(text, at, labels.limits, first, end - first)
-    at = _put_integer(text, _put(text, at, _MUTATIONS), _charged(i, requests, results))
-    at = _put_integer(text, _put(text, at, _VERSION), labels.version[term])
-    return _put(text, _put(text, at, _SHADOW), _TRUE if labels.shadow[term] else _FALSE)
+        at = put_copy(text, at, labels.limits, first, end - first)
+    at = put_integer(text, put(text, at, _MUTATIONS), _charged(i, requests, results))
+    at = put_integer(text, put(text, at, _VERSION), labels.version[term])
+    return put(text, put(text, at, _SHADOW), _TRUE if labels.shadow[term] else _FALSE)
 
 
 @lean
@@ -220,7 +220,8 @@ def _charged(i: int, requests: Requests, results: Results) -> int:
 
 
 @lean
-def _put(text: Bytes, at: int, piece: Bytes) -> int:
+def put(text: Bytes, at: int, piece: Bytes) -> int:
+    """Write `piece` at `at`; position after it, as for the next three."""
     room = text[at : at + len(piece)]
     for offset in range(len(piece)):
         room[offset] = piece[offset]
@@ -228,7 +229,8 @@ def _put(text: Bytes, at: int, piece: Bytes) -> int:
 
 
 @lean
-def _copy(text: Bytes, at: int, source: Bytes, start: int, length: int) -> int:
+def put_copy(text: Bytes, at: int, source: Bytes, start: int, length: int) -> int:
+    """Copy a stretch of `source`."""
     room, piece = text[at : at + length], source[start : start + length]
     for offset in range(length):
         room[offset] = piece[offset]
@@ -236,7 +238,7 @@ def _copy(text: Bytes, at: int, source: Bytes, start: int, length: int) -> int:
 
 
 @lean
-def _put_double(text: Bytes, at: int, doubles: Bytes, start: int) -> tuple[int, int]:
+def put_double(text: Bytes, at: int, doubles: Bytes, start: int) -> tuple[int, int]:
     """Copy the double that begins at `start`; position after it, and where the next one begins."""
     while doubles[start] != _COMMA and doubles[start] != _CLOSE:
         text[at] = doubles[start]
@@ -246,7 +248,7 @@ def _put_double(text: Bytes, at: int, doubles: Bytes, start: int) -> tuple[int, 
 
 
 @lean
-def _put_integer(text: Bytes, at: int, value: int) -> int:
+def put_integer(text: Bytes, at: int, value: int) -> int:
     """Write an integer that is not negative."""
     digits = 1
     rest = value // 10

@@ -7,8 +7,8 @@ import orjson
 
 from streaming.contract.decisions import DECISIONS
 from streaming.laws.records import Records, StepContext
-from streaming.laws.segments import Shelf
 from streaming.laws.shard import step
+from streaming.laws.shelf import Shelf
 
 T0 = 1_795_166_700_000
 

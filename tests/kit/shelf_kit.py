@@ -28,6 +28,10 @@ class MemoryShelf:
         """The rows of this name."""
         return unpacked(pa.py_buffer(self.contents[name]))
 
+    def read(self, name: str) -> pa.RecordBatch:
+        """The same."""
+        return self.get(name)
+
     def drop(self, name: str) -> None:
         """Forget it."""
         self.contents.pop(name, None)

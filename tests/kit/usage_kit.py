@@ -11,7 +11,8 @@ import orjson
 from streaming.contract.policy_check import load_policies
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import USAGE_READERS
-from streaming.laws.law import Batch, Decision, Entry, LawState
+from streaming.laws.law import Batch, Decision, Entry, LawState, reports_of
+from streaming.laws.outputs import DecisionColumns
 from streaming.laws.table import Body, decode, encode
 
 TRACES = Path(__file__).parent.parent / "traces"
@@ -30,14 +31,28 @@ def batch_of(events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = F
     """Events of a replay in the order of contract section 1; sources are their places."""
     entries = [entry_of(event, place) for place, event in enumerate(events)]
     entries.sort(key=lambda entry: entry.event.ts)
-    return Batch(entries=entries, timeline=timeline, processed_ts=None, end=end)
+    return batch_from(entries, timeline, end=end)
+
+
+def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
+    """A batch of a replay; reports as columns, as the law of shares gets them."""
+    reports, entries = reports_of(entries)
+    return Batch(entries=entries, timeline=timeline, processed_ts=None, end=end, reports=reports)
+
+
+def decisions_of(decided: list[tuple[int, Decision]] | DecisionColumns) -> list[tuple[int, Decision]]:
+    """(source, decision) of what a law's `fold` returned, in its order."""
+    if isinstance(decided, DecisionColumns):
+        values = map(orjson.loads, decided.column("value").to_pylist())
+        return list(zip(decided.source.tolist(), values, strict=True))
+    return decided
 
 
 def decide(
     table: LawState, events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False
 ) -> list[Decision]:
     """What a table decides on a batch of events, sorted by (ts, type, id)."""
-    return in_order(decision for _, decision in table.fold(batch_of(events, timeline, end=end)))
+    return in_order(decision for _, decision in decisions_of(table.fold(batch_of(events, timeline, end=end))))
 
 
 def in_order(decisions: Iterable[Decision]) -> list[Decision]:

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from usage_kit import Event, decide, entry_of
+from usage_kit import Event, batch_from, decide, decisions_of, entry_of
 
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.law import Batch, Decision
+from streaming.laws.law import Decision
 from streaming.laws.shares import NOT_REPORTED, share_out
-from streaming.laws.shares_table import NO_SOURCE, SharesTable
+from streaming.laws.shares_steps import NO_SOURCE
+from streaming.laws.shares_table import SharesTable
 
 T0 = 1_795_166_700_000
 ROUND = T0 // 60_000
@@ -176,12 +177,8 @@ def test_tick_closes_the_rounds_of_every_group() -> None:
     """A round is closed by a tick at its end, not before; what a tick decides answers the tick."""
     table, timeline = SharesTable(), PolicyTimeline(LIMITS)
     entries = [entry_of(report(0, "b1", 50), 3), entry_of(tick(T0 + MINUTE - 1), 4)]
-    batch = Batch(entries=entries, timeline=timeline, processed_ts=None, end=False)
-    assert table.fold(batch) == []
-    batch = Batch(
-        entries=[entry_of(tick(T0 + MINUTE), 5)], timeline=timeline, processed_ts=T0 + MINUTE, end=False
-    )
-    ((source, decision),) = table.fold(batch)
+    assert len(table.fold(batch_from(entries, timeline))) == 0
+    ((source, decision),) = decisions_of(table.fold(batch_from([entry_of(tick(T0 + MINUTE), 5)], timeline)))
     assert (source, decision["round"]) == (5, ROUND)
     assert decide(table, [tick(T0 + 6 * MINUTE)], timeline) == []
     assert [d["removed"] for d in decide(table, [tick(T0 + 7 * MINUTE)], timeline)] == ["expired"]
@@ -196,7 +193,7 @@ def test_end_closes_open_rounds_once() -> None:
     )
     decide(table, [report(0, "b1", 50), tick(T0 + MINUTE)], timeline)
     decide(table, [report(1, "b1", 50, group="rg2")], timeline)
-    ended = table.fold(Batch(entries=[], timeline=timeline, processed_ts=None, end=True))
+    ended = decisions_of(table.fold(batch_from([], timeline, end=True)))
     assert [(source, d["group"]) for source, d in ended] == [(NO_SOURCE, "rg2")]
 
 

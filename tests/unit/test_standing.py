@@ -63,23 +63,6 @@ def test_a_throttle_stands_until_it_has_passed() -> None:
     assert len(held) == 0
 
 
-def test_what_was_removed_stands_no_more() -> None:
-    """The last word to a member that left its group."""
-    share = {
-        "type": "share",
-        "id": "g/b@1",
-        "ts": 0,
-        "group": "g",
-        "broker": "b",
-        "limits": {},
-        "ttl_ms": 3000,
-    }
-    held = Standing(None)
-    held.note([share], 0)
-    held.note([share | {"limits": None, "removed": "idle"}], 1)
-    assert held.repeats(10_000) == []
-
-
 def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
     """An hour after its last report."""
     report = {"type": "backlog", "id": "k", "ts": 0, "topic": TOPIC, "ttl_ms": 60_000}

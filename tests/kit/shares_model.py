@@ -1,6 +1,6 @@
-"""One resource group's members and its open round (contract 3.2).
+"""The law of shares once more, told event by event and member by member: what the columns are compared with.
 
-When a round closes is settled here; what its members then get is settled in shares.py.
+This is how the law ran before it ran on columns: plain objects, no compiled code but `share_out`.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,10 @@ import numpy as np
 
 from streaming.contract.group_policy import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage, Tick
+from streaming.laws.law import Entry
 from streaming.laws.shares import FREE, NOT_REPORTED, THROTTLED, share_out
+from streaming.laws.standing import Standing
 
 Decision = dict[str, Any]
 NO_SHARES: Final = (nan,) * len(DIMENSIONS)
@@ -210,3 +212,60 @@ def _throttled(time_ms: int | None, period_ms: int) -> int:
     if time_ms is None:
         return NOT_REPORTED
     return THROTTLED if time_ms * HUNGRY_PARTS >= period_ms else FREE
+
+
+class Model:
+    """Groups of a shard, with what stands of them."""
+
+    def __init__(self) -> None:
+        self.stale_reports = 0
+        self.groups: dict[str, Group] = {}
+        self.standing = Standing(None)
+
+    def fold(
+        self, entries: Sequence[Entry], timeline: PolicyTimeline, *, end: bool
+    ) -> list[tuple[int, Decision]]:
+        """Take events in order, group by group; (source, decision) in the order decided."""
+        decided: list[tuple[int, str, int, Decision]] = []
+        named = [event.usage for entry in entries if isinstance(event := entry.event, GroupUsage)]
+        for name in sorted(self.groups.keys() | {name for usage in named for name, _ in usage}):
+            group = self.groups.setdefault(name, Group(name))
+            last = entries[-1].source if entries else -1
+            own = [entry.source for entry in entries if _concerns(entry, name)]
+            for position, entry in enumerate(entries):
+                written = self._move(group, entry, timeline)
+                decided += [(position, name, entry.source, decision) for decision in written]
+            written = group.finish(timeline) if end else []
+            source = own[-1] if own else last
+            decided += [(len(entries), name, source, decision) for decision in written]
+        self.groups = {name: group for name, group in self.groups.items() if group.members}
+        decided.sort(key=lambda each: each[0])
+        return [(source, decision) for _, _, source, decision in decided]
+
+    def repeats(self, decided: Sequence[tuple[int, Decision]], now: int) -> list[bytes]:
+        """What stands and must be said again at `now`, of those that still have shares."""
+        self.standing.note([decision for _, decision in decided], now)
+        told = {
+            f"{group.name}/{broker}"
+            for group in self.groups.values()
+            for broker, member in group.members.items()
+            if member.told
+        }
+        return sorted(again.value for again in self.standing.repeats(now) if again.subject in told)
+
+    def _move(self, group: Group, entry: Entry, timeline: PolicyTimeline) -> list[Decision]:
+        event: object = entry.event
+        if isinstance(event, Tick):
+            return group.close_until(event.at, timeline)
+        assert isinstance(event, GroupUsage)
+        decisions: list[Decision] = []
+        for name, report in event.usage:
+            if name == group.name:
+                taken = group.take(event, report, timeline)
+                self.stale_reports += taken is None
+                decisions += taken or []
+        return decisions
+
+
+def _concerns(entry: Entry, name: str) -> bool:
+    return isinstance(entry.event, GroupUsage) and any(group == name for group, _ in entry.event.usage)

@@ -1,0 +1,152 @@
+"""The law of shares on columns against the same law told member by member: the same bytes."""
+
+from collections.abc import Sequence
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shares_kit import T0, batch, histories
+from shares_model import Model
+from usage_kit import Event, entry_of, reloaded
+
+from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.laws import shares_table
+from streaming.laws.shares_columns import Told
+from streaming.laws.shares_table import SharesTable
+from streaming.laws.table import Body, encode
+
+Written = list[tuple[int, bytes, str, str, int]]
+
+
+def written(table: SharesTable, events: Sequence[Event], timeline: PolicyTimeline, *, end: bool) -> Written:
+    """(source, value, key, id, ts) of what a table decides, in its order."""
+    decided = table.fold(batch(events, timeline, end=end))
+    columns = (decided.column(name).to_pylist() for name in ("source", "value", "key", "id", "ts"))
+    return list(zip(*columns, strict=True))
+
+
+def body(table: SharesTable) -> bytes:
+    """The state as it is carried."""
+    return encode(Body(columns=table.columns(), notes={}))
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.data(), st.booleans())
+def test_columns_decide_what_objects_decide(
+    history: tuple[list[Event], PolicyTimeline], data: st.DataObject, end: bool
+) -> None:
+    """Decisions, their order, what they answer, stale reports and repeats, batch by batch."""
+    events, timeline = history
+    table, model, start, newest = SharesTable(), Model(), 0, T0
+    while start < len(events) or start == 0:
+        stop = start + data.draw(st.integers(1, 12))
+        ends = end and stop >= len(events)
+        entries = [entry_of(event, source) for source, event in enumerate(events[start:stop])]
+        expected = model.fold(entries, timeline, end=ends)
+        rows = [
+            (source, orjson.dumps(d), f"{d['group']}/{d['broker']}", d["id"], d["ts"])
+            for source, d in expected
+        ]
+        assert written(table, events[start:stop], timeline, end=ends) == rows
+        assert table.stale_reports == model.stale_reports
+        newest = max([newest, *(entry.event.at for entry in entries)])
+        again = table.repeats(newest)
+        values = [] if again is None else again.column("value").to_pylist()
+        assert sorted(values) == model.repeats(expected, newest)
+        if again is not None:
+            assert set(again.ts.tolist()) == {newest}
+            assert again.column("id").to_pylist() == [orjson.loads(value)["id"] for value in values]
+        stale = table.stale_reports
+        table = reloaded(table)
+        table.stale_reports = stale
+        start = stop
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories(), st.data())
+def test_the_state_does_not_depend_on_the_cut(
+    history: tuple[list[Event], PolicyTimeline], data: st.DataObject
+) -> None:
+    """Byte for byte; names that nobody has any more are gone."""
+    events, timeline = history
+    whole, table, start = SharesTable(), SharesTable(), 0
+    whole.fold(batch(events, timeline, end=False))
+    while start < len(events):
+        stop = start + data.draw(st.integers(1, 8))
+        table.fold(batch(events[start:stop], timeline, end=False))
+        table = reloaded(table)
+        start = stop
+    assert body(table) == body(whole)
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_room_for_decisions_grows(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """A batch that closes many rounds of a large group, begun with room for none of them."""
+    made, asked = shares_table.no_told, list[int]()
+
+    def small(most: int, decisions: int) -> Told:
+        asked.append(most)
+        return made(rounds, rounds) if len(asked) == 1 else made(most, decisions)
+
+    monkeypatch.setattr(shares_table, "no_told", small)
+    timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})
+    events = [
+        {
+            "type": "group_usage", "ts": T0 + number * 60_000, "broker": f"b{broker}", "period_ms": 1000,
+            "usage": {"rg1": {"publishedMsg": broker + 1}},
+        }
+        for number in range(20) for broker in range(30)
+    ]  # fmt: skip
+    decided = written(SharesTable(), events, timeline, end=True)
+    assert len(decided) == 20 * 30 and len(asked) == 1
+    entries = [entry_of(event, source) for source, event in enumerate(events)]
+    expected = Model().fold(entries, timeline, end=True)
+    assert [value for _, value, *_ in decided] == [orjson.dumps(decision) for _, decision in expected]
+
+
+def test_names_of_any_kind_are_written_as_orjson_writes_them() -> None:
+    """Quotes, controls, other scripts; keys and ids are the names themselves."""
+    name, broker = 'a"b\\c\n\u00e9\u4e2d', "b\t\U0001f600"
+    timeline = PolicyTimeline({f"resourcegroups.{name}": {"publishRateInMsgs": 5}})
+    event = {
+        "type": "group_usage", "ts": T0, "broker": broker, "period_ms": 1000,
+        "usage": {name: {"publishedMsg": 1}},
+    }  # fmt: skip
+    ((_, value, key, id, _),) = written(SharesTable(), [event], timeline, end=True)
+    decision = orjson.loads(value)
+    assert value == orjson.dumps(decision)
+    assert (decision["group"], decision["broker"], decision["id"]) == (name, broker, id)
+    assert key == f"{name}/{broker}" and id.startswith(f"{key}@")
+
+
+def test_a_tick_that_changes_nothing_keeps_the_columns() -> None:
+    """So that they need not be written again."""
+    timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})
+    table = SharesTable()
+    event = {
+        "type": "group_usage", "ts": T0, "broker": "b", "period_ms": 1000,
+        "usage": {"rg1": {"publishedMsg": 1}},
+    }  # fmt: skip
+    table.fold(batch([event], timeline, end=False))
+    before = table.columns()
+    table.fold(batch([{"type": "tick", "ts": T0 + 1}], timeline, end=False))
+    assert table.repeats(T0 + 1) is None
+    assert table.columns() is before
+
+
+def test_a_group_that_is_not_known_any_more_is_not_said_again() -> None:
+    """Nobody has shares of it: its last ones end with their life time."""
+    timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})
+    table = SharesTable()
+    event = {
+        "type": "group_usage", "ts": T0, "broker": "b", "period_ms": 1000,
+        "usage": {"rg1": {"publishedMsg": 1}},
+    }  # fmt: skip
+    table.fold(batch([event, {"type": "tick", "ts": T0 + 60_000}], timeline, end=False))
+    assert table.repeats(T0 + 60_000) is None
+    again = table.repeats(T0 + 120_000)
+    assert again is not None and again.column("key").to_pylist() == ["rg1/b"]
+    timeline.apply("resourcegroups.rg1", None, T0 + 130_000)
+    table.fold(batch([{"type": "tick", "ts": T0 + 200_000}], timeline, end=False))
+    assert table.repeats(T0 + 10**9) is None
