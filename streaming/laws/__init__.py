@@ -33,3 +33,5 @@ other laws whose decisions stand, only says that time has passed."""
 STANDING_LAWS: Final = ("dispatch", "concurrency", "backlog")
 """Laws whose decisions hold for a life time and are kept to be repeated (contract section 1). Shares are
 repeated too, but the law's own state says what stands."""
+TICKED_LAWS: Final = (LAW_OF_EVENT[Tick], *STANDING_LAWS)
+"""Laws to whose shards a tick goes."""

@@ -9,7 +9,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick, split_group_usage
-from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
+from streaming.laws import LAW_OF_EVENT, LAWS, TICKED_LAWS
 
 
 class Origin(IntEnum):
@@ -63,7 +63,7 @@ def places(
         if isinstance(event, PolicyChange):
             return _everywhere(tuple(LAWS), shards, value)
         if isinstance(event, Tick):
-            return _everywhere(STANDING_LAWS, shards, value)
+            return _everywhere(TICKED_LAWS, shards, value)
         if isinstance(event, GroupUsage):
             parts = split_group_usage(value, lambda group: shard_of(group, shards))
         else:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import LAWS, STANDING_LAWS
+from streaming.laws import LAWS
 from streaming.laws.routing import Origin, Place, places, shard_of
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
@@ -62,12 +62,14 @@ def test_a_report_of_many_groups_is_cut_up_by_shard() -> None:
     assert len({place.shard for place in found}) == len(found) > 1
 
 
-def test_a_policy_goes_everywhere_and_a_tick_to_what_stands() -> None:
-    """Every shard of every law; every shard of the laws whose decisions have a life time."""
+def test_a_policy_goes_everywhere_and_a_tick_to_what_has_a_life_time() -> None:
+    """Every shard of every law; every shard of the laws whose decisions end or are repeated, shares too."""
     policies = placed(policy(0, "broker", {}))
     assert {place.origin for place in policies} == {Origin.BROADCAST}
     assert len(policies) == len(LAWS) * SHARDS
-    assert {place.law for place in placed({"type": "tick", "ts": T0})} == set(STANDING_LAWS)
+    ticks = placed({"type": "tick", "ts": T0})
+    assert {place.law for place in ticks} == {"shares", "dispatch", "concurrency", "backlog"}
+    assert len(ticks) == 4 * SHARDS
 
 
 def test_garbage_goes_to_the_shard_of_its_id() -> None:
