@@ -10,7 +10,7 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from streaming.contract.group_policy import round_rules
+from streaming.contract.group_policy import LIFE_ROUNDS, round_rules
 from streaming.contract.policy import Section
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import Tick
@@ -32,7 +32,7 @@ from streaming.laws.shares_limits import group_policies_of, no_limits
 from streaming.laws.shares_rounds import share_all, walk
 from streaming.laws.shares_state import State
 from streaming.laws.shares_steps import NO_SOURCE, no_reports, steps_of
-from streaming.laws.shares_write import LIFE_ROUNDS, write
+from streaming.laws.shares_write import write
 from streaming.laws.texts import Integers
 
 REPEAT_PARTS: Final = 4

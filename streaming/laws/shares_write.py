@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from streaming.contract.group_policy import LIFE_ROUNDS
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.compiled import lean
 from streaming.laws.outputs import DecisionColumns, begin_of_ids, escaped
@@ -15,8 +16,6 @@ from streaming.laws.shares_columns import EXPIRED, SHARE, Doubles, Told
 from streaming.laws.texts import Bytes, Integers, bytes_in, bytes_of
 from streaming.laws.write import doubles_as_json, put, put_copy, put_double, put_integer
 
-LIFE_ROUNDS: Final = 3
-"""How many rounds a share stands when nothing is heard (contract section 1)."""
 TYPE: Final = "share"
 _HEAD, _TS, _GROUP = bytes_of('{"type":"share","id":"'), bytes_of('","ts":'), bytes_of(',"group":"')
 _BROKER, _ROUND = bytes_of('","broker":"'), bytes_of('","round":')
