@@ -9,7 +9,7 @@ import pytest
 from streaming.contract.errors import ConfigError, WeirError
 from streaming.contract.settings import read_settings
 from streaming.job import session
-from streaming.job.query import checkpoint_path
+from streaming.job.query import LAYOUT, checkpoint_path
 from streaming.job.session import build_session, find_java, is_local_path, reason_of
 from streaming.job.settings import JobSettings, Profile
 
@@ -122,10 +122,10 @@ def test_a_reason_is_one_line() -> None:
 def test_numbers_that_spark_would_take_from_an_old_checkpoint_are_in_its_path() -> None:
     """So that another setting is never silently ignored."""
     settings = JobSettings(checkpoint_dir="/c/", shards=16, shuffle_partitions=2)
-    assert checkpoint_path(settings) == "/c/v2-shards16-partitions2"
+    assert checkpoint_path(settings) == f"/c/v{LAYOUT}-shards16-partitions2"
     for profile, shards in ((Profile.LATENCY, 2), (Profile.THROUGHPUT, 8)):
         chosen = checkpoint_path(JobSettings(profile=profile, shuffle_partitions=2))
-        assert chosen.endswith(f"/v2-shards{shards}-partitions2")
+        assert chosen.endswith(f"/v{LAYOUT}-shards{shards}-partitions2")
 
 
 def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:
