@@ -1,6 +1,6 @@
 """What a law is to the rest of the program: a table of subjects that folds events into decisions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -8,10 +8,9 @@ import pyarrow as pa
 
 from streaming.contract.events import LawEvent
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.contract.usage_events import GroupUsage
 from streaming.laws.homes import Homes
 from streaming.laws.outputs import DecisionColumns
-from streaming.laws.reports import Reports, Rows
+from streaming.laws.reports import Reports
 from streaming.laws.requests import Requests
 from streaming.laws.shelf import Shelf
 from streaming.laws.texts import Integers
@@ -30,17 +29,6 @@ class Entry:
 
     event: LawEvent
     source: int
-
-
-def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
-    """The reports among events in order, as columns, and the events that are left: ticks."""
-    rows, ticks = Rows(), list[Entry]()
-    for entry in entries:
-        if isinstance(entry.event, GroupUsage):
-            rows.put(entry.event, source=entry.source, ticks=len(ticks))
-        else:
-            ticks.append(entry)
-    return rows.finish(), ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

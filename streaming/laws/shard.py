@@ -5,7 +5,7 @@ no I/O, no Spark.
 """
 
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,13 +18,15 @@ from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, p
 from streaming.contract.policy import parse_subject
 from streaming.contract.policy_check import check_entry
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.contract.usage_events import Tick
+from streaming.contract.usage_events import GroupUsage, Tick
 from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
 from streaming.laws.carried import Carried
 from streaming.laws.homes import homes
-from streaming.laws.law import Asked, Batch, Decision, Entry, LawState, reports_of
+from streaming.laws.law import Asked, Batch, Decision, Entry, LawState
 from streaming.laws.outputs import DecisionColumns, Outputs
 from streaming.laws.records import Records, StepContext
+from streaming.laws.report_merge import Arrived, PlainReports
+from streaming.laws.reports import Reports
 from streaming.laws.requests import ID, Requests, Rows, ordered
 from streaming.laws.scan import scanned
 from streaming.laws.standing import Standing
@@ -50,18 +52,34 @@ _REPORTING: Final = "shares"
 class _Parsed:
     """Usable records: changes of policy, and events by law, each with its time, arrival and source.
 
-    `requests` are those of the law of mutations, `newest` is the time of the newest event, ticks included.
+    `requests` are those of the law of mutations, `plain` the reports of groups that were not parsed; `newest`
+    is the time of the newest event, ticks included.
     """
 
     policies: list[tuple[int, tuple[int, int], int, PolicyChange]] = field(default_factory=list)
     events: dict[str, list[tuple[int, tuple[int, int], int, LawEvent]]] = field(default_factory=dict)
     requests: Requests | None = None
     order: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    plain: PlainReports | None = None
     newest: int = -1
 
     def sources(self, law: str) -> list[int]:
         """Records that hold a law's events, in the order of contract section 1."""
-        return self.order.tolist() if law == _ASKING else [entry.source for entry in self.entries(law)]
+        if law == _ASKING:
+            return list(self.order.tolist())
+        if law == _REPORTING:
+            return list(self.reported()[1].tolist())
+        return [entry.source for entry in self.entries(law)]
+
+    def reported(self) -> tuple[Reports, Integers]:
+        """Reports of groups as columns, and the records of reports and ticks; both in order."""
+        assert self.plain is not None
+        return self.plain.merged(
+            [
+                Arrived(at=at, source=i, event=event if isinstance(event, GroupUsage) else None)
+                for at, _, i, event in self.events.get(_REPORTING, [])
+            ]
+        )
 
     def entries(self, law: str) -> list[Entry]:
         """A law's events with their sources, as contract section 1 orders them."""
@@ -70,16 +88,16 @@ class _Parsed:
 
     def batch(self, law: str, timeline: PolicyTimeline, context: StepContext) -> Batch | None:
         """What a law has to decide; None: nothing."""
-        asked, entries = None, self.entries(law)
+        asked, reports, entries = None, None, self.entries(law)
         if law == _ASKING and self.requests is not None and len(self.order):
             stamped = not context.replay
             own = homes(self.requests, self.order, timeline, stamped=stamped)
             asked = Asked(requests=self.requests, order=self.order, homes=own)
-        if asked is None and not entries:
-            return None
-        reports = None
         if law == _REPORTING:
-            reports, entries = reports_of(entries)
+            reports, _ = self.reported()
+            entries = [entry for entry in entries if isinstance(entry.event, Tick)]
+        if asked is None and not entries and (reports is None or not len(reports.at)):
+            return None
         return Batch(
             entries=entries, timeline=timeline, processed_ts=context.processed_ts, end=context.replay,
             asked=asked, reports=reports,
@@ -180,14 +198,18 @@ def _parse(records: Records, outputs: Outputs, law: str | None, reporter: bool) 
     """Read the records of one law (None: of all laws)."""
     parsed = _Parsed()
     rows: Rows | None = None
-    left: Iterable[int] = range(len(records))
+    left = np.ones(len(records), dtype=np.bool_)
+    if law in (None, _REPORTING):
+        parsed.plain = PlainReports(records)
+        parsed.newest = parsed.plain.newest
+        left &= ~parsed.plain.taken
     if law in (None, _ASKING):
         parsed.requests = scanned(records)
-        left = np.flatnonzero(parsed.requests.flags == 0).tolist()
+        left &= parsed.requests.flags == 0
         rows = Rows(parsed.requests)
         for i in np.flatnonzero((parsed.requests.flags != 0) & (parsed.requests.length[:, ID] < 0)).tolist():
             rows.name(i, records.name_of(i))
-    for i in left:
+    for i in np.flatnonzero(left).tolist():
         try:
             _parse_one(records, i, law, parsed, rows)
         except BadEvent as error:
@@ -202,7 +224,7 @@ def _parse(records: Records, outputs: Outputs, law: str | None, reporter: bool) 
 
 
 def _parse_one(records: Records, i: int, law: str | None, parsed: _Parsed, rows: Rows | None) -> None:
-    """Read a record that the scanner leaves alone.
+    """Read a record that the scanners leave alone.
 
     Raises:
         BadEvent: it cannot be used.

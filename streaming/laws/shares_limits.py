@@ -22,6 +22,8 @@ from streaming.laws.texts import Bytes, Index, Integers, bytes_in, bytes_of, fou
 
 MAX_CACHED: Final = 8
 """Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""
+MAX_QUOTAS: Final = 131_072
+"""Quotas of a set whose limits are kept; those of further ones are found anew each time, in 20 us."""
 FEW: Final = 32
 """An index is worth its making when one group in so many of the policies' is asked for."""
 _PATH: Final = f"{Section.RESOURCE_GROUPS}."
@@ -59,6 +61,7 @@ class GroupPolicies:
         self._index: Index | None = None
         self._kinds = no_limits(0)
         self._kind: Integers = np.empty(0, dtype=np.int64)
+        self._quotas: dict[str, GroupLimits | None] = {}
 
     def put(self, names: pa.Array, rows: Integers, limits: Limits) -> None:
         """Write the limits of these groups, as `group_limits` says them, into these rows."""
@@ -76,7 +79,16 @@ class GroupPolicies:
 
     def _put_each(self, names: pa.Array, rows: Integers, limits: Limits) -> None:
         for row, name in zip(rows.tolist(), names.to_pylist(), strict=True):
-            _put(limits, row, group_limits(self._policies, name))
+            _put(limits, row, self._said(name))
+
+    def _said(self, name: str) -> GroupLimits | None:
+        """Of one group; those of quotas, which take up to eight entries, are looked up once."""
+        if name in self._quotas:
+            return self._quotas[name]
+        said = group_limits(self._policies, name)
+        if name.startswith(QUOTA_GROUP_PREFIX) and len(self._quotas) < MAX_QUOTAS:
+            self._quotas[name] = said
+        return said
 
     def _indexed(self) -> Index:
         """Look at all entries once; many say the same."""

@@ -10,9 +10,10 @@ import orjson
 
 from streaming.contract.policy_check import load_policies
 from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.contract.usage_events import USAGE_READERS
-from streaming.laws.law import Batch, Decision, Entry, LawState, reports_of
+from streaming.contract.usage_events import USAGE_READERS, GroupUsage
+from streaming.laws.law import Batch, Decision, Entry, LawState
 from streaming.laws.outputs import DecisionColumns
+from streaming.laws.reports import Reports, Rows
 from streaming.laws.table import Body, decode, encode
 
 TRACES = Path(__file__).parent.parent / "traces"
@@ -32,6 +33,17 @@ def batch_of(events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = F
     entries = [entry_of(event, place) for place, event in enumerate(events)]
     entries.sort(key=lambda entry: entry.event.ts)
     return batch_from(entries, timeline, end=end)
+
+
+def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
+    """The reports among events in order, as columns, and the events that are left: ticks."""
+    rows, ticks = Rows(), list[Entry]()
+    for entry in entries:
+        if isinstance(entry.event, GroupUsage):
+            rows.put(entry.event, source=entry.source, ticks=len(ticks))
+        else:
+            ticks.append(entry)
+    return rows.finish(), ticks
 
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:

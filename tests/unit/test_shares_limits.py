@@ -53,3 +53,18 @@ def test_columns_say_what_the_contract_says(
         for part in np.array_split(np.arange(len(names)), data.draw(st.integers(1, 3))):
             table.put(pa.array([names[row] for row in part], pa.string()), part, found)
     assert [said(found, row) for row in range(len(names))] == [group_limits(policies, name) for name in names]
+
+
+def test_no_more_quotas_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One beyond is found anew, and right, each time; other groups take no place."""
+    monkeypatch.setattr(shares_limits, "MAX_QUOTAS", 2)
+    policies = PolicySet({"quotas[user=<default>]": {"producer_byte_rate": 5}, "resourcegroups.rg1": {}})
+    names = ["rg1", *(f"quota/user=u{number}" for number in range(4))]
+    table = GroupPolicies(policies)
+    for _ in range(2):
+        found = no_limits(len(names))
+        table.put(pa.array(names), np.arange(len(names)), found)
+        assert [said(found, row) for row in range(len(names))] == [
+            group_limits(policies, name) for name in names
+        ]
+        assert list(table._quotas) == names[1:3]
