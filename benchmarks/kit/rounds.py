@@ -1,0 +1,82 @@
+"""Rounds of usage reports as many brokers write them: the estimate of PIP-82, in the proxy's own form."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.kit.events import T0
+
+ROUND_MS: Final = 60_000
+RECORD_BYTES: Final = 512 * 1024
+"""Where a proxy cuts its report, as `proxy.usage_record_bytes` has it."""
+LIMIT: Final = 1_000_000
+"""Of each group, bytes per second."""
+POLICIES: Final[dict[str, Any]] = {"quotas[user=<default>]": {"producer_byte_rate": LIMIT}}
+"""One entry gives every group its limit."""
+_HEAD: Final = '{"type":"group_usage","id":"%s-usage-%d","ts":%d,"broker":"%s","period_ms":%d,"usage":{'
+_ENTRY: Final = (
+    '"%s":{"publishedMsg":%d,"publishedBytes":%d,"dispatchedMsg":%d,"dispatchedBytes":%d,'
+    '"throttledMs":{"publishRateInBytes":%d}}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Who reports what.
+
+    Attributes:
+        groups: there are; each is used through `spread` brokers.
+        brokers: there are, a multiple of `spread`; `groups` is a multiple of it.
+        spread: brokers of one group.
+        start: number of round 0 since the epoch.
+    """
+
+    groups: int
+    brokers: int
+    spread: int
+    start: int = T0 // ROUND_MS
+
+    @property
+    def entries(self) -> int:
+        """Pairs of group and broker, each reported once a round."""
+        return self.groups * self.spread
+
+    def reports(self, number: int) -> Iterator[tuple[bytes, bytes]]:
+        """Records (key, value) of round `number`, counted from 0; every use differs from the round before."""
+        for broker in range(self.brokers):
+            name = f"proxy-{broker:03d}"
+            for part, entries in enumerate(self._cut(broker, number)):
+                ts = (self.start + number) * ROUND_MS + broker
+                head = _HEAD % (name, number * 100 + part, ts, name, ROUND_MS)
+                yield name.encode(), f"{head}{','.join(entries)}}}}}".encode()
+
+    def tick(self, number: int) -> bytes:
+        """What closes round `number`."""
+        return b'{"type":"tick","ts":%d}' % ((self.start + number + 1) * ROUND_MS)
+
+    def _cut(self, broker: int, number: int) -> Iterator[list[str]]:
+        """Entries of one report, as many to a record as a proxy puts there."""
+        entries: list[str] = []
+        size = 0
+        for entry in self._entries(broker, number):
+            if size + len(entry) > RECORD_BYTES - 256:
+                yield entries
+                entries, size = [], 0
+            entries.append(entry)
+            size += len(entry) + 1
+        yield entries
+
+    def _entries(self, broker: int, number: int) -> Iterator[str]:
+        apart = self.brokers // self.spread
+        for turn in range(self.spread):
+            first = (broker - turn * apart) % self.brokers
+            for group in range(first, self.groups, self.brokers):
+                use = (group * 7919 + turn * 104_729 + number * 1299) % 9000 + 1000
+                # A third of the brokers are held back, so shares move by stealing too.
+                held = use if (group + turn + number) % 3 == 0 else 0
+                yield _ENTRY % (group_name(group), use, use * 100, use // 2, use * 50, held)
+
+
+def group_name(number: int) -> str:
+    """Name of the group that shares out one principal's byte rates."""
+    return f"quota/user=ns-{number:08d}"

@@ -1,0 +1,215 @@
+"""Scale of resource groups: rounds of the estimate in PIP-82 through the job, Kafka to Kafka."""
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.kit.idiom_shares import start_idiom
+from benchmarks.kit.load import Counter, produce
+from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import Result, Row
+from benchmarks.kit.rounds import POLICIES, ROUND_MS, Cluster
+from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.kit.stages import finish, progress_of
+from streaming.contract.topics import Topics
+from streaming.job.session import build_session, stop_session
+from streaming.job.settings import JobSettings, Profile
+from weir.jars import jars_dir
+from weir.topics import ensure_topics
+
+TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"
+DURATION_S = 90
+TARGET_S: Final = 2.0
+SEED_BYTES: Final = 56e6
+"""Of all reports of a round, by the estimate in PIP-82."""
+PARTITIONS: Final = 2
+"""Of Weir's topics, and tasks of the stateful stage: one a core of the machine that the target is for."""
+_LIMIT_S: Final = 60.0
+_AHEAD_ROUNDS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    """The cluster that reports; rounds that warm the job up, and that are measured; the idiom's cluster."""
+
+    cluster: Cluster
+    warm: int
+    rounds: int
+    idiom: Cluster
+
+
+def _scale(smoke: bool) -> _Scale:
+    # In the future, so that the job's own ticks, which have the clock's time, close none of these rounds.
+    start = time.time_ns() // 1_000_000 // ROUND_MS + _AHEAD_ROUNDS
+    if smoke:
+        small = Cluster(groups=200, brokers=10, spread=5, start=start)
+        return _Scale(cluster=small, warm=1, rounds=2, idiom=Cluster(groups=20, brokers=10, spread=5))
+    return _Scale(
+        cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
+        warm=3,
+        rounds=5,
+        idiom=Cluster(groups=4_000, brokers=100, spread=5),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What the job showed in the rounds that were measured.
+
+    Attributes:
+        seconds: of each round.
+        writing: seconds of each round until all reports stood on Kafka.
+        job_s: processor time of the job, all rounds together.
+        broker_s: the same of the broker.
+        read: bytes of the reports of a round, as they stand on Kafka.
+        written: the same of its decisions.
+        disk: bytes of the checkpoint at the end, with what is kept of earlier batches.
+        jvm: most memory that the job's JVM held, bytes.
+        python: the same of its Python workers, all together.
+    """
+
+    seconds: list[float]
+    writing: list[float]
+    job_s: float
+    broker_s: float
+    read: float
+    written: float
+    disk: int
+    jvm: int
+    python: int
+
+
+def run(smoke: bool, progress: Progress) -> Result:
+    """Rounds through the job, then two of a smaller cluster through the idiom."""
+    scale = _scale(smoke)
+    settings = {"job": {"profile": Profile.THROUGHPUT.value, "shuffle_partitions": PARTITIONS}}
+    with Stack(work_dir(), settings=settings, policies=POLICIES, partitions=PARTITIONS) as stack:
+        progress.step("starting the job", 0.05)
+        ready = stack.start_job()
+        found = _rounds(stack, ready, scale, progress)
+        stack.stop("job")
+        idiom = _idiom(stack, scale, progress)
+    rows = _rows(found, scale, idiom)
+    return Result(name="scale", title=TITLE, rows=rows, notes=_notes(scale))
+
+
+def _rounds(stack: Stack, ready: dict[str, Any], scale: _Scale, progress: Progress) -> _Found:
+    pid, broker, topics = ready["pid"], stack.kafka.pids[0], stack.topics
+    seconds, writing = [], []
+    total = scale.warm + scale.rounds
+    spent = sizes = (0.0, 0.0)
+    with Counter(stack.bootstrap, topics.decisions) as decisions:
+        for number in range(total):
+            progress.step(f"round {number + 1} of {total}", 0.2 + 0.5 * number / total)
+            if number == scale.warm:
+                spent = cpu_s(pid), cpu_s(broker)
+                sizes = _log_bytes(stack, topics.usage), _log_bytes(stack, topics.decisions)
+            took = _round(stack, scale.cluster, number, decisions)
+            if number >= scale.warm:
+                seconds.append(took[1])
+                writing.append(took[0])
+    job_s, broker_s = cpu_s(pid) - spent[0], cpu_s(broker) - spent[1]
+    read, written = _log_bytes(stack, topics.usage), _log_bytes(stack, topics.decisions)
+    memory = {each: peak_bytes(each) for each in process_tree(pid)}
+    jvm = memory.pop(ready["jvm_pid"])
+    del memory[pid]
+    return _Found(
+        seconds=seconds, writing=writing, job_s=job_s, broker_s=broker_s,
+        read=(read - sizes[0]) / scale.rounds, written=(written - sizes[1]) / scale.rounds,
+        disk=sum(file.stat().st_size for file in stack.checkpoint.rglob("*") if file.is_file()),
+        jvm=jvm, python=sum(memory.values()),
+    )  # fmt: skip
+
+
+def _round(stack: Stack, cluster: Cluster, number: int, decisions: Counter) -> tuple[float, float]:
+    """Seconds from before the first report is sent until all stand on Kafka, and until all shares do."""
+    records = list(cluster.reports(number))
+    wanted = decisions.count() + cluster.entries
+    begun = time.monotonic()
+    produce(stack.bootstrap, stack.topics.usage, records)
+    sent = time.monotonic()
+    produce(stack.bootstrap, stack.topics.usage, [(b"", cluster.tick(number))])
+    seen = decisions.wait(wanted, _LIMIT_S, lambda count: stack.check())
+    return sent - begun, seen[-1][0] - begun
+
+
+def _log_bytes(stack: Stack, topic: str) -> int:
+    """Bytes of a topic's log on the broker's disk, which are those that went over the wire."""
+    return sum(file.stat().st_size for file in stack.folder.rglob(f"{topic}-*/*.log"))
+
+
+def _idiom(stack: Stack, scale: _Scale, progress: Progress) -> float:
+    """Seconds per entry of one group a resource group, in its second round."""
+    progress.step("Spark for the idiom", 0.75)
+    folder = stack.folder / "session"
+    folder.mkdir()
+    settings = JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS)
+    topics = Topics("idiom.")
+    ensure_topics(stack.bootstrap, topics, partitions=PARTITIONS)
+    session = build_session(settings, jars=jars_dir("spark"), work_dir=folder, checkpoint=str(folder))
+    took = 0.0
+    try:
+        for number in range(2):
+            progress.step("the idiom", 0.8 + 0.1 * number)
+            produce(stack.bootstrap, topics.usage, scale.idiom.reports(number))
+            place = folder / "checkpoint"
+            query = start_idiom(session.spark, bootstrap=stack.bootstrap, topics=topics, checkpoint=place)
+            finish(query, _LIMIT_S)
+            took = sum(seconds for seconds, _ in progress_of(query))
+    finally:
+        stop_session(session, settings.stop_timeout_s)
+    return took / scale.idiom.entries
+
+
+def _rows(found: _Found, scale: _Scale, idiom: float) -> list[Row]:
+    entries, took = scale.cluster.entries, median(found.seconds)
+    all_us = scale.rounds * entries / 1e6
+    return [
+        Row(
+            what=f"a round of {entries:,} reports by group and broker",
+            value=took,
+            unit="s",
+            baseline=idiom * entries,
+            baseline_what="applyInPandasWithState by resource group",
+            target=f"< {TARGET_S:.0f} s",
+            met=took < TARGET_S,
+        ),
+        Row(what="the slowest round", value=max(found.seconds), unit="s"),
+        Row(what="of a round: until all reports stand on Kafka", value=median(found.writing), unit="s"),
+        Row(what="job: processor time", value=found.job_s / all_us, unit="us/entry"),
+        Row(what="broker beside it: processor time", value=found.broker_s / all_us, unit="us/entry"),
+        Row(
+            what="reports of a round on the wire",
+            value=found.read / 1e6,
+            unit="MB",
+            baseline=SEED_BYTES / 1e6 * entries / 500_000,
+            baseline_what="estimate in PIP-82",
+        ),
+        Row(what="shares of a round on the wire", value=found.written / 1e6, unit="MB"),
+        Row(what="checkpoint on disk, with earlier batches", value=found.disk / 1e6, unit="MB"),
+        Row(what="JVM, most memory resident", value=found.jvm / 1e6, unit="MB"),
+        Row(what="Python workers together, most memory resident", value=found.python / 1e6, unit="MB"),
+    ]
+
+
+def _notes(scale: _Scale) -> list[str]:
+    cluster = scale.cluster
+    return [
+        f"{cluster.groups:,} groups, each used through {cluster.spread} of {cluster.brokers} brokers; every"
+        " broker reports all of its groups in every round, with other counts, in the proxy's form, cut at"
+        " 512 KiB. One dimension is limited. Profile throughput,"
+        f" {PARTITIONS} partitions, {PARTITIONS} tasks.",
+        "A round: all its reports are written as fast as one process can, then the tick that closes it; from"
+        " before the first is sent to the last share, by the end offsets of weir.decisions, looked at every"
+        f" 50 ms. Median of {scale.rounds} rounds after {scale.warm} to warm up, one after the other without"
+        " a pause; the events' own times are 60 s apart.",
+        "The limits are byte rates of a default quota, one policy entry: a limit of its own for every group"
+        " would be kept with the state of every shard (see below).",
+        f"The idiom: one Spark group a resource group, {scale.idiom.groups:,} of them with"
+        f" {scale.idiom.spread} brokers each, its second batch; Spark's own time for the batch, taken to as"
+        " many entries as the job had.",
+        "Producer, Kafka and job share the machine. Bytes on the wire are those of the broker's log, batches'"
+        " heads included, not compressed.",
+    ]
