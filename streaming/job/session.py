@@ -228,6 +228,8 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.stopTimeout": f"{settings.stop_timeout_s}s",
+        # Snapshots are made once a minute, batches several times a second: every batch would warn of that.
+        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.python.daemon.module": "streaming.job.worker",
         # The Kafka sink of the newer interface runs an SQL execution of its own within each batch, and for
         # every execution Spark plans the batch once more, only to describe it.
