@@ -40,6 +40,23 @@ _JVM_OPTIONS = {
     Profile.LATENCY: "-XX:+UseSerialGC",
     Profile.THROUGHPUT: "-XX:+UseParallelGC",
 }
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Kept for the pages of the UI that we do not serve: several plans a second as text and objects.
+    "spark.ui.liveUpdate.period": "-1",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
+    # Snapshots are made once a minute, batches several times a second: every batch would warn of that.
+    "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
+    # The Kafka sink of the newer interface runs an SQL execution of its own within each batch, and for
+    # every execution Spark plans the batch once more, only to describe it.
+    "spark.sql.streaming.disabledV2Writers": "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+}
+"""What Spark would else do for nobody, in every batch."""
 _LOG_CONFIG = """\
 status = error
 appender.file.type = RollingFile
@@ -210,30 +227,16 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     if not any("spark-sql-kafka" in path for path in paths):
         raise WeirError(f"no jars for Spark in {jars}; run `make setup`")
     jvm = _JVM_OPTIONS[settings.profile]
-    conf = {
+    conf = _QUIET | {
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         "spark.driver.extraClassPath": os.pathsep.join(paths),
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log_config.as_uri()}" {jvm}',
         "spark.executor.extraJavaOptions": jvm,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        # Kept for the pages of the UI that we do not serve: several plans a second as text and objects.
-        "spark.ui.liveUpdate.period": "-1",
-        "spark.ui.retainedJobs": "10",
-        "spark.ui.retainedStages": "10",
-        "spark.ui.retainedTasks": "100",
-        "spark.sql.ui.retainedExecutions": "10",
-        "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.streaming.stopTimeout": f"{settings.stop_timeout_s}s",
-        # Snapshots are made once a minute, batches several times a second: every batch would warn of that.
-        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.python.daemon.module": "streaming.job.worker",
-        # The Kafka sink of the newer interface runs an SQL execution of its own within each batch, and for
-        # every execution Spark plans the batch once more, only to describe it.
-        "spark.sql.streaming.disabledV2Writers": "org.apache.spark.sql.kafka010.KafkaSourceProvider",
     }
     if is_local_master(settings.master):
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
