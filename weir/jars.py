@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
+from streaming.job.classes import shared_classes
 
 # The jars stand beside the sources, not in the wheel: the project is installed editable.
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +45,7 @@ def java_command(
     heap_mb: int = 512,
     properties: tuple[str, ...] = (),
     kind: str = "kafka",
+    options: tuple[str, ...] = (),
 ) -> list[str]:
     """Command line of one Java program: the broker, Kafka's own tools, or another kind's.
 
@@ -53,7 +55,9 @@ def java_command(
         heap_mb: limit of the heap in MiB.
         properties: `name=value` system properties.
         kind: whose jars, as of `jars_dir`.
+        options: further ones of the JVM.
     """
+    jars = jars_dir(kind)
     # Serial collector and first-tier compiler: small and quick to start, which is what a local
     # broker and one-shot tools need on two cores.
     return [
@@ -61,9 +65,11 @@ def java_command(
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        *shared_classes(jars),
+        *options,
         *(f"-D{entry}" for entry in properties),
         "-cp",
-        f"{jars_dir(kind)}/*",
+        f"{jars}/*",
         main_class,
         *args,
     ]

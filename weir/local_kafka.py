@@ -113,6 +113,7 @@ class LocalKafka:
         sasl: opens a second listener with these users.
         auto_create_topics: the brokers' auto.create.topics.enable.
         properties: further broker properties, winning over ours.
+        options: further options of the brokers' JVM.
     """
 
     def __init__(
@@ -124,8 +125,10 @@ class LocalKafka:
         sasl: Sasl | None = None,
         auto_create_topics: bool = False,
         properties: Mapping[str, str] | None = None,
+        options: tuple[str, ...] = (),
     ) -> None:
         self._dir = Path(data_dir)
+        self._options = options
         self._sasl = sasl
         self._properties = {
             "auto.create.topics.enable": str(auto_create_topics).lower(),
@@ -268,7 +271,7 @@ class LocalKafka:
     def _spawn(self, node: int) -> Child:
         properties = str(self._node_dir(node) / "server.properties")
         name = "kafka" if len(self._ports) == 1 else f"kafka-{node + 1}"
-        command = java_command("kafka.Kafka", properties, properties=_LOGGING)
+        command = java_command("kafka.Kafka", properties, properties=_LOGGING, options=self._options)
         child = Child(name, command, log=self._dir / f"{name}.log")
         child.start()
         return child

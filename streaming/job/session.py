@@ -22,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
+from streaming.job.classes import shared_classes
 from streaming.job.settings import JobSettings, Profile
 
 # Spark 4.1 runs on 17 and 21; Hadoop's client calls Subject.getSubject, which 24 removed.
@@ -227,10 +228,12 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     if not any("spark-sql-kafka" in path for path in paths):
         raise WeirError(f"no jars for Spark in {jars}; run `make setup`")
     jvm = _JVM_OPTIONS[settings.profile]
+    options = [f"-Dlog4j2.configurationFile={log_config.as_uri()}", *shared_classes(jars)]
+    own = " ".join(f'"{option}"' for option in options)
     conf = _QUIET | {
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         "spark.driver.extraClassPath": os.pathsep.join(paths),
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log_config.as_uri()}" {jvm}',
+        "spark.driver.extraJavaOptions": f"{own} {jvm}",
         "spark.executor.extraJavaOptions": jvm,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
