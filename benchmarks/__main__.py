@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--readme", action="store_true", help="run nothing: put the kept results into the pages and plots"
     )
-    parser.add_argument("--smoke", action="store_true", help="two to three minutes: do they work at all?")
+    parser.add_argument("--smoke", action="store_true", help="a minute or two: do they work at all?")
     parser.add_argument(
         "--keep", metavar="DIR", type=Path, help="put results and logs there, not into benchmarks/results"
     )

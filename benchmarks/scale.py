@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.kit.ground import spark
 from benchmarks.kit.idiom_shares import start_idiom
 from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
@@ -14,9 +15,7 @@ from benchmarks.kit.rounds import POLICIES, ROUND_MS, Cluster
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.kit.stages import finish, progress_of
 from streaming.contract.topics import Topics
-from streaming.job.session import build_session, stop_session
 from streaming.job.settings import JobSettings, Profile
-from weir.jars import jars_dir
 from weir.topics import ensure_topics
 
 TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"
@@ -32,25 +31,27 @@ _AHEAD_ROUNDS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scale:
-    """The cluster that reports; rounds that warm the job up, and that are measured; the idiom's cluster."""
+    """The cluster that reports; rounds that warm the job up, and that are measured; the idiom's of both."""
 
     cluster: Cluster
     warm: int
     rounds: int
     idiom: Cluster
+    idiom_rounds: int
 
 
 def _scale(smoke: bool) -> _Scale:
     # In the future, so that the job's own ticks, which have the clock's time, close none of these rounds.
     start = time.time_ns() // 1_000_000 // ROUND_MS + _AHEAD_ROUNDS
     if smoke:
-        small = Cluster(groups=200, brokers=10, spread=5, start=start)
-        return _Scale(cluster=small, warm=1, rounds=2, idiom=Cluster(groups=20, brokers=10, spread=5))
+        small, tiny = (Cluster(groups=groups, brokers=10, spread=5, start=start) for groups in (200, 20))
+        return _Scale(cluster=small, warm=1, rounds=1, idiom=tiny, idiom_rounds=1)
     return _Scale(
         cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
         warm=3,
         rounds=5,
         idiom=Cluster(groups=4_000, brokers=100, spread=5),
+        idiom_rounds=2,
     )
 
 
@@ -137,29 +138,26 @@ def _round(stack: Stack, cluster: Cluster, number: int, decisions: Counter) -> t
 
 def _log_bytes(stack: Stack, topic: str) -> int:
     """Bytes of a topic's log on the broker's disk, which are those that went over the wire."""
-    return sum(file.stat().st_size for file in stack.folder.rglob(f"{topic}-*/*.log"))
+    return sum(file.stat().st_size for file in stack.kafka.data_dir.rglob(f"{topic}-*/*.log"))
 
 
 def _idiom(stack: Stack, scale: _Scale, progress: Progress) -> float:
-    """Seconds per entry of one group a resource group, in its second round."""
+    """Seconds per entry of one group a resource group, in its last round."""
     progress.step("Spark for the idiom", 0.75)
     folder = stack.folder / "session"
     folder.mkdir()
     settings = JobSettings(profile=Profile.THROUGHPUT, shuffle_partitions=PARTITIONS)
     topics = Topics("idiom.")
     ensure_topics(stack.bootstrap, topics, partitions=PARTITIONS)
-    session = build_session(settings, jars=jars_dir("spark"), work_dir=folder, checkpoint=str(folder))
     took = 0.0
-    try:
-        for number in range(2):
+    with spark(settings, folder) as session:
+        for number in range(scale.idiom_rounds):
             progress.step("the idiom", 0.8 + 0.1 * number)
             produce(stack.bootstrap, topics.usage, scale.idiom.reports(number))
             place = folder / "checkpoint"
             query = start_idiom(session.spark, bootstrap=stack.bootstrap, topics=topics, checkpoint=place)
             finish(query, _LIMIT_S)
             took = sum(seconds for seconds, _ in progress_of(query))
-    finally:
-        stop_session(session, settings.stop_timeout_s)
     return took / scale.idiom.entries
 
 
@@ -208,7 +206,7 @@ def _notes(scale: _Scale) -> list[str]:
         "The limits are byte rates of a default quota, one policy entry: a limit of its own for every group"
         " would be kept with the state of every shard (see below).",
         f"The idiom: one Spark group a resource group, {scale.idiom.groups:,} of them with"
-        f" {scale.idiom.spread} brokers each, its second batch; Spark's own time for the batch, taken to as"
+        f" {scale.idiom.spread} brokers each, batch {scale.idiom_rounds}; Spark's own time, taken to as"
         " many entries as the job had.",
         "Producer, Kafka and job share the machine. Bytes on the wire are those of the broker's log, batches'"
         " heads included, not compressed.",

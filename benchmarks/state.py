@@ -12,8 +12,10 @@ from statistics import median
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.kit.events import POLICIES, SEED, request, user
+from benchmarks.kit.ground import spark
 from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
@@ -21,11 +23,10 @@ from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack
 from streaming.contract.errors import WeirError
 from streaming.job.query import checkpoint_path, start_query
-from streaming.job.session import Session, build_session, stop_session
+from streaming.job.session import Session
 from streaming.job.settings import JobSettings
 from streaming.job.shelf import segments_folder
 from streaming.laws.table import decode
-from weir.jars import jars_dir
 
 TITLE = "State: batch time, bytes and memory with many idle principals"
 DURATION_S = 180
@@ -33,6 +34,8 @@ BYTES_TARGET: Final = 150
 GROWTH_TARGET: Final = 1.25
 """Batch time with most principals over that with few: what two runs of the same differ by."""
 _LIMIT_S: Final = 400.0
+_REPORT_LIMIT_S: Final = 30.0
+_POLL_S: Final = 0.1
 _AHEAD_MS: Final = 600_000
 _Records = Iterator[tuple[bytes, bytes]]
 
@@ -70,11 +73,8 @@ def run(smoke: bool, progress: Progress) -> Result:
             progress.step(f"writing {scale.events:,} events", 0.02)
             produce(stack.bootstrap, stack.topics.requests, _records(scale))
             progress.step("starting Spark", 0.2)
-            session = build_session(settings, jars=jars_dir("spark"), work_dir=folder, checkpoint=name)
-            try:
+            with spark(settings, folder) as session:
                 found = _measured(stack, session, settings, scale, progress)
-            finally:
-                stop_session(session, settings.stop_timeout_s)
     times = _times(found, scale)
     series = {f"batch, {size:,} principals known, ms": times[size] for size in scale.known}
     return Result(
@@ -143,14 +143,25 @@ def _measured(
         progress.step("a batch in which the idle leave", 0.96)
         produce(stack.bootstrap, stack.topics.requests, _late_records(scale))
         decisions.wait(before + scale.events + scale.active, _LIMIT_S, look)
+        batches = _batches(query, stack.topics.requests, scale.events + scale.active)
         jvm, *others = [peak_bytes(each) for each in process_tree(session.jvm_pid)]
-    query.stop()
-    batches = [
-        (events, float(report["durationMs"]["triggerExecution"]))
-        for report in map(json.loads, (found.json() for found in query._jsq.recentProgress()))
-        if (events := _requests_in(report, stack.topics.requests))
-    ]
     return _Found(batches=batches, state=state, disk=disk, jvm=jvm, python=max(others, default=0))
+
+
+def _batches(query: StreamingQuery, topic: str, wanted: int) -> list[tuple[int, float]]:
+    """Request events and ms of each batch, once Spark has reported all: decisions stand on Kafka before."""
+    deadline = time.monotonic() + _REPORT_LIMIT_S
+    while True:
+        batches = [
+            (events, float(report["durationMs"]["triggerExecution"]))
+            for report in map(json.loads, (found.json() for found in query._jsq.recentProgress()))
+            if (events := _requests_in(report, topic))
+        ]
+        if sum(events for events, _ in batches) >= wanted:
+            return batches
+        if time.monotonic() > deadline:
+            raise WeirError(f"Spark has not reported on all batches within {_REPORT_LIMIT_S:.0f} s")
+        time.sleep(_POLL_S)
 
 
 def _requests_in(report: dict[str, Any], topic: str) -> int:

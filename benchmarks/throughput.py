@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.kit.events import POLICIES, requests
+from benchmarks.kit.ground import spark
 from benchmarks.kit.idiom import start_idiom
 from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import cpu_s
@@ -15,10 +16,8 @@ from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.kit.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
 from streaming.contract.policy_check import policy_file
 from streaming.contract.topics import Topics
-from streaming.job.session import build_session, stop_session
 from streaming.job.settings import JobSettings, Profile
 from streaming.replay import replay_local
-from weir.jars import jars_dir
 from weir.topics import ensure_topics
 
 TITLE = "Throughput of the job: requests on Kafka to decisions on Kafka"
@@ -133,8 +132,7 @@ def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, fl
     progress.step("Spark for the stages", 0.36)
     ensure_topics(stack.bootstrap, topics, partitions=PARTITIONS)
     produce(stack.bootstrap, topics.requests, requests(scale.staged, scale.principals))
-    session = build_session(settings, jars=jars_dir("spark"), work_dir=folder, checkpoint=str(folder))
-    try:
+    with spark(settings, folder) as session:
         source = Source(
             spark=session.spark, settings=settings, bootstrap=stack.bootstrap, topics=topics, folder=folder
         )
@@ -144,8 +142,6 @@ def _in_session(stack: Stack, scale: _Scale, progress: Progress) -> dict[str, fl
             found[name] = seconds_an_event(source, f"stage-{number}", make, _LIMIT_S)
         progress.step("the idiom", 0.70)
         found["idiom"] = _idiom(source, scale)
-    finally:
-        stop_session(session, settings.stop_timeout_s)
     return found
 
 

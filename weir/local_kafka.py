@@ -153,6 +153,11 @@ class LocalKafka:
         return ",".join(f"{HOST}:{ports.sasl}" for ports in self._ports)
 
     @property
+    def data_dir(self) -> Path:
+        """Folder of logs, metadata and the brokers' output."""
+        return self._dir
+
+    @property
     def pids(self) -> list[int]:
         """Process ids, in the order of the brokers."""
         return [child.pid for child in self._children]

@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import time
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -13,7 +14,7 @@ from typing import Any, Final
 from weir.jars import ROOT, jars_dir, java
 
 _LIMIT_S: Final = 10.0
-_LOOPS: Final = 9
+_LOOPS: Final = 5
 _PACKAGES: Final = {"spark": "pyspark", "pyarrow": "pyarrow", "numba": "numba"}
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -44,6 +45,7 @@ def loop_ms() -> float:
     return round(median(times), 1)
 
 
+@cache
 def versions() -> dict[str, str]:
     """Versions of what was measured and of this repository."""
     return {

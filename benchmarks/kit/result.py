@@ -76,7 +76,7 @@ def to_line(result: Result, run: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         result: what was found.
-        run: `date`, `seconds`, `machine`, `versions` and the like, from the runner.
+        run: `date`, `seconds`, `machine`, `versions` and the like.
     """
     samples = {name: sorted(values) for name, values in result.series.items() if values}
     return {
@@ -182,14 +182,3 @@ def _beside(row: Mapping[str, Any]) -> str:
     if row["baseline"] is None:
         return row["baseline_what"] or ""
     return f"{number(row['baseline'])} {row['unit']}: {row['baseline_what']}"
-
-
-def to_json(result: Result) -> bytes:
-    """A result as the benchmark's process hands it to the runner."""
-    return orjson.dumps(asdict(result))
-
-
-def from_json(text: bytes) -> Result:
-    """The same read back."""
-    fields = orjson.loads(text)
-    return Result(**{**fields, "rows": [Row(**row) for row in fields["rows"]]})

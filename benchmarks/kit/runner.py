@@ -1,4 +1,4 @@
-"""Runs benchmarks, each in a process of its own with a time limit."""
+"""Runs benchmarks, each in a process of its own with a time limit; a smoke run has two processes."""
 
 import contextlib
 import importlib
@@ -12,19 +12,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.kit.machine import loop_ms, machine, versions
-from benchmarks.kit.result import from_json, table, to_line, write
+import orjson
+
+from benchmarks.kit.result import table, write
 from weir.jars import ROOT
 from weir.process import die_with_parent
 
 STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""
-SMOKE_LIMIT_S: Final = 300.0
-_SMOKES_AT_ONCE: Final = 2
+SMOKE_LIMIT_S: Final = 100.0
+"""Of one in a smoke run."""
+_IN_SPARK: Final = frozenset({"scale", "state", "throughput"})
+"""Those that start Spark themselves. In a smoke run they share it, in one process beside that of the rest."""
 _POLL_S: Final = 0.05
 _LIMIT_FACTOR, _LIMIT_EXTRA_S = 2.0, 120.0
 
@@ -55,7 +57,7 @@ def known(package: str = "benchmarks") -> list[str]:
 
 
 def run_all(names: list[str], options: Options, say: Callable[[str], None]) -> list[str]:
-    """Run benchmarks, one after the other; smoke runs side by side, since their times mean nothing.
+    """Run benchmarks, one after the other; in a smoke run, whose times mean nothing, two side by side.
 
     One that fails does not keep the others from running.
 
@@ -68,9 +70,9 @@ def run_all(names: list[str], options: Options, say: Callable[[str], None]) -> l
         Names of those that failed.
     """
     failed: list[str] = []
-    waiting = [_Run(name, options) for name in names]
+    waiting = [_Run(lane, options) for lane in _lanes(names, options.smoke)]
     running: list[_Run] = []
-    at_once = _SMOKES_AT_ONCE if options.smoke else 1
+    at_once = len(waiting) if options.smoke else 1
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -79,37 +81,43 @@ def run_all(names: list[str], options: Options, say: Callable[[str], None]) -> l
             time.sleep(_POLL_S)
             for run in [run for run in running if run.over()]:
                 running.remove(run)
-                if not run.told(say):
-                    failed.append(run.name)
+                failed += run.told(say)
     finally:
         for run in running:
             run.end()
     return failed
 
 
-class _Run:
-    """One benchmark in a process of its own, with a time limit."""
+def _lanes(names: list[str], smoke: bool) -> list[list[str]]:
+    """Benchmarks by the process that they run in."""
+    if not smoke:
+        return [[name] for name in names]
+    lanes = [name for name in names if name in _IN_SPARK], [name for name in names if name not in _IN_SPARK]
+    return [lane for lane in lanes if lane]
 
-    def __init__(self, name: str, options: Options) -> None:
-        self.name = name
+
+class _Run:
+    """Benchmarks in a process of their own, with a time limit."""
+
+    def __init__(self, names: list[str], options: Options) -> None:
+        self._names = names
         self._options = options
-        self._limit_s = options.limit_s or _limit_s(name, options)
+        self._limit_s = options.limit_s or sum(_limit_s(name, options) for name in names)
         self._own = ExitStack()
 
     def start(self) -> None:
         """Start it."""
-        name, options = self.name, self._options
-        self._machine = machine()
-        self._begun, self._date = time.monotonic(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        folder = self._own.enter_context(_folder(name, options))
-        self._out = folder / "result.json"
-        self._out.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "benchmarks.kit.alone", f"{options.package}.{name}", str(self._out)]
-        command += ["--smoke"] if options.smoke else []
+        options = self._options
+        self._begun = time.monotonic()
+        self._folder = self._own.enter_context(_folder(self._names[0], options))
+        for name in self._names:
+            self._out(name).unlink(missing_ok=True)
+        command = [sys.executable, "-m", "benchmarks.kit.alone", options.package, str(self._folder)]
+        command += [*(["--smoke"] if options.smoke else []), *self._names]
         # A group of its own, so that nothing of a benchmark that hangs outlives it; nor does it outlive us.
         self._process = subprocess.Popen(
             command,
-            env=_environment(folder, options.smoke),
+            env=_environment(self._folder, options.smoke),
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
@@ -117,46 +125,37 @@ class _Run:
 
     def over(self) -> bool:
         """Whether it has ended or taken too long."""
-        return self._process.poll() is not None or self._took_s() > self._limit_s
+        return self._process.poll() is not None or time.monotonic() - self._begun > self._limit_s
 
-    def told(self, say: Callable[[str], None]) -> bool:
-        """Print or keep what it found and end it; False if it failed, which is said too."""
+    def told(self, say: Callable[[str], None]) -> list[str]:
+        """Print or keep what was found and end it; names of those that failed, which is said too."""
         why = self._why()
-        line = {} if why else self._line()
+        lines = {
+            name: orjson.loads(out.read_bytes()) for name in self._names if (out := self._out(name)).exists()
+        }
         self.end()
-        if why:
-            say(f"benchmark {self.name} failed: {why}")
-            return False
-        if self._options.results is not None:
-            write(self._options.results, line)
-        say(table(line))
-        return True
+        for name in self._names:
+            if name not in lines:
+                say(f"benchmark {name} failed: {why}")
+                continue
+            if self._options.results is not None:
+                write(self._options.results, lines[name])
+            say(table(lines[name]))
+        return [name for name in self._names if name not in lines]
 
     def end(self) -> None:
         """Stop it if it still runs, and remove its files."""
         self._own.close()
 
-    def _took_s(self) -> float:
-        return time.monotonic() - self._begun
+    def _out(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
 
     def _why(self) -> str:
-        """Why it failed; empty if it did not."""
+        """Why there is no result, if there is none."""
         status = self._process.poll()
         if status is None:
             return f"it took longer than {self._limit_s:.0f} s and was stopped"
-        if status:
-            return f"it ended with status {status}; what it said stands above"
-        return "" if self._out.exists() else "it ended without a result"
-
-    def _line(self) -> dict[str, Any]:
-        about = {
-            "date": self._date,
-            "seconds": round(self._took_s(), 1),
-            "smoke": self._options.smoke,
-            "machine": {**self._machine, "loop_ms": [self._machine["loop_ms"], loop_ms()]},
-            "versions": versions(),
-        }
-        return to_line(from_json(self._out.read_bytes()), about)
+        return f"it ended with status {status}; what it said stands above"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.kit.ground import broker, topic_prefix
 from streaming.collect.policy_topic import PolicyLog, Update, differences
 from streaming.collect.policy_turn import change_policies
 from streaming.contract.errors import WeirError
@@ -55,10 +56,11 @@ class Stack:
         broker: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.topics = Topics()
+        prefix = topic_prefix()
+        self.topics = Topics(prefix)
         self.parts: dict[str, Part] = {}
         self._settings_file = folder / "weir.yaml"
-        self._settings = settings or {}
+        self._settings = {**(settings or {}), "kafka": {"topic_prefix": prefix}}
         self._policies = policies or {}
         self._partitions = partitions
         self._broker = broker or {}
@@ -86,9 +88,8 @@ class Stack:
         self.folder.mkdir(parents=True, exist_ok=True)
         sections = {name: dict(own) for name, own in self._settings.items()}
         self._settings_file.write_text(yaml.safe_dump(sections))
-        kafka = LocalKafka(self.folder / "kafka", properties=self._broker)
         with ExitStack() as starting:
-            self._kafka = starting.enter_context(kafka)
+            self._kafka = starting.enter_context(broker(self.folder / "kafka", self._broker))
             ensure_topics(self.bootstrap, self.topics, partitions=self._partitions)
             self.publish(self._policies)
             self._running = starting.pop_all()

@@ -73,7 +73,7 @@ ACTIONS = {"breaks": "raise ValueError('by design')", "hangs": "time.sleep(600)"
 
 def test_table_and_json_line(tmp_path: Path) -> None:
     """Both files say the same, ratios and percentiles included, and the last run replaces the one before."""
-    line = kit.to_line(kit.from_json(kit.to_json(FOUND)), RUN)
+    line = kit.to_line(FOUND, RUN)
     kit.write(tmp_path, {**line, "title": "an older one"})
     kit.write(tmp_path, line)
     assert (tmp_path / "throughput.md").read_text() == TABLE
@@ -143,27 +143,38 @@ def test_a_failure_is_named_and_the_others_run(fakes: str, tmp_path: Path) -> No
 
 
 def test_smoke_runs_are_side_by_side(fakes: str, tmp_path: Path) -> None:
-    """One that waits for the next one ends."""
+    """One of those that start Spark waits for one of the rest, and ends."""
     flag = tmp_path / "flag"
     wait = f"while not __import__('os').path.exists({str(flag)!r}): time.sleep(0.05)"
-    (tmp_path / fakes / "waits.py").write_text(MODULE.format(name="waits", action=wait))
+    (tmp_path / fakes / "scale.py").write_text(MODULE.format(name="scale", action=wait))
     (tmp_path / fakes / "ends.py").write_text(MODULE.format(name="ends", action=f"open({str(flag)!r}, 'w')"))
     results = tmp_path / "results"
     options = Options(smoke=True, results=results, keep=None, package=fakes, limit_s=60.0)
-    assert run_all(["waits", "ends"], options, print) == []
+    assert run_all(["scale", "ends"], options, print) == []
     assert [line["rows"][0]["value"] for line in kit.read(results).values()] == [1.0, 1.0]
 
 
-def test_nothing_is_left_running_when_it_is_broken_off(fakes: str) -> None:
+def test_a_failure_costs_its_process_nothing_else(fakes: str, tmp_path: Path) -> None:
+    """In a smoke run several share one: those before and after the one that fails have results."""
+    (tmp_path / fakes / "after.py").write_text(MODULE.format(name="after", action="pass"))
+    options = Options(smoke=True, results=tmp_path / "results", keep=None, package=fakes, limit_s=60.0)
+    said: list[str] = []
+    assert run_all(["works", "breaks", "after"], options, said.append) == ["breaks"]
+    assert said[1].startswith("benchmark breaks failed: it ended with status 1")
+    assert list(kit.read(tmp_path / "results")) == ["after", "works"]
+
+
+def test_nothing_is_left_running_when_it_is_broken_off(fakes: str, tmp_path: Path) -> None:
     """Ctrl-C takes down what runs."""
 
     def say(text: str) -> None:
         raise KeyboardInterrupt
 
+    (tmp_path / fakes / "scale.py").write_text(MODULE.format(name="scale", action="pass"))
     options = Options(smoke=True, results=None, keep=None, package=fakes, limit_s=60.0)
     with pytest.raises(KeyboardInterrupt):
-        run_all(["hangs", "works"], options, say)
-    assert not [pid for pid in process_tree(os.getpid()) if b"fake_benchmarks.hangs" in _command(pid)]
+        run_all(["hangs", "scale"], options, say)
+    assert not [pid for pid in process_tree(os.getpid()) if b"fake_benchmarks" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:
