@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from benchmarks.kit.ground import spark
 from benchmarks.kit.idiom_shares import start_idiom
-from benchmarks.kit.load import Counter, produce
+from benchmarks.kit.load import Counter, Writer, produce
 from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
@@ -48,9 +48,9 @@ def _scale(smoke: bool) -> _Scale:
         return _Scale(cluster=small, warm=1, rounds=1, idiom=tiny, idiom_rounds=1)
     return _Scale(
         cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
-        warm=3,
+        warm=8,
         rounds=5,
-        idiom=Cluster(groups=4_000, brokers=100, spread=5),
+        idiom=Cluster(groups=1_000, brokers=100, spread=5),
         idiom_rounds=2,
     )
 
@@ -101,13 +101,13 @@ def _rounds(stack: Stack, ready: dict[str, Any], scale: _Scale, progress: Progre
     seconds, writing = [], []
     total = scale.warm + scale.rounds
     spent = sizes = (0.0, 0.0)
-    with Counter(stack.bootstrap, topics.decisions) as decisions:
+    with Counter(stack.bootstrap, topics.decisions) as decisions, Writer(stack.bootstrap) as writer:
         for number in range(total):
             progress.step(f"round {number + 1} of {total}", 0.2 + 0.5 * number / total)
             if number == scale.warm:
                 spent = cpu_s(pid), cpu_s(broker)
                 sizes = _log_bytes(stack, topics.usage), _log_bytes(stack, topics.decisions)
-            took = _round(stack, scale.cluster, number, decisions)
+            took = _round(stack, writer, scale.cluster, number, decisions)
             if number >= scale.warm:
                 seconds.append(took[1])
                 writing.append(took[0])
@@ -124,14 +124,16 @@ def _rounds(stack: Stack, ready: dict[str, Any], scale: _Scale, progress: Progre
     )  # fmt: skip
 
 
-def _round(stack: Stack, cluster: Cluster, number: int, decisions: Counter) -> tuple[float, float]:
+def _round(
+    stack: Stack, writer: Writer, cluster: Cluster, number: int, decisions: Counter
+) -> tuple[float, float]:
     """Seconds from before the first report is sent until all stand on Kafka, and until all shares do."""
     records = list(cluster.reports(number))
     wanted = decisions.count() + cluster.entries
     begun = time.monotonic()
-    produce(stack.bootstrap, stack.topics.usage, records)
+    writer.write(stack.topics.usage, records)
     sent = time.monotonic()
-    produce(stack.bootstrap, stack.topics.usage, [(b"", cluster.tick(number))])
+    writer.write(stack.topics.usage, [(b"", cluster.tick(number))])
     seen = decisions.wait(wanted, _LIMIT_S, lambda count: stack.check())
     return sent - begun, seen[-1][0] - begun
 
@@ -199,10 +201,12 @@ def _notes(scale: _Scale) -> list[str]:
         " broker reports all of its groups in every round, with other counts, in the proxy's form, cut at"
         " 512 KiB. One dimension is limited. Profile throughput,"
         f" {PARTITIONS} partitions, {PARTITIONS} tasks.",
-        "A round: all its reports are written as fast as one process can, then the tick that closes it; from"
-        " before the first is sent to the last share, by the end offsets of weir.decisions, looked at every"
-        f" 50 ms. Median of {scale.rounds} rounds after {scale.warm} to warm up, one after the other without"
-        " a pause; the events' own times are 60 s apart.",
+        "A round: all its reports are written as fast as one process can, by a producer that is connected"
+        " before, then the tick that closes it; from before the first is sent to the last share, by the end"
+        f" offsets of weir.decisions, looked at every 50 ms. Median of {scale.rounds} rounds, one after the"
+        " other without a pause; the events' own times are 60 s apart.",
+        f"{scale.warm} rounds before them warm the job up: the JVM's compilers work on while it is new, and"
+        " a job runs for months.",
         "The limits are byte rates of a default quota, one policy entry: a limit of its own for every group"
         " would be kept with the state of every shard (see below).",
         f"The idiom: one Spark group a resource group, {scale.idiom.groups:,} of them with"

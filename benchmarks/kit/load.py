@@ -16,6 +16,82 @@ _POLL_S: Final = 0.05
 _SAY_EVERY: Final = 50_000
 
 
+class Writer:
+    """Writes records to one cluster and waits until they stand there; a context manager.
+
+    One for many calls is as a proxy writes: a new producer first asks for its id, for which librdkafka takes
+    half a second.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self._failed: list[str] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "partitioner": "murmur2_random",  # as the proxy's
+                "linger.ms": 20,
+                "batch.num.messages": 10_000,
+                "queue.buffering.max.messages": BUFFER_MAX,
+                "message.timeout.ms": int(_DELIVERY_LIMIT_S * 1000),
+                # Only failures are reported: a call into Python for each record would halve the rate.
+                "delivery.report.only.error": True,
+                "on_delivery": lambda error, message: self._failed.append(error.str()),
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What a failure left here must not hold up the end of the benchmark.
+        self._producer.purge()
+        self._producer.flush(_ASK_LIMIT_S)
+
+    def write(
+        self,
+        topic: str,
+        records: Iterable[tuple[bytes, bytes]],
+        *,
+        done: Callable[[int], None] = lambda count: None,
+    ) -> int:
+        """Write records (key, value) and wait until all of them stand on the topic.
+
+        Args:
+            topic: where to.
+            records: what.
+            done: told now and then how many were handed over.
+
+        Returns:
+            How many were written.
+
+        Raises:
+            WeirError: not all of them were, within a minute of the last.
+        """
+        count = 0
+        for key, value in records:
+            while True:
+                try:
+                    self._producer.produce(topic, value, key)
+                    break
+                except BufferError:
+                    self._producer.poll(_POLL_S)
+            count += 1
+            if count % _SAY_EVERY == 0:
+                self._producer.poll(0)
+                done(count)
+        left = self._producer.flush(_DELIVERY_LIMIT_S)
+        if left or self._failed:
+            lost = left + len(self._failed)
+            raise WeirError(f"{lost} of {count} events were not written to {topic}: {self._failed[:1]}")
+        return count
+
+
 def produce(
     bootstrap: str,
     topic: str,
@@ -23,51 +99,9 @@ def produce(
     *,
     done: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Write records (key, value) and wait until all of them stand on the topic.
-
-    Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topic: where to.
-        records: what.
-        done: told now and then how many were handed over.
-
-    Returns:
-        How many were written.
-
-    Raises:
-        WeirError: not all of them were, within a minute of the last.
-    """
-    failed: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "partitioner": "murmur2_random",  # as the proxy's
-            "linger.ms": 20,
-            "batch.num.messages": 10_000,
-            "queue.buffering.max.messages": BUFFER_MAX,
-            "message.timeout.ms": int(_DELIVERY_LIMIT_S * 1000),
-            # Only failures are reported: a call into Python for each record would halve the rate.
-            "delivery.report.only.error": True,
-            "on_delivery": lambda error, message: failed.append(error.str()),
-        }
-    )
-    count = 0
-    for key, value in records:
-        while True:
-            try:
-                producer.produce(topic, value, key)
-                break
-            except BufferError:
-                producer.poll(_POLL_S)
-        count += 1
-        if count % _SAY_EVERY == 0:
-            producer.poll(0)
-            done(count)
-    left = producer.flush(_DELIVERY_LIMIT_S)
-    if left or failed:
-        raise WeirError(f"{left + len(failed)} of {count} events were not written to {topic}: {failed[:1]}")
-    return count
+    """Write records (key, value) by a producer of their own; see `Writer.write`."""
+    with Writer(bootstrap) as writer:
+        return writer.write(topic, records, done=done)
 
 
 class Counter:
