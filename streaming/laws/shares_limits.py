@@ -24,6 +24,8 @@ MAX_CACHED: Final = 8
 """Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""
 MAX_QUOTAS: Final = 131_072
 """Quotas of a set whose limits are kept; those of further ones are found anew each time, in 20 us."""
+LEARNT_PARTS: Final = 8
+"""The index of those is made anew when so great a part of them is not in it."""
 FEW: Final = 32
 """An index is worth its making when one group in so many of the policies' is asked for."""
 _PATH: Final = f"{Section.RESOURCE_GROUPS}."
@@ -53,29 +55,49 @@ def no_limits(count: int) -> Limits:
     return Limits(rates=np.full((count, len(DIMENSIONS)), nan), known=flags[0], shadow=flags[1])
 
 
+class _Table(NamedTuple):
+    """Limits by name.
+
+    Attributes:
+        names: an index of them.
+        kind: what each one has, a row of `kinds`.
+        kinds: limits that differ from each other; many names have the same.
+    """
+
+    names: Index
+    kind: Integers
+    kinds: Limits
+
+
 class GroupPolicies:
     """The limits of every group that a set of policies knows."""
 
     def __init__(self, policies: PolicySet) -> None:
         self._policies = policies
-        self._index: Index | None = None
-        self._kinds = no_limits(0)
-        self._kind: Integers = np.empty(0, dtype=np.int64)
+        self._named: _Table | None = None
         self._quotas: dict[str, GroupLimits | None] = {}
+        self._learnt = _table([], [])
 
     def put(self, names: pa.Array, rows: Integers, limits: Limits) -> None:
         """Write the limits of these groups, as `group_limits` says them, into these rows."""
-        if self._index is None and len(names) * FEW < len(self._policies.entries):
+        if self._named is None and len(names) * FEW < len(self._policies.entries):
             self._put_each(names, rows, limits)
             return
-        index = self._index or self._indexed()
-        # One share serves both rates of a quota, which come from up to eight entries: no table of those.
-        special = pc.starts_with(names, QUOTA_GROUP_PREFIX)
-        if pc.any(special).as_py():
-            self._put_each(names.filter(special), rows[special.to_numpy(zero_copy_only=False)], limits)
-        text, ends = bytes_in(names)
-        skipped = np.asarray(special.to_numpy(zero_copy_only=False), dtype=np.bool_)
-        _put_all(index, self._kind, self._kinds, text, ends, skipped, rows, limits)
+        self._named = self._named or self._indexed()
+        quotas = pc.starts_with(names, QUOTA_GROUP_PREFIX).to_numpy(zero_copy_only=False)
+        self._put_quotas(names.filter(pa.array(quotas)), rows[quotas], limits)
+        _put_all(self._named, names.filter(pa.array(~quotas)), rows[~quotas], limits)
+
+    def _put_quotas(self, names: pa.Array, rows: Integers, limits: Limits) -> None:
+        """One share serves both rates of a quota, which come from up to eight entries: a table of all that
+        there may be is not to be had, so this one holds those that were asked for before.
+        """
+        missing = _put_all(self._learnt, names, rows, limits)
+        if len(missing):
+            self._put_each(names.take(pa.array(missing)), rows[missing], limits)
+        # Made anew each time that it grows by a part, not for every name.
+        if (len(self._quotas) - len(self._learnt.kind)) * LEARNT_PARTS > len(self._quotas):
+            self._learnt = _table(list(self._quotas), list(self._quotas.values()))
 
     def _put_each(self, names: pa.Array, rows: Integers, limits: Limits) -> None:
         for row, name in zip(rows.tolist(), names.to_pylist(), strict=True):
@@ -90,25 +112,29 @@ class GroupPolicies:
             self._quotas[name] = said
         return said
 
-    def _indexed(self) -> Index:
+    def _indexed(self) -> _Table:
         """Look at all entries once; many say the same."""
-        known: dict[Any, int] = {}
-        kinds: list[GroupLimits | None] = []
-        names, kind = [], []
+        known: dict[Any, GroupLimits | None] = {}
+        names, limits = [], []
         for path, value in self._policies.entries.items():
             name = path.removeprefix(_PATH)
             if path.startswith(_PATH) and not name.startswith(QUOTA_GROUP_PREFIX):
                 said = tuple(value.items())
                 if said not in known:
-                    known[said] = len(kinds)
-                    kinds.append(group_limits(self._policies, name))
+                    known[said] = group_limits(self._policies, name)
                 names.append(name)
-                kind.append(known[said])
-        self._kind, self._kinds = np.array(kind, dtype=np.int64), no_limits(len(kinds))
-        for number, limits in enumerate(kinds):
-            _put(self._kinds, number, limits)
-        self._index = index_of(pa.array(names, pa.string()))
-        return self._index
+                limits.append(known[said])
+        return _table(names, limits)
+
+
+def _table(names: list[str], limits: list[GroupLimits | None]) -> _Table:
+    """Of names that differ from each other."""
+    numbers: dict[GroupLimits | None, int] = {}
+    kind = [numbers.setdefault(said, len(numbers)) for said in limits]
+    kinds = no_limits(len(numbers))
+    for said, number in numbers.items():
+        _put(kinds, number, said)
+    return _Table(index_of(pa.array(names, pa.string())), np.array(kind, dtype=np.int64), kinds)
 
 
 @lru_cache(maxsize=MAX_CACHED)
@@ -123,17 +149,29 @@ def _put(limits: Limits, row: int, said: GroupLimits | None) -> None:
     limits.rates[row] = nan if said is None else [nan if rate is None else rate for rate in said.rates]
 
 
+def _put_all(table: _Table, names: pa.Array, rows: Integers, limits: Limits) -> Integers:
+    """Write what the table says into these rows; the places of the groups that it does not know."""
+    text, ends = bytes_in(names)
+    missing = np.empty(len(rows), dtype=np.int64)
+    return missing[: _find_all(table, text, ends, rows, limits, missing)]
+
+
 @lean
-def _put_all(
-    index: Index, kind: Integers, kinds: Limits, text: Bytes, ends: Integers, skipped: Flags,
-    rows: Integers, limits: Limits,
-) -> None:  # fmt: skip
+def _find_all(
+    table: _Table, text: Bytes, ends: Integers, rows: Integers, limits: Limits, missing: Integers
+) -> int:
+    count = 0
     for i in range(len(rows)):
-        if skipped[i]:
-            continue
-        number = found(index, text, ends[i], ends[i + 1], _NOTHING, 0, 0)
-        row = rows[i]
-        limits.known[row] = number >= 0
-        limits.shadow[row] = number >= 0 and kinds.shadow[kind[number]]
+        number, row = found(table.names, text, ends[i], ends[i + 1], _NOTHING, 0, 0), rows[i]
+        limits.known[row] = limits.shadow[row] = False
         for dimension in range(limits.rates.shape[1]):
-            limits.rates[row, dimension] = kinds.rates[kind[number], dimension] if number >= 0 else np.nan
+            limits.rates[row, dimension] = np.nan
+        if number < 0:
+            missing[count] = i
+            count += 1
+            continue
+        kind = table.kind[number]
+        limits.known[row], limits.shadow[row] = table.kinds.known[kind], table.kinds.shadow[kind]
+        for dimension in range(limits.rates.shape[1]):
+            limits.rates[row, dimension] = table.kinds.rates[kind, dimension]
+    return count
