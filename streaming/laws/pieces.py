@@ -61,7 +61,8 @@ def pieces(values: pa.Array, times: Integers, shards: int) -> Pieces:
     shard = np.empty(int(scanned.used[0]), dtype=np.int64)
     sizes = np.zeros((len(values), shards), dtype=np.int64)
     _assign(text, scanned, shard, sizes)
-    record, own = np.nonzero(sizes)
+    # Of a table nonzero gives columns that lie apart in memory, for which Numba compiles anew.
+    record, own = map(np.ascontiguousarray, np.nonzero(sizes))
     around = (scanned.usage[:, 0] - ends[:-1]) + (ends[1:] - scanned.usage[:, 1])
     bounds = np.zeros(len(record) + 1, dtype=np.int64)
     # A comma is counted for every entry, and the last one has none.

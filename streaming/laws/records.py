@@ -91,7 +91,8 @@ class Records:
     def times(self) -> Integers:
         """Timestamps of all records in ms, -1 where there is none."""
         if isinstance(self.ts, np.ndarray):
-            return np.asarray(self.ts, dtype=np.int64)
+            # A copy can be written to, what Arrow holds cannot, and Numba compiles anew for such arrays.
+            return np.array(self.ts, dtype=np.int64)
         return np.array([-1 if ts is None else ts for ts in self.ts], dtype=np.int64)
 
     def sizes(self) -> Integers:

@@ -8,10 +8,15 @@ TRACES = Path(__file__).parents[1] / "traces"
 CODE = """
 import pkgutil, sys
 from importlib import import_module
+import orjson, pyarrow as pa
 from law_kit import Shard, policy, quota, refund, request
 from numba.core.dispatcher import Dispatcher
 from streaming import laws
-from streaming.job.operator import warm_up
+from spark_kit import LIVE, SHARDS, TASKS, FakeGroupState, record_columns
+from streaming.job import schemas
+from streaming.job.operator import group_function, warm_up
+from streaming.job.places import places_of
+from streaming.job.placing import usage_placer
 from streaming.replay import replay_local
 
 def compiled():
@@ -37,6 +42,15 @@ for traces in sys.argv[1:]:
     policies, *events = traces.split()
     replay_local(policies, events)
 assert not shard.dead_letters
+arrow = record_columns([(schemas.EVENT, n, request(str(n), n, 1, subject="user=alice")) for n in range(3)])
+key = (places_of(SHARDS, TASKS).numbers["mutation"][0],)
+assert list(group_function(LIVE)(key, iter([arrow]), FakeGroupState()))
+usage = {f"rg{n}": {"publishedMsg": n} for n in range(40)}
+report = {"type": "group_usage", "ts": 1, "broker": "b", "period_ms": 1, "usage": usage}
+reports = [orjson.dumps(report)] * 3
+columns = {name: list(range(3)) for name in ("partition", "offset", "ts")}
+batch = pa.record_batch(columns | {"value": pa.array(reports, pa.binary())})
+assert sum(map(len, usage_placer("weir.usage", SHARDS, TASKS)([batch]))) > 3
 after = compiled()
 assert before == after, {name: after[name] for name in after if before.get(name) != after[name]}
 """
