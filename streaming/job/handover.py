@@ -142,12 +142,20 @@ def _batch(
     counts = pa.array([{"dataCount": count, "stateCount": len(states)}], _COUNTS)
     return pa.RecordBatch.from_arrays(
         [
-            pa.concat_arrays([counts, pa.nulls(length - 1, _COUNTS)]),
-            pa.concat_arrays([*chunks, pa.nulls(length - count, row)]),
-            pa.concat_arrays([pa.array(states, _STATES), pa.nulls(length - len(states), _STATES)]),
+            _filled_up([counts], length),
+            _filled_up(chunks or [pa.nulls(0, row)], length),
+            _filled_up([pa.array(states, _STATES)], length),
         ],
         ["_0", "_1", "_2"],
     )
+
+
+def _filled_up(parts: Sequence[pa.StructArray], length: int) -> pa.StructArray:
+    """The parts one after the other, then nothing; a single part that is long enough is not copied."""
+    missing = length - sum(map(len, parts))
+    if not missing and len(parts) == 1:
+        return parts[0]
+    return pa.concat_arrays([*parts, pa.nulls(missing, parts[0].type)])
 
 
 def _announced(batches: Iterable[pa.RecordBatch], stream: Any) -> Iterator[pa.RecordBatch]:

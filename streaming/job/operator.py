@@ -4,7 +4,7 @@ It only carries data between Spark and `streaming.laws.shard.step`; no arithmeti
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
+from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.fit import fit
 from streaming.job.handover import Columns, GroupFunction, takes_columns
@@ -70,6 +71,7 @@ class Input:
         shards: per law.
         tasks: of the stateful stage.
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
+        topics: where outputs go; a replay's go to none.
         tally: counts what is read and written; None: nobody asks.
         shelves: where rows that are not needed rest; None: all stay in Spark's state.
     """
@@ -78,6 +80,7 @@ class Input:
     shards: int
     tasks: int
     names: tuple[str, ...]
+    topics: Topics = field(default_factory=Topics)
     tally: Accumulator[Tally] | None = None
     shelves: Shelves | None = None
 
@@ -114,7 +117,7 @@ def group_function(given: Input) -> GroupFunction:
             yield replay_columns(outputs, records)
         elif len(outputs):
             fit(outputs, records)
-            yield columns(outputs)
+            yield columns(outputs, given.topics)
 
     return takes_columns(run)
 
@@ -159,13 +162,12 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
     )  # fmt: skip
 
 
-def columns(outputs: Outputs) -> Columns:
+def columns(outputs: Outputs, topics: Topics) -> Columns:
     """Output rows with the columns of `schemas.OUTPUT`."""
     return [
-        pc.equal(outputs.column("sink"), DEADLETTER),
-        outputs.column("key"),
+        pc.if_else(_dead(outputs), topics.deadletter, topics.decisions),
+        outputs.column("key").cast(pa.binary()),
         outputs.column("value").cast(pa.binary()),
-        outputs.column("ts"),
     ]
 
 
@@ -174,12 +176,20 @@ def replay_columns(outputs: Outputs, records: Records) -> Columns:
     source = outputs.column("source").to_numpy()
     file, line = (column[source] for column in records.arrivals())
     return [
-        *columns(outputs),
+        _dead(outputs),
+        outputs.column("key"),
+        outputs.column("value").cast(pa.binary()),
+        outputs.column("ts"),
         outputs.column("type"),
         outputs.column("id"),
         pa.array(file, pa.int32()),
         pa.array(line, pa.int64()),
     ]
+
+
+def _dead(outputs: Outputs) -> pa.BooleanArray:
+    """Which rows are dead letters."""
+    return pc.equal(outputs.column("sink"), DEADLETTER)
 
 
 def warm_up() -> None:

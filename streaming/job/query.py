@@ -10,7 +10,7 @@ from streaming.job.settings import JobSettings, Profile
 from streaming.job.shelf import shelves_of
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.tally import Tally
-from streaming.job.transforms import kafka_records, placed_usage, routed_policies, routed_requests
+from streaming.job.transforms import placed_usage, routed_policies, routed_requests
 from streaming.laws.records import StepContext
 
 LAYOUT = 3
@@ -66,11 +66,11 @@ def start_query(
         checkpoint_path(settings), int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     )
     given = Input(
-        context=context, shards=shards, tasks=tasks, names=names, tally=tally, shelves=shelves
+        context=context, shards=shards, tasks=tasks, names=names, topics=topics, tally=tally, shelves=shelves
     )
     records = requests.unionByName(usage).unionByName(policies).transform(in_one_task, tasks)
     writer = (
-        kafka_records(decide(records, given), topics)
+        decide(records, given)
         .writeStream.format("kafka")
         .queryName(QUERY_NAME)
         .outputMode("update")

@@ -23,10 +23,13 @@ USAGE: Final = 2
 TICK: Final = 3
 """A record of `weir.usage` for all shards of the laws whose decisions stand."""
 BROADCAST: Final = frozenset({POLICY, TICK})
-OUTPUT: Final = "dead boolean, key string, value binary, ts bigint"
-"""A decision of the live job, or a dead letter; `ts` in ms."""
-REPLAY_OUTPUT: Final = f"{OUTPUT}, type string, id string, file int, line bigint"
-"""The same in a replay, with what its output is sorted by; file and line are those of the event answered."""
+OUTPUT: Final = "topic string, key binary, value binary"
+"""A decision of the live job, or a dead letter, as Spark's Kafka sink takes it: columns of any other form
+would be copied once more, row by row."""
+REPLAY_OUTPUT: Final = (
+    "dead boolean, key string, value binary, ts bigint, type string, id string, file int, line bigint"
+)
+"""The same in a replay, with what it is sorted by: `ts` in ms, file and line of the event answered."""
 STAGED: Final = "file int, line bigint, value binary"
 """One line of a replay's input."""
 PLACED: Final = "place int, origin int, partition int, offset bigint, ts bigint, value binary"

@@ -1,10 +1,9 @@
-"""DataFrame to DataFrame: from Kafka records to the operator's rows, and from its rows to Kafka records."""
+"""DataFrame to DataFrame: from Kafka records to the operator's rows."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from streaming.contract.events import ANONYMOUS
-from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.places import places_of
 from streaming.job.placing import usage_placer
@@ -42,12 +41,6 @@ def placed_usage(kafka: DataFrame, topic: str, shards: int, tasks: int) -> DataF
     """
     records = kafka.select(*_record_columns(schemas.USAGE))
     return records.mapInArrow(usage_placer(topic, shards, tasks), schemas.PLACED)
-
-
-def kafka_records(output: DataFrame, topics: Topics) -> DataFrame:
-    """The operator's rows as Spark's Kafka sink takes them: topic per row, key, value."""
-    topic = F.when(F.col("dead"), F.lit(topics.deadletter)).otherwise(F.lit(topics.decisions))
-    return output.select(topic.alias("topic"), F.col("key").cast("binary").alias("key"), "value")
 
 
 def _home() -> Column:

@@ -56,15 +56,17 @@ def test_batches_carry_the_state_on() -> None:
     assert state.get[0] == STATE_VERSION
 
 
-def test_live_rows_have_key_topic_and_time() -> None:
-    """A decision goes to its subject's key, a dead letter names its record."""
+def test_live_rows_have_topic_and_key() -> None:
+    """A decision goes to its topic under its subject's key, a dead letter to its own and names its record."""
     broken = (schemas.EVENT, 77, {"type": "unheard-of", "ts": T0})
     rows = run([record_columns([LIMIT, alice("a", 5, 1), broken])], FakeGroupState())
-    decision = next(row for row in rows if not row["dead"])
-    letter = next(row for row in rows if row["dead"])
-    assert list(decision) == ["dead", "key", "value", "ts"]
-    assert (decision["key"], decision["ts"], decision["value"]["id"]) == (ALICE, T0 + 5, "a")
-    assert (letter["value"]["topic"], letter["value"]["offset"]) == (TOPICS[schemas.EVENT], 77)
+    decision = next(row for row in rows if row["topic"] == "weir.decisions")
+    letter = next(row for row in rows if row["topic"] == "weir.deadletter")
+    assert list(decision) == ["topic", "key", "value"] and len(rows) == 2
+    assert (decision["key"], decision["value"]["id"]) == (ALICE.encode(), "a")
+    assert (letter["key"], letter["value"]["topic"], letter["value"]["offset"]) == (
+        b"", TOPICS[schemas.EVENT], 77
+    )
 
 
 def test_the_time_of_the_batch_reaches_the_law() -> None:
@@ -81,7 +83,7 @@ def test_a_dead_letter_too_large_for_the_broker_keeps_the_beginning_of_its_recor
     event = alice("a", 1, 1, nonsense="x" * RECORD_BYTES_MAX)
     event[2]["items"] = None
     (row,) = run([record_columns([event])], FakeGroupState())
-    assert row["dead"]
+    assert row["topic"] == "weir.deadletter"
     assert "dead letter has" in row["value"]["reason"]
     assert len(row["value"]["value_base64"]) == VALUE_BYTES_KEPT * 4 // 3
     assert len(orjson.dumps(row["value"])) <= RECORD_BYTES_MAX
@@ -93,7 +95,7 @@ def test_a_decision_too_large_for_the_broker_becomes_a_dead_letter() -> None:
     event = alice("a", 1, 1)
     event[2]["items"] = names
     (row,) = run([record_columns([LIMIT, event])], FakeGroupState())
-    assert (row["dead"], row["key"]) == (True, "")
+    assert (row["topic"], row["key"]) == ("weir.deadletter", b"")
     assert "decision has" in row["value"]["reason"]
 
 
