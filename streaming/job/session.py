@@ -238,6 +238,8 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        # Larger ones cost the kernel more (docs/performance.md, scale); records and groups may be larger.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 2**20),
         "spark.sql.streaming.stopTimeout": f"{settings.stop_timeout_s}s",
         "spark.python.daemon.module": "streaming.job.worker",
     }
