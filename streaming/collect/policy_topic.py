@@ -8,7 +8,8 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -140,55 +141,90 @@ def differences(
     return updates + [Update(path=path, value=None) for path in gone]
 
 
+class PolicyReader:
+    """Reads the topic to its end, and later on from there; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+    """
+
+    def __init__(self, bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None) -> None:
+        self.log = PolicyLog()
+        """What has been read."""
+        self._bootstrap, self._topic = bootstrap, topics.policies
+        self._consumer: Any = Consumer(
+            {
+                **(client or {}),
+                "bootstrap.servers": bootstrap,
+                "group.id": "weir-policy-reader",  # required, but never used: partitions are assigned by hand
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            },
+            logger=NO_LOG,
+        )
+
+    def read(self, timeout_s: float) -> PolicyLog:
+        """Read to where the topic ends now; what was read before is not read again.
+
+        Raises:
+            WeirError: no such topic, or the cluster did not answer in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            open_partitions = self._assign(timeout_s)
+            for message in _messages(self._consumer, deadline, self._topic, open_partitions):
+                self.log.take(message.value(), message.timestamp()[1])
+        except KafkaException as error:
+            raise WeirError(f"cannot read {self._topic} on {self._bootstrap}: {reason_of(error)}") from error
+        return self.log
+
+    def _assign(self, timeout_s: float) -> set[int]:
+        """Start where the last reading ended, at first at the beginning; returns the partitions."""
+        # All topics are asked for: asking for this one by name could create it.
+        known = self._consumer.list_topics(timeout=min(timeout_s, CONNECT_TIMEOUT_S)).topics
+        found = known.get(self._topic)
+        if found is None or not found.partitions:
+            raise WeirError(
+                f"there is no topic {self._topic} on {self._bootstrap}; start `weir up` or `weir job` there"
+                " first"
+            )
+        numbers = sorted(found.partitions)
+        read = self._consumer.position([TopicPartition(self._topic, number) for number in numbers])
+        # Assigned anew, also where nothing was read: only then is the end reported again.
+        self._consumer.assign(
+            [
+                TopicPartition(self._topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)
+                for at in read
+            ]
+        )
+        return set(numbers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+
 def read_policies(
     bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
 ) -> PolicyLog:
     """Read the topic from its beginning to where it ends now.
 
     Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topics: names of the installation's topics.
-        client: librdkafka properties of our own connections.
+        bootstrap, topics, client: as of `PolicyReader`.
         timeout_s: limit of all of it.
 
     Raises:
         WeirError: no such topic, or the cluster did not answer in time.
     """
-    deadline = time.monotonic() + timeout_s
-    consumer = Consumer(
-        {
-            **(client or {}),
-            "bootstrap.servers": bootstrap,
-            "group.id": "weir-policy-reader",  # required, but never used: partitions are assigned by hand
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-        },
-        logger=NO_LOG,
-    )
-    log = PolicyLog()
-    try:
-        open_partitions = _assign(consumer, topics.policies, bootstrap, timeout_s)
-        for message in _messages(consumer, deadline, topics.policies, open_partitions):
-            log.take(message.value(), message.timestamp()[1])
-    except KafkaException as error:
-        raise WeirError(f"cannot read {topics.policies} on {bootstrap}: {reason_of(error)}") from error
-    finally:
-        consumer.close()
-    return log
-
-
-def _assign(consumer: Any, topic: str, bootstrap: str, timeout_s: float) -> set[int]:
-    """Start at the beginning of every partition; returns their numbers."""
-    # All topics are asked for: asking for this one by name could create it.
-    found = consumer.list_topics(timeout=min(timeout_s, CONNECT_TIMEOUT_S)).topics.get(topic)
-    if found is None or not found.partitions:
-        raise WeirError(
-            f"there is no topic {topic} on {bootstrap}; start `weir up` or `weir job` there first"
-        )
-    numbers = set(found.partitions)
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(numbers)])
-    return numbers
+    with PolicyReader(bootstrap, topics, client) as reader:
+        return reader.read(timeout_s)
 
 
 def _messages(consumer: Any, deadline: float, topic: str, unfinished: set[int]) -> Iterator[Message]:

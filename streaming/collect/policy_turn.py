@@ -19,7 +19,7 @@ from typing import Any, Self
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from streaming.collect.policy_topic import NO_LOG, TIMEOUT_S, PolicyLog, Update, read_policies, reason_of
+from streaming.collect.policy_topic import NO_LOG, TIMEOUT_S, PolicyLog, PolicyReader, Update, reason_of
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 
@@ -183,14 +183,26 @@ def change_policies(
     def left() -> float:
         return max(0.001, deadline - time.monotonic())
 
-    log = read_policies(bootstrap, topics, client, timeout_s)
-    # Mostly there is nothing to do, and then nobody else's turn need end.
-    if not decide(log):
-        return Written(log=log, updates=[], version=log.newest_version, effective_ts=_now_ms())
+    with PolicyReader(bootstrap, topics, client) as reader:
+        log = reader.read(timeout_s)
+        # Mostly there is nothing to do, and then nobody else's turn need end.
+        if not decide(log):
+            return Written(log=log, updates=[], version=log.newest_version, effective_ts=_now_ms())
+        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, origin, left)
+
+
+def _in_turn(
+    reader: PolicyReader,
+    take_turn: Callable[[], Turn],
+    decide: Callable[[PolicyLog], Sequence[Update]],
+    origin: str,
+    left: Callable[[], float],
+) -> Written:
+    """Take a turn, read what has come since, decide and write, until nobody came in between."""
     lost: TurnLost | None = None
     for number in range(TURNS_MAX):
-        with Turn(bootstrap, topics, client or {}, left()) as turn:
-            log = read_policies(bootstrap, topics, client, left())
+        with take_turn() as turn:
+            log = reader.read(left())
             updates = decide(log)
             effective_ts = effective_from(log, updates, _now_ms())
             try:
@@ -202,7 +214,7 @@ def change_policies(
                 continue
         version = log.newest_version + len(updates)
         return Written(log=log, updates=updates, version=version, effective_ts=effective_ts)
-    raise WeirError(f"{topics.policies} was not changed in {TURNS_MAX} attempts: {lost}") from lost
+    raise WeirError(f"the policies were not changed in {TURNS_MAX} attempts: {lost}") from lost
 
 
 def pause_s(lost: int) -> float:

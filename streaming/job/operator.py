@@ -22,7 +22,7 @@ from streaming.job import schemas
 from streaming.job.fit import fit
 from streaming.job.handover import Columns, GroupFunction, takes_columns
 from streaming.job.places import places_of
-from streaming.job.placing import usage_placer
+from streaming.job.placing import live_placer
 from streaming.job.shelf import Shelves
 from streaming.job.tally import Tally, tally_of
 from streaming.laws.outputs import Outputs
@@ -205,6 +205,12 @@ def warm_up() -> None:
         records = Records(topic=[""] * len(none), partition=none, offset=none, ts=none, value=values)
         step(law, 0, None, records, context)
     report = pa.record_batch(
-        {"partition": [0], "offset": [0], "ts": [0], "value": pa.array([orjson.dumps(_USAGE)], pa.binary())}
+        {
+            "origin": [schemas.USAGE],
+            "partition": [0],
+            "offset": [0],
+            "ts": [0],
+            "value": pa.array([orjson.dumps(_USAGE)], pa.binary()),
+        }
     )
-    list(usage_placer("", 1, 1)([report]))
+    list(live_placer("", 1, 1)([report]))

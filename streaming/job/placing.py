@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import GroupUsage
@@ -16,7 +17,7 @@ from streaming.job import schemas
 from streaming.job.places import places_of
 from streaming.laws import LAW_OF_EVENT
 from streaming.laws.pieces import pieces
-from streaming.laws.routing import Origin, places
+from streaming.laws.routing import Origin, Place, places, policy_places
 from streaming.laws.texts import Integers, bytes_in
 
 Batches = Iterable[pa.RecordBatch]
@@ -35,8 +36,16 @@ _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
 
 
-def usage_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
-    """For live records of `weir.usage`; its batches have the record columns of `schemas.RECORD_COLUMNS`."""
+def live_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
+    """For live records of `weir.usage` and `weir.policies`.
+
+    Its batches have the record columns of `schemas.RECORD_COLUMNS`, with the origins USAGE and POLICY.
+
+    Args:
+        topic: name of the first topic.
+        shards: shards per law.
+        tasks: of the stateful stage.
+    """
 
     def run(batches: Batches) -> Batches:
         placer = _Placer(
@@ -47,13 +56,16 @@ def usage_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Bat
             name=lambda partition, offset: f"{topic}-{partition}-{offset}",
         )
         for batch in batches:
-            yield from placer.place(batch.select(["partition", "offset", "ts", "value"]))
+            records = batch.select(["partition", "offset", "ts", "value"])
+            of_policies = pc.equal(batch["origin"], schemas.POLICY)
+            yield from placer.place(records.filter(pc.invert(of_policies)))
+            yield from placer.place_policies(records.filter(of_policies))
 
     return run
 
 
 def line_placer(
-    names: tuple[str, ...], policies: bytes, shards: int, tasks: int
+    names: tuple[str, ...], policies: tuple[bytes, bytes], shards: int, tasks: int
 ) -> Callable[[Batches], Batches]:
     """For a replay's lines: every event goes to the home of the quota that was in force at its time.
 
@@ -69,7 +81,7 @@ def line_placer(
             shards=shards,
             numbers=places_of(shards, tasks).numbers,
             origins=_LINE_ORIGINS,
-            timeline=PolicyTimeline.from_json(policies),
+            timeline=PolicyTimeline.from_json(*policies),
             name=lambda file, line: f"{names[file]}:{line}",
         )
         for batch in batches:
@@ -99,8 +111,7 @@ class _Placer:
 
     def place(self, batch: pa.RecordBatch) -> Batches:
         """Place records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
-        for first, count in _stretches(bytes_in(batch["value"])[1]):
-            records = batch.slice(first, count)
+        for records in _stretches(batch):
             times = records["ts"].fill_null(_NOT_STAMPED).to_numpy()
             cut = pieces(records["value"], times, self.shards)
             own = np.array(self.numbers[LAW_OF_EVENT[GroupUsage]])[cut.shard]
@@ -109,25 +120,45 @@ class _Placer:
             if len(cut.left):
                 yield self._one_by_one(records, cut.left)
 
+    def place_policies(self, batch: pa.RecordBatch) -> Batches:
+        """Place records of the topic of policies, with the same columns."""
+
+        def where(value: bytes, name: str, ts: int | None) -> list[Place]:
+            return policy_places(value, default_id=name, default_ts=ts, shards=self.shards)
+
+        for records in _stretches(batch):
+            yield self._rows(records, np.arange(len(records)), where, schemas.POLICY)
+
     def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
         """Place some of the records as the contract's parser reads them."""
+
+        def where(value: bytes, name: str, ts: int | None) -> list[Place]:
+            return places(
+                value, default_id=name, default_ts=ts, shards=self.shards, timeline=self.timeline
+            )
+
+        return self._rows(records, left, where, self.origins[Origin.BROADCAST])
+
+    def _rows(
+        self,
+        records: pa.RecordBatch,
+        left: Integers,
+        where: Callable[[bytes, str, int | None], list[Place]],
+        broadcast: int,
+    ) -> pa.RecordBatch:
+        """Some of the records, each wherever `where` says; `broadcast` stands for that origin."""
+        origins = self.origins | {Origin.BROADCAST: broadcast}
         columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
         found = [
             (i, place)
             for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
-            for place in places(
-                value,
-                default_id=self.name(partition, offset),
-                default_ts=ts,
-                shards=self.shards,
-                timeline=self.timeline,
-            )
+            for place in where(value, self.name(partition, offset), ts)
         ]
         return _placed(
             records,
             np.array([i for i, _ in found], dtype=np.int64),
             np.array([self.numbers[place.law][place.shard] for _, place in found], dtype=np.int64),
-            np.array([self.origins[place.origin] for _, place in found], dtype=np.int64),
+            np.array([origins[place.origin] for _, place in found], dtype=np.int64),
             pa.array([place.value for _, place in found], pa.binary()),
         )
 
@@ -150,11 +181,12 @@ def _placed(
     )
 
 
-def _stretches(ends: Integers) -> Iterator[tuple[int, int]]:
-    """First and number of records to read at once, by where each begins and the last one ends."""
-    first, count = 0, len(ends) - 1
+def _stretches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The records to read at once, in turn."""
+    ends = bytes_in(batch["value"])[1]
+    first, count = 0, len(batch)
     while first < count:
         most = int(np.searchsorted(ends, ends[first] + BYTES_AT_ONCE, side="right")) - 1
         last = min(max(most, first + 1), first + RECORDS_AT_ONCE, count)
-        yield first, last - first
+        yield batch.slice(first, last - first)
         first = last

@@ -10,10 +10,10 @@ from streaming.job.settings import JobSettings, Profile
 from streaming.job.shelf import shelves_of
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.tally import Tally
-from streaming.job.transforms import placed_usage, routed_policies, routed_requests
+from streaming.job.transforms import placed, routed_requests
 from streaming.laws.records import StepContext
 
-LAYOUT = 3
+LAYOUT = 4
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
 topics, grouping keys, the set or order of the laws, or the numbers of `places` change; the new one is filled
 by reading the topics from their start."""
@@ -57,8 +57,9 @@ def start_query(
     """
     shards, tasks = settings.shard_count, settings.shuffle_partitions
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), shards, tasks)
-    policies = routed_policies(kafka_policies(spark, settings, bootstrap, topics), shards, tasks)
-    usage = placed_usage(kafka_usage(spark, settings, bootstrap, topics), topics.usage, shards, tasks)
+    usage = kafka_usage(spark, settings, bootstrap, topics)
+    policies = kafka_policies(spark, settings, bootstrap, topics)
+    others = placed(usage, policies, topics.usage, shards, tasks)
     # By origin: schemas.EVENT, POLICY, USAGE, TICK.
     names = (topics.requests, topics.policies, topics.usage, topics.usage)
     context = StepContext(fail_fast=settings.fail_fast)
@@ -68,7 +69,7 @@ def start_query(
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, tally=tally, shelves=shelves
     )
-    records = requests.unionByName(usage).unionByName(policies).transform(in_one_task, tasks)
+    records = requests.unionByName(others).transform(in_one_task, tasks)
     writer = (
         decide(records, given)
         .writeStream.format("kafka")

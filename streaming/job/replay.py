@@ -49,7 +49,7 @@ class Staged:
     work: Path
     names: tuple[str, ...]
     initial: Mapping[str, Any]
-    policies: bytes
+    policies: tuple[bytes, bytes]
 
 
 def replay_spark(

@@ -17,7 +17,7 @@ that of the line."""
 EVENT: Final = 0
 """A record of `weir.requests`, or in a replay any record for one home."""
 POLICY: Final = 1
-"""A record of `weir.policies`, or in a replay any record for all shards."""
+"""A record of `weir.policies`, or in a replay any record for all shards that it concerns."""
 USAGE: Final = 2
 """A record of `weir.usage` for one home."""
 TICK: Final = 3

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
 from streaming.job.places import places_of
-from streaming.job.placing import usage_placer
+from streaming.job.placing import live_placer
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
@@ -24,23 +24,20 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
     return kafka.select(place.alias("place"), *_record_columns(schemas.EVENT))
 
 
-def routed_policies(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
-    """Records of `weir.policies`, one copy for every shard of every law."""
-    places = F.array(*map(F.lit, places_of(shards, tasks).all))
-    return kafka.select(F.explode(places).alias("place"), *_record_columns(schemas.POLICY))
-
-
-def placed_usage(kafka: DataFrame, topic: str, shards: int, tasks: int) -> DataFrame:
-    """Records of `weir.usage` by home, in Python: reports of many groups are cut up by group.
+def placed(usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks: int) -> DataFrame:
+    """Records of `weir.usage` and `weir.policies` where they belong, in Python: reports of many groups are
+    cut up by group, and policies go to the laws that ask for them.
 
     Args:
-        kafka: columns of Spark's Kafka source.
-        topic: its name, for the ids of events that have none.
+        usage, policies: columns of Spark's Kafka source.
+        topic: name of the first, for the ids of events that have none.
         shards: shards per law.
         tasks: of the stateful stage.
     """
-    records = kafka.select(*_record_columns(schemas.USAGE))
-    return records.mapInArrow(usage_placer(topic, shards, tasks), schemas.PLACED)
+    records = usage.select(*_record_columns(schemas.USAGE)).unionByName(
+        policies.select(*_record_columns(schemas.POLICY))
+    )
+    return records.mapInArrow(live_placer(topic, shards, tasks), schemas.PLACED)
 
 
 def _home() -> Column:

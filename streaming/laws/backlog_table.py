@@ -11,6 +11,7 @@ from typing import Final, Self, cast
 import pyarrow as pa
 
 from streaming.contract.broker_events import Backlog
+from streaming.contract.policy import Section
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.backlog import Rules, judge, rules_for
 from streaming.laws.law import Batch, Decision, LawState
@@ -26,6 +27,8 @@ class BacklogTable(LawState):
 
     Columns: `topic` text, `last` ms of its newest report.
     """
+
+    sections = frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER})
 
     def __init__(self) -> None:
         self.last: dict[str, int] = {}

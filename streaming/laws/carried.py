@@ -5,7 +5,6 @@ has parts: the law's columns together, and each note. A part beyond SHELF_BYTES 
 content, so a part that a batch does not change is not even written again.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,18 +13,19 @@ import orjson
 import pyarrow as pa
 
 from streaming.contract.errors import StateError
+from streaming.contract.kept import Kept
 from streaming.laws.shelf import NO_SHELF, Discarded, Shelf
 from streaming.laws.table import Body, decode, encode, packed
 
 SHELF_BYTES: Final = 256 * 2**10
 """A part of so many bytes or more goes to the shelf: carrying it would cost 12 ms, a file costs about 1."""
-NOTES_KEPT: Final = 16
-"""Large notes that a worker keeps: the policies, which are the same in all shards, and parsed once."""
+NOTES_BYTES: Final = 64 * 2**20
+"""Of large notes that a worker keeps: policies, which many shards have alike, and which are parsed once."""
 _COLUMNS: Final = ""
 """Name of the part that is the columns; notes have names."""
 _SHELVED: Final = "shelved"
 
-_notes: OrderedDict[str, bytes] = OrderedDict()
+_notes = Kept(NOTES_BYTES)
 """By the name of their content, which never changes."""
 
 
@@ -89,6 +89,8 @@ class Carried:
             if len(note) >= SHELF_BYTES:
                 same = note is self.body.notes.get(part)
                 names[part] = self._put(part, same, {part: pa.array([note], pa.large_binary())}, shelf)
+                # Most often it is this worker that reads it in the next batch.
+                _notes.put(names[part], note, len(note))
                 del notes[part]
         for name in {*self.names.values()} - {*names.values()}:
             self.discarded.add(name)
@@ -115,9 +117,8 @@ def _are_same(columns: Mapping[str, pa.Array], others: Mapping[str, pa.Array]) -
 
 def _note(name: str, shelf: Shelf) -> bytes:
     """A large note; one object for all shards, so that what was read from it is found at once."""
-    if name not in _notes:
-        _notes[name] = bytes(shelf.read(name).column(0)[0].as_py())
-    _notes.move_to_end(name)
-    while len(_notes) > NOTES_KEPT:
-        _notes.popitem(last=False)
-    return _notes[name]
+    note = _notes.get(name)
+    if note is None:
+        note = bytes(shelf.read(name).column(0)[0].as_py())
+        _notes.put(name, note, len(note))
+    return bytes(note)

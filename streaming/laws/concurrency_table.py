@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming.contract.broker_events import Latency
-from streaming.contract.policy import PolicySet
+from streaming.contract.policy import PolicySet, Section
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.concurrency import NOT_LIMITED, start, walk
 from streaming.laws.law import Batch, Decision, LawState
@@ -88,6 +88,8 @@ class ConcurrencyTable(LawState):
 
     Columns: `partition` text, and the fields of STATE by name.
     """
+
+    sections = frozenset({Section.PARTITIONS})
 
     def __init__(self) -> None:
         self.partitions: pa.Array = pa.array([], type=pa.string())

@@ -125,6 +125,8 @@ class DispatchTable(LawState):
     were delivered so far (of subscriptions only).
     """
 
+    sections = frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER})
+
     def __init__(self) -> None:
         self.keys: pa.Array = pa.array([], type=pa.string())
         self.last: Integers = np.empty(0, dtype=np.int64)

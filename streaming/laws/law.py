@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
 from streaming.contract.events import LawEvent
+from streaming.contract.policy import EntryPath, Section
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.homes import Homes
 from streaming.laws.outputs import DecisionColumns
@@ -73,7 +74,23 @@ class Batch:
 
 
 class LawState(Protocol):
-    """State of one law in one shard."""
+    """State of one law in one shard.
+
+    Attributes:
+        sections: the policies that it asks for; no others are kept with its state.
+        versioned: it says the version of the policies, so the others count as versions.
+    """
+
+    sections: ClassVar[frozenset[Section]]
+    versioned: ClassVar[bool] = False
+
+    @classmethod
+    def home_of_policy(cls, entry: EntryPath) -> str | None:
+        """The home that an entry of its sections is for, and no other; None: it may be for any.
+
+        Only what is many needs a home.
+        """
+        return None
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:

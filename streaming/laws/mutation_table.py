@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming.contract.policy import DEFAULT_NAME
+from streaming.contract.policy import DEFAULT_NAME, Section
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.compiled import lean
 from streaming.laws.law import Batch, LawState
@@ -37,6 +37,9 @@ class MutationTable(LawState):
     Columns: `subject` text, `tokens` balance (inf: full), `last` ms of the last update, `plain` 11 windows of
     one second, `ring` the windows of a sampled rate (empty for a token bucket).
     """
+
+    sections = frozenset({Section.QUOTAS})
+    versioned = True
 
     def __init__(self) -> None:
         self.subjects: pa.Array = pa.array([], type=pa.string())
@@ -117,7 +120,7 @@ class MutationTable(LawState):
         Their leaving is neutral: a new row starts just like that. Changes of policy up to `horizon` are
         settled for all, so that the timeline may forget them.
         """
-        changes = [(ts, path) for ts, path in timeline.changed(-1, horizon) if path.startswith(QUOTAS_PREFIX)]
+        changes = timeline.changed(-1, horizon)
         # A change of one subject's own entry concerns that row alone; one of a default any row.
         own = {path[len(QUOTAS_PREFIX) : -1] for _, path in changes if DEFAULT_NAME not in path}
         self._wake(pa.array(sorted(own), type=pa.string()))
@@ -199,9 +202,10 @@ class MutationTable(LawState):
         fresh = rows < 0
         known = ~fresh
         if known.any():
-            changes = timeline.changes(int(self.last[rows[known]].min()), at)
+            changes = timeline.changed(int(self.last[rows[known]].min()), at)
             if changes:
-                self._settle(rows[known], names.filter(pa.array(known)), changes, timeline)
+                times = sorted({ts for ts, _ in changes})
+                self._settle(rows[known], names.filter(pa.array(known)), times, timeline)
         if fresh.any():
             rows = rows.copy()
             rows[fresh] = self._add(names.filter(pa.array(fresh)), at)

@@ -4,7 +4,6 @@ What an entry means and the order of the levels are `contract.policy`'s; here is
 for a hundred thousand subjects a batch. tests/unit/test_quotas.py holds both equal.
 """
 
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from streaming.contract.policy import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
 from streaming.laws.compiled import lean
+from streaming.laws.derived import Derived
 from streaming.laws.rates import sample_count
 from streaming.laws.texts import (
     NOWHERE,
@@ -103,10 +103,8 @@ def _samples(quota: MutationQuota) -> int:
     return sample_count(quota.rate, quota.burst) if quota.algorithm == Algorithm.SAMPLED_RATE else 0
 
 
-@lru_cache(maxsize=MAX_CACHED)
-def quotas_of(policies: PolicySet) -> Quotas:
-    """The quotas of a set, which never changes."""
-    return Quotas(policies)
+quotas_of: Final = Derived(Quotas, MAX_CACHED)
+"""The quotas of a set, which never changes."""
 
 
 @lean

@@ -39,7 +39,7 @@ class Records:
         ts: record timestamp in ms; None for a line of a file.
         value: the bytes; a list, or Arrow binary without nulls.
         file: number of the file, in the order given; None: the records come from Kafka.
-        broadcast: whether every shard got this record, as policies and ticks must and nothing else may;
+        broadcast: whether every shard concerned got this record, as of policies and ticks and nothing else;
             None: there is one shard only.
     """
 

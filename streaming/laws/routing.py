@@ -10,6 +10,7 @@ from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, p
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick, split_group_usage
 from streaming.laws import LAW_OF_EVENT, LAWS, TICKED_LAWS
+from streaming.laws.concerns import REPORTING_LAW, concerned
 
 
 class Origin(IntEnum):
@@ -18,7 +19,7 @@ class Origin(IntEnum):
     EVENT = 0
     """Nobody: it belongs to one home."""
     BROADCAST = 1
-    """Every shard: a policy or a tick."""
+    """Every shard that it concerns: a policy or a tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def places(
     try:
         event = parse(value, default_id=default_id, default_ts=default_ts)
         if isinstance(event, PolicyChange):
-            return _everywhere(tuple(LAWS), shards, value)
+            return _policy_places(event, shards, value)
         if isinstance(event, Tick):
             return _everywhere(TICKED_LAWS, shards, value)
         if isinstance(event, GroupUsage):
@@ -70,10 +71,27 @@ def places(
             parts = [(shard_of(_home(event, timeline), shards), value)]
     except BadEvent:
         return [
-            Place(law=next(iter(LAWS)), shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
+            Place(law=REPORTING_LAW, shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
         ]
     law = LAW_OF_EVENT[type(event)]
     return [Place(law=law, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
+
+
+def policy_places(
+    value: bytes, *, default_id: str, default_ts: int | None, shards: int
+) -> list[Place]:
+    """Every shard that must see a record of `weir.policies`; arguments as of `places`.
+
+    What is no policy, or cannot be used, goes to those that see all, one of which writes the dead letter.
+    """
+    try:
+        event = parse(value, default_id=default_id, default_ts=default_ts)
+    except BadEvent:
+        event = None
+    if isinstance(event, PolicyChange):
+        return _policy_places(event, shards, value)
+    laws = tuple(LAWS) if isinstance(event, Tick) else (REPORTING_LAW,)
+    return _everywhere(laws, shards, value)
 
 
 def home_of(subject: str, user: str) -> str:
@@ -96,6 +114,14 @@ def _home(event: LawEvent, timeline: PolicyTimeline | None) -> str:
         return event.partition
     assert isinstance(event, Backlog)
     return event.topic
+
+
+def _policy_places(change: PolicyChange, shards: int, value: bytes) -> list[Place]:
+    found = []
+    for law, home in concerned(change):
+        own = range(shards) if home is None else [shard_of(home, shards)]
+        found += [Place(law=law, shard=shard, origin=Origin.BROADCAST, value=value) for shard in own]
+    return found
 
 
 def _everywhere(laws: tuple[str, ...], shards: int, value: bytes) -> list[Place]:

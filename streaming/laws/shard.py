@@ -21,6 +21,7 @@ from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import GroupUsage, Tick
 from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
 from streaming.laws.carried import Carried
+from streaming.laws.concerns import REPORTING_LAW, take
 from streaming.laws.homes import homes
 from streaming.laws.law import Asked, Batch, Decision, Entry, LawState
 from streaming.laws.outputs import DecisionColumns, Outputs
@@ -33,7 +34,7 @@ from streaming.laws.standing import Standing
 from streaming.laws.table import Body
 from streaming.laws.texts import Integers
 
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 """Version of the body; Spark's own schema (version, body) never changes."""
 LATENESS_MS: Final = 300_000
 """How far Kafka partitions may lie apart in time without a decision changing: state that a straggler may
@@ -128,9 +129,9 @@ def step(
     columns, notes = carried.body.columns, carried.body.notes
     timeline = _timeline(notes, context)
     # Only one shard reports what is wrong with a record that all of them see.
-    reporter = shard == 0 and law == next(iter(LAWS))
+    reporter = shard == 0 and law == REPORTING_LAW
     parsed = _parse(records, outputs, law, reporter)
-    _apply_policies(parsed, timeline)
+    _apply_policies(parsed, law, timeline)
     newest = max(int(notes.get("newest", b"-1")), parsed.newest)
     swept = int(notes.get("swept", b"-1"))
     table = _table(law, columns, notes, context)
@@ -152,7 +153,8 @@ def step(
             _bury(records, i, reason, outputs)
         table, decided = _table(law, columns, notes, context), []
     outputs.add(decided)
-    after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": timeline.to_json()}
+    policies, changes = timeline.to_json()
+    after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": policies, "changes": changes}
     if not context.replay:
         outputs.add(table.repeats(newest) or [])
         if law in STANDING_LAWS:
@@ -165,8 +167,9 @@ def step(
 
 def _timeline(notes: Mapping[str, bytes], context: StepContext) -> PolicyTimeline:
     """The policies as the shard knew them; at its first batch those in force before every event."""
-    kept = notes.get("policies")
-    return PolicyTimeline(context.initial) if kept is None else PolicyTimeline.from_json(kept)
+    if "policies" not in notes:
+        return PolicyTimeline(context.initial)
+    return PolicyTimeline.from_json(notes["policies"], notes["changes"])
 
 
 def _table(
@@ -184,10 +187,10 @@ def replay_all(records: Records, context: StepContext) -> Outputs:
         Exception: whatever a law raised.
     """
     outputs = Outputs()
-    timeline = PolicyTimeline(context.initial)
     parsed = _parse(records, outputs, None, reporter=True)
-    _apply_policies(parsed, timeline)
     for law in LAWS:
+        timeline = PolicyTimeline(context.initial)
+        _apply_policies(parsed, law, timeline)
         batch = parsed.batch(law, timeline, context)
         if batch is not None:
             outputs.add(LAWS[law].from_columns({}).fold(batch))
@@ -250,9 +253,9 @@ def _parse_one(records: Records, i: int, law: str | None, parsed: _Parsed, rows:
         parsed.events.setdefault(own, []).append((event.at, records.order_of(i), i, event))
 
 
-def _apply_policies(parsed: _Parsed, timeline: PolicyTimeline) -> None:
+def _apply_policies(parsed: _Parsed, law: str, timeline: PolicyTimeline) -> None:
     for _, _, _, change in sorted(parsed.policies, key=lambda entry: entry[:3]):
-        timeline.apply(change.path, change.value, change.ts, change.version)
+        take(change, law, timeline)
 
 
 def _repeat(

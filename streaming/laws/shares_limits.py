@@ -4,7 +4,6 @@ What an entry means is `contract.group_policy`'s; here is only a faster way to i
 groups a round. tests/unit/test_shares_limits.py holds both equal.
 """
 
-from functools import lru_cache
 from math import nan
 from typing import Any, Final, NamedTuple
 
@@ -18,10 +17,12 @@ from streaming.contract.policy import PolicySet, Section
 from streaming.contract.policy_schema import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.compiled import lean
+from streaming.laws.derived import Derived
 from streaming.laws.texts import Bytes, Index, Integers, bytes_in, bytes_of, found, index_of
 
-MAX_CACHED: Final = 8
-"""Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""
+MAX_CACHED: Final = 64
+"""Sets whose columns are kept: those of a worker's shards have a part of the groups each, and a batch rarely
+sees more than two of one shard."""
 MAX_QUOTAS: Final = 131_072
 """Quotas of a set whose limits are kept; those of further ones are found anew each time, in 20 us."""
 LEARNT_PARTS: Final = 8
@@ -137,10 +138,8 @@ def _table(names: list[str], limits: list[GroupLimits | None]) -> _Table:
     return _Table(index_of(pa.array(names, pa.string())), np.array(kind, dtype=np.int64), kinds)
 
 
-@lru_cache(maxsize=MAX_CACHED)
-def group_policies_of(policies: PolicySet) -> GroupPolicies:
-    """The groups of a set, which never changes."""
-    return GroupPolicies(policies)
+group_policies_of: Final = Derived(GroupPolicies, MAX_CACHED)
+"""The groups of a set, which never changes."""
 
 
 def _put(limits: Limits, row: int, said: GroupLimits | None) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.contract.group_policy import LIFE_ROUNDS, round_rules
-from streaming.contract.policy import Section
+from streaming.contract.policy import EntryPath, Section, subject_of
+from streaming.contract.policy_schema import QUOTA_GROUP_PREFIX
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import Tick
 from streaming.laws.law import Batch, Entry, LawState
@@ -50,6 +51,8 @@ class SharesTable(LawState):
         stale_reports: reports of groups ignored as stale since this table was made (contract 3.2).
     """
 
+    sections = frozenset({Section.RESOURCE_GROUPS, Section.QUOTAS, Section.BROKER})
+
     def __init__(self) -> None:
         self.stale_reports = 0
         self._state = State.empty()
@@ -57,6 +60,16 @@ class SharesTable(LawState):
 
     def __len__(self) -> int:
         return len(self._state.members.ts)
+
+    @classmethod
+    def home_of_policy(cls, entry: EntryPath) -> str | None:
+        """The group that an entry limits; a quota with a default in it may limit any."""
+        if entry.section is Section.RESOURCE_GROUPS:
+            return entry.name
+        entity = entry.entity
+        if entity is None or entity.default_user or entity.default_client_id:
+            return None
+        return QUOTA_GROUP_PREFIX + subject_of(entity.user, entity.client_id)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:

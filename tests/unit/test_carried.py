@@ -10,10 +10,12 @@ from law_kit import T0, records_of
 from shelf_kit import MemoryShelf
 
 from streaming.contract.errors import StateError
+from streaming.contract.kept import Kept
+from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws import carried
 from streaming.laws.carried import Carried
 from streaming.laws.records import StepContext
-from streaming.laws.shard import step
+from streaming.laws.shard import LATENESS_MS, SWEEP_MS, step
 from streaming.laws.table import Body, decode
 
 POLICIES = {"resourcegroups.rg1": {"publishRateInMsgs": 5}}
@@ -103,13 +105,32 @@ def test_parts_without_their_shelf_are_not_forgotten_silently() -> None:
 
 
 def test_large_notes_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest leaves."""
-    monkeypatch.setattr(carried, "NOTES_KEPT", 2)
+    """By their bytes; the oldest leaves."""
+    monkeypatch.setattr(carried, "_notes", Kept(2 * carried.SHELF_BYTES))
     shelf = MemoryShelf()
     for number in range(4):
         raw = Carried().to_bytes(body(0, bytes([number]) * carried.SHELF_BYTES), shelf)
         Carried.of(raw, shelf)
     assert len(carried._notes) == 2
+
+
+def test_a_change_of_one_policy_of_many_writes_that_change_alone() -> None:
+    """And the others are neither written nor parsed again, now or when the change is past."""
+    shelf, raw = CountingShelf(), None
+    many = {f"resourcegroups.rg{number:05d}": {"publishRateInMsgs": number + 1} for number in range(10_000)}
+    context = StepContext(initial=many, processed_ts=T0, fail_fast=True, shelf=shelf)
+    change = {"type": "policy", "path": "resourcegroups.rg00007", "value": {"publishRateInMsgs": 1}}
+    tick = {"type": "tick"}
+    puts = []
+    for number, event in enumerate([tick, tick, change, tick, tick]):
+        event = event | {"ts": T0 + number * (LATENESS_MS + SWEEP_MS)}
+        raw, _ = step("shares", 0, raw, records_of([event], number), context)
+        puts.append(shelf.puts)
+    assert puts == [1] * 5
+    notes = Carried.of(raw, shelf).body.notes
+    timeline = PolicyTimeline.from_json(notes["policies"], notes["changes"])
+    assert timeline.at(0).entries["resourcegroups.rg00007"] == change["value"]
+    assert len(notes["changes"]) < 200 < carried.SHELF_BYTES < len(notes["policies"])
 
 
 @pytest.mark.parametrize("law", ["shares", "mutation"])

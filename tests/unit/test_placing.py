@@ -9,8 +9,8 @@ import pytest
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.job import placing, schemas
 from streaming.job.places import places_of
-from streaming.job.placing import PLACED_COLUMNS, line_placer, usage_placer
-from streaming.laws.routing import Origin, places
+from streaming.job.placing import PLACED_COLUMNS, line_placer, live_placer
+from streaming.laws.routing import Origin, places, policy_places
 
 SHARDS, TASKS = 4, 2
 USAGE = {f"g{number}": {"publishedMsg": number} for number in range(10)}
@@ -70,8 +70,35 @@ def test_live_records_go_where_the_parser_sends_them(
     monkeypatch.setattr(placing, "RECORDS_AT_ONCE", records)
     monkeypatch.setattr(placing, "BYTES_AT_ONCE", size)
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
-    found = rows_of(usage_placer("t", SHARDS, TASKS)([live(), live().slice(0, 0)]))
+    found = rows_of(live_placer("t", SHARDS, TASKS)([live(), live().slice(0, 0)]))
     assert found == expected(origins, "t-0-{}", 7, timeline=None)
+
+
+def test_policies_go_where_they_are_asked_for() -> None:
+    """Beside reports in one batch; what is no policy goes to whoever writes the dead letter."""
+    policies = [
+        orjson.dumps({"type": "policy", "path": "resourcegroups.g", "value": {"publishRateInMsgs": 1}}),
+        orjson.dumps({"type": "policy", "path": "broker", "value": {}}),
+        orjson.dumps({"type": "policy", "path": "nowhere", "value": {}}),
+        orjson.dumps(REPORT),
+        b"rubbish",
+    ]
+    batch = live().slice(0, len(policies))
+    topic = pa.array([schemas.POLICY] * len(policies), pa.int32())
+    batch = batch.set_column(0, "origin", topic).set_column(4, "value", pa.array(policies, pa.binary()))
+    origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+    numbers = places_of(SHARDS, TASKS).numbers
+    wanted = [
+        (numbers[place.law][place.shard], schemas.POLICY, 0, i, 7, place.value)
+        for i, value in enumerate(policies)
+        for place in policy_places(value, default_id="", default_ts=7, shards=SHARDS)
+    ]
+    both = pa.Table.from_batches([live(), batch]).combine_chunks().to_batches()
+    found = rows_of(live_placer("t", SHARDS, TASKS)(both))
+    of_policies = [row for row in found if row[1] == schemas.POLICY]
+    read = {value: "rubbish" if value == b"rubbish" else orjson.loads(value) for value in policies}
+    assert of_policies == sorted(((*row[:-1], read[row[-1]]) for row in wanted), key=repr)
+    assert [row for row in found if row[1] != schemas.POLICY] == expected(origins, "t-0-{}", 7, timeline=None)
 
 
 def test_lines_of_files_have_no_time_of_their_own() -> None:
@@ -88,9 +115,9 @@ def test_lines_of_files_have_no_time_of_their_own() -> None:
 def test_no_more_is_read_at_once_than_allowed() -> None:
     """One record at least, however large it is."""
     sizes = [5, 1, 1, 1, 9, 3, 3, 4]
-    ends = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    batch = pa.record_batch({"value": pa.array([b"." * size for size in sizes], pa.binary())})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placing, "RECORDS_AT_ONCE", 2)
         patch.setattr(placing, "BYTES_AT_ONCE", 6)
-        found = list(placing._stretches(pa.array(ends).to_numpy()))
-    assert found == [(0, 2), (2, 2), (4, 1), (5, 2), (7, 1)]
+        found = [list(map(len, part["value"].to_pylist())) for part in placing._stretches(batch)]
+    assert found == [[5, 1], [1, 1], [9], [3, 3], [4]]

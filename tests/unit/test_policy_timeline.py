@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contract.policy_timeline import MAX_CACHED_SETS, PolicyTimeline
+from streaming.contract.policy_timeline import FOLD_PARTS, MAX_CACHED_SETS, PolicyTimeline
 
 TIMES = st.integers(0, 12)
 VALUES = st.none() | st.integers(1, 3).map(lambda rate: {"controller_mutation_rate": rate})
@@ -79,7 +79,7 @@ def test_json_gives_an_equal_timeline_back(changes: list[Any], ts: int) -> None:
     """Byte for byte, after forgetting too, and it goes on alike."""
     timeline = timeline_of(changes)
     timeline.forget_before(ts)
-    copy = PolicyTimeline.from_json(timeline.to_json())
+    copy = PolicyTimeline.from_json(*timeline.to_json())
     assert copy.to_json() == timeline.to_json()
     for each in (timeline, copy):
         each.apply("broker", {"preciseBacklogSize": True}, 5)
@@ -88,6 +88,65 @@ def test_json_gives_an_equal_timeline_back(changes: list[Any], ts: int) -> None:
         dict(timeline.at(at).entries) for at in range(13)
     ]
     assert [copy.at(at).version for at in range(13)] == [timeline.at(at).version for at in range(13)]
+
+
+@given(CHANGES, st.sets(st.sampled_from(["quotas[user=a]", "quotas[user=b]", "broker"])), TIMES)
+def test_changes_that_only_count_make_the_same_versions(
+    changes: list[Any], counted: set[str], ts: int
+) -> None:
+    """Whoever does not keep some entries still knows every version, before and after it is written down."""
+    whole, part = timeline_of(changes), PolicyTimeline({"quotas[user=a]": {"controller_mutation_rate": 9}})
+    for path, value, at, version in changes:
+        if path in counted:
+            part.count(at, version)
+        else:
+            part.apply(path, value, at, version)
+    assert part.changes(-1, 12) == whole.changes(-1, 12)
+    assert part.changed(-1, 12) == [(at, path) for at, path in whole.changed(-1, 12) if path not in counted]
+    part.forget_before(ts)
+    part = PolicyTimeline.from_json(*part.to_json())
+    for at in range(ts, 13):
+        assert part.at(at).version == whole.at(at).version
+        for path in {change[0] for change in changes} - counted:
+            assert part.at(at).entries.get(path) == whole.at(at).entries.get(path)
+    assert part.newest_version == whole.newest_version
+
+
+def test_changes_that_only_count_take_no_room() -> None:
+    """A hundred thousand at a time are one; they leave the entries alone, the very same table."""
+    timeline = PolicyTimeline({"broker": {}})
+    before = timeline.at(0).entries
+    for number in range(1000):
+        timeline.count(10, 5 + number)
+    assert len(timeline._changes) == 1
+    assert timeline.at(10).version == 1004
+    assert timeline.at(10).entries is before
+    timeline.forget_before(10)
+    assert not timeline._changes
+    assert timeline.at(10).version == 1004
+
+
+def test_few_changes_leave_the_many_entries_as_they_were_written() -> None:
+    """They are what is written again; once they are many, all is written anew."""
+    timeline = PolicyTimeline({f"quotas[user={number}]": {"n": 0} for number in range(100)})
+    entries, _ = timeline.to_json()
+    for number in range(100 // FOLD_PARTS):
+        timeline.apply(f"quotas[user={number}]", {"n": 1}, number)
+        timeline.forget_before(number)
+        assert timeline.to_json()[0] is entries
+        assert timeline.at(0).entries[f"quotas[user={number}]"] == {"n": 1}
+        assert timeline.changes(-1, 1000) == []
+    timeline.apply("broker", {}, 200)
+    timeline.forget_before(200)
+    assert timeline.to_json()[0] != entries
+    assert not timeline._changes
+
+
+def test_what_was_written_is_not_parsed_again() -> None:
+    """Whoever reads the same bytes has the same sets."""
+    timeline = timeline_of([("broker", {"n": 1}, 10, None)])
+    found = timeline.at(10)
+    assert PolicyTimeline.from_json(*timeline.to_json()).at(10) is found
 
 
 @given(CHANGES, TIMES, TIMES)
@@ -141,10 +200,10 @@ def test_cached_sets_are_bounded() -> None:
 def test_timelines_read_from_the_same_bytes_do_not_share_changes() -> None:
     """Parsing is shared, what happens afterwards is not."""
     raw = timeline_of([("broker", {"n": 1}, 10, None)]).to_json()
-    first, second = PolicyTimeline.from_json(raw), PolicyTimeline.from_json(raw)
+    first, second = PolicyTimeline.from_json(*raw), PolicyTimeline.from_json(*raw)
     first.apply("broker", {"n": 2}, 20)
     first.forget_before(30)
     assert first.at(30).entries["broker"] == {"n": 2}
     assert second.at(30).entries["broker"] == {"n": 1}
     assert second.to_json() == raw
-    assert PolicyTimeline.from_json(raw).to_json() == raw
+    assert PolicyTimeline.from_json(*raw).to_json() == raw

@@ -7,7 +7,7 @@ from law_kit import T0, policy, quota, request
 
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws import LAWS
-from streaming.laws.routing import Origin, Place, places, shard_of
+from streaming.laws.routing import Origin, Place, places, policy_places, shard_of
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
 SHARDS = 8
@@ -62,11 +62,52 @@ def test_a_report_of_many_groups_is_cut_up_by_shard() -> None:
     assert len({place.shard for place in found}) == len(found) > 1
 
 
-def test_a_policy_goes_everywhere_and_a_tick_to_what_has_a_life_time() -> None:
-    """Every shard of every law; every shard of the laws whose decisions end or are repeated, shares too."""
-    policies = placed(policy(0, "broker", {}))
-    assert {place.origin for place in policies} == {Origin.BROADCAST}
-    assert len(policies) == len(LAWS) * SHARDS
+def reached(path: str, value: object) -> dict[str, list[int]]:
+    """The shards of each law that a policy goes to."""
+    found: dict[str, list[int]] = {}
+    for place in placed(policy(0, path, value)):
+        assert place.origin is Origin.BROADCAST
+        found.setdefault(place.law, []).append(place.shard)
+    return found
+
+
+def test_a_policy_goes_to_the_laws_that_ask_for_it() -> None:
+    """And to all of mutations, whose decisions name the version. Limits of one group go to its home."""
+    every = list(range(SHARDS))
+    mutation = {"mutation": every}
+    for path in ("resourcegroups.rg1", "resourcegroups.é"):
+        home = shard_of(path.partition(".")[2], SHARDS)
+        assert reached(path, {"publishRateInMsgs": 1}) == mutation | {"shares": [home]}
+    for path in ("quotas[user=a]", "quotas[client-id=%2C]", "quotas[user=a,client-id=]"):
+        home = shard_of(f"quota/{path[7:-1]}", SHARDS)
+        assert reached(path, quota(1)) == mutation | {"shares": [home]}
+    for path in ("quotas[user=<default>]", "quotas[user=a,client-id=<default>]"):
+        assert reached(path, quota(1)) == mutation | {"shares": every}
+    assert reached("broker", {}) == mutation | dict.fromkeys(("shares", "dispatch", "backlog"), every)
+    for path in ("namespaces.acme/a", f"topics.{TOPIC}"):
+        assert reached(path, {}) == mutation | dict.fromkeys(("dispatch", "backlog"), every)
+    assert reached("backpressure.partitions.*", {}) == mutation | {"concurrency": every}
+    assert reached("tenants.acme", {"resourcegroup": "rg1"}) == mutation
+
+
+def test_a_policy_of_nothing_goes_to_those_that_see_all() -> None:
+    """One of which buries it."""
+    assert reached("nowhere", {}) == {"mutation": list(range(SHARDS))}
+
+
+def test_on_the_topic_of_policies_all_else_goes_to_those_that_see_all() -> None:
+    """As what came by the wrong topic; a tick ticks everybody."""
+    for value in (b"{", orjson.dumps(request("a", 0, 1))):
+        found = policy_places(value, default_id="p-0-1", default_ts=T0, shards=SHARDS)
+        assert [(place.law, place.shard) for place in found] == [("mutation", n) for n in range(SHARDS)]
+        assert {place.origin for place in found} == {Origin.BROADCAST}
+    tick = orjson.dumps({"type": "tick", "ts": T0})
+    found = policy_places(tick, default_id="p-0-1", default_ts=T0, shards=SHARDS)
+    assert len(found) == len(LAWS) * SHARDS
+
+
+def test_a_tick_goes_to_what_has_a_life_time() -> None:
+    """Every shard of the laws whose decisions end or are repeated, shares too."""
     ticks = placed({"type": "tick", "ts": T0})
     assert {place.law for place in ticks} == {"shares", "dispatch", "concurrency", "backlog"}
     assert len(ticks) == 4 * SHARDS

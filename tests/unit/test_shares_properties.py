@@ -33,7 +33,7 @@ def test_splitting_and_checkpoints_change_nothing(
     """Batches cut anywhere, with the state written, read and swept in between, decide the same."""
     events, timeline = history
     expected = whole(events, timeline)
-    known = PolicyTimeline.from_json(timeline.to_json())
+    known = PolicyTimeline.from_json(*timeline.to_json())
     table, decided, start = SharesTable(), [], 0
     while start < len(events):
         stop = start + data.draw(st.integers(1, 8))
