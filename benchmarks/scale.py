@@ -207,8 +207,8 @@ def _notes(scale: _Scale) -> list[str]:
         " other without a pause; the events' own times are 60 s apart.",
         f"{scale.warm} rounds before them warm the job up: the JVM's compilers work on while it is new, and"
         " a job runs for months.",
-        "The limits are byte rates of a default quota, one policy entry: a limit of its own for every group"
-        " would be kept with the state of every shard (see below).",
+        "The limits are byte rates of a default quota, one policy entry; for a limit of its own for every"
+        " group see below.",
         f"The idiom: one Spark group a resource group, {scale.idiom.groups:,} of them with"
         f" {scale.idiom.spread} brokers each, batch {scale.idiom_rounds}; Spark's own time, taken to as"
         " many entries as the job had.",

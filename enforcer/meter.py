@@ -116,12 +116,14 @@ class Meter:
         self.interval_ms = round_rules(policies).interval_ms
         entries = policies.entries
         attached = (f"{Section.NAMESPACES}.", f"{Section.TENANTS}.")
+        # Traffic waits while a hundred thousand entries are looked at, so once each and no more.
         self._grouped = any(
-            path.startswith(attached) and "resourcegroup" in value for path, value in entries.items()
+            "resourcegroup" in value for path, value in entries.items() if path.startswith(attached)
         )
         self._rated = any(
-            path.startswith("quotas[") and value.get(key, UNLIMITED) != UNLIMITED
+            value.get(key, UNLIMITED) != UNLIMITED
             for path, value in entries.items()
+            if path.startswith("quotas[")
             for key in QUOTA_DIMENSIONS
         )
         self.active = self._grouped or self._rated

@@ -47,6 +47,12 @@ class JobSettings:
         maximum=15_000,
     )
     max_events_per_batch: int = setting(500_000, "requests read in one batch, for catching up", minimum=1)
+    max_usage_per_batch: int = setting(
+        20_000,
+        "usage records read in one batch; a proxy's may have 512 KiB each (proxy.usage_record_bytes), and a "
+        "batch must fit into memory",
+        minimum=1,
+    )
     checkpoint_dir: str = setting(
         ".weir/checkpoint",
         "folder or URI of checkpoints that driver and executors share; --checkpoint wins over it",

@@ -22,15 +22,17 @@ _FETCHES = {
 
 def kafka_requests(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
     """Stream of `weir.requests`, at most `max_events_per_batch` records a batch."""
-    return _capped(_kafka(spark, settings, bootstrap, topics.requests), settings)
+    reader = _kafka(spark, settings, bootstrap, topics.requests)
+    return _capped(reader, settings, settings.max_events_per_batch)
 
 
 def kafka_usage(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
-    """Stream of `weir.usage`, at most `max_events_per_batch` records a batch.
+    """Stream of `weir.usage`, at most `max_usage_per_batch` records a batch: Spark cannot count bytes.
 
     A source of its own: its laws and those of the requests share nothing, and neither may starve the other.
     """
-    return _capped(_kafka(spark, settings, bootstrap, topics.usage), settings)
+    reader = _kafka(spark, settings, bootstrap, topics.usage)
+    return _capped(reader, settings, settings.max_usage_per_batch)
 
 
 def kafka_policies(spark: SparkSession, settings: JobSettings, bootstrap: str, topics: Topics) -> DataFrame:
@@ -50,13 +52,13 @@ def staged_lines(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(schemas.STAGED).parquet(str(folder))
 
 
-def _capped(reader: DataStreamReader, settings: JobSettings) -> DataFrame:
+def _capped(reader: DataStreamReader, settings: JobSettings, records: int) -> DataFrame:
     if settings.profile is Profile.THROUGHPUT:
         # As many source tasks as there are for the state, however few partitions the topic has.
         reader = reader.option("minPartitions", settings.shuffle_partitions)
     return (
         reader.option("startingOffsets", settings.starting_offsets)
-        .option("maxOffsetsPerTrigger", settings.max_events_per_batch)
+        .option("maxOffsetsPerTrigger", records)
         .load()
     )
 
