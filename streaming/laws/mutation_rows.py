@@ -31,10 +31,7 @@ def plain_column(plain: Doubles) -> pa.Array:
 
 
 def plain_of(column: pa.Array) -> Doubles:
-    """The windows that `plain_column` wrote, or version 1 of the state: 11 numbers a row."""
-    if pa.types.is_fixed_size_list(column.type):
-        flat = column.flatten().to_numpy(zero_copy_only=False)
-        return np.array(flat.reshape(-1, PLAIN_WINDOWS))
+    """The windows that `plain_column` wrote."""
     plain = np.zeros((len(column), PLAIN_WINDOWS))
     offsets = column.offsets.to_numpy()
     rows = np.repeat(np.arange(len(column)), np.diff(offsets))
