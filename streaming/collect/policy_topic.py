@@ -154,6 +154,7 @@ class PolicyReader:
         self.log = PolicyLog()
         """What has been read."""
         self._bootstrap, self._topic = bootstrap, topics.policies
+        self._next: dict[int, int] = {}  # partition -> offset behind the last record read
         self._consumer: Any = Consumer(
             {
                 **(client or {}),
@@ -177,6 +178,7 @@ class PolicyReader:
             open_partitions = self._assign(timeout_s)
             for message in _messages(self._consumer, deadline, self._topic, open_partitions):
                 self.log.take(message.value(), message.timestamp()[1])
+                self._next[message.partition() or 0] = (message.offset() or 0) + 1
         except KafkaException as error:
             raise WeirError(f"cannot read {self._topic} on {self._bootstrap}: {reason_of(error)}") from error
         return self.log
@@ -192,13 +194,9 @@ class PolicyReader:
                 " first"
             )
         numbers = sorted(found.partitions)
-        read = self._consumer.position([TopicPartition(self._topic, number) for number in numbers])
         # Assigned anew, also where nothing was read: only then is the end reported again.
         self._consumer.assign(
-            [
-                TopicPartition(self._topic, at.partition, at.offset if at.offset >= 0 else OFFSET_BEGINNING)
-                for at in read
-            ]
+            [TopicPartition(self._topic, n, self._next.get(n, OFFSET_BEGINNING)) for n in numbers]
         )
         return set(numbers)
 

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
 
-from streaming.collect.policy_topic import PolicyLog, Update, differences, read_policies
+from streaming.collect.policy_topic import PolicyLog, PolicyReader, Update, differences, read_policies
 from streaming.collect.policy_turn import EFFECTIVE_AFTER_MS, Turn, TurnLost, change_policies, records
 from streaming.contract.errors import WeirError
 from streaming.contract.policy_check import load_policies
@@ -182,6 +182,17 @@ def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics) -> Non
     log = read_policies(bootstrap, topics)
     assert (failures, log.entries["resourcegroups.rg1"]["publishRateInMsgs"]) == ([], 6)
     assert (log.records, log.newest_version, log.bad_records) == (6, 7, 0)
+
+
+def test_a_reader_goes_on_where_it_ended(cluster: Cluster, topics: Topics) -> None:
+    """What it has read is not read again, and where nothing has come it sees the end again."""
+    bootstrap = cluster.kafka.bootstrap
+    with PolicyReader(bootstrap, topics) as reader:
+        assert [reader.read(10.0).records for _ in range(2)] == [0, 0]
+        for number in (1, 2):
+            change_policies(bootstrap, topics, counted, origin="apply")
+            assert [reader.read(10.0).records for _ in range(2)] == [number, number]
+        assert (reader.log.newest_version, reader.log.bad_records) == (3, 0)
 
 
 @pytest.fixture
