@@ -17,7 +17,7 @@ from streaming.job import schemas
 from streaming.job.places import places_of
 from streaming.laws import LAW_OF_EVENT
 from streaming.laws.pieces import pieces
-from streaming.laws.routing import Origin, Place, places, policy_places
+from streaming.laws.routing import Origin, places, policy_shards
 from streaming.laws.texts import Integers, bytes_in
 
 Batches = Iterable[pa.RecordBatch]
@@ -123,42 +123,37 @@ class _Placer:
     def place_policies(self, batch: pa.RecordBatch) -> Batches:
         """Place records of the topic of policies, with the same columns."""
 
-        def where(value: bytes, name: str, ts: int | None) -> list[Place]:
-            return policy_places(value, default_id=name, default_ts=ts, shards=self.shards)
-
         for records in _stretches(batch):
-            yield self._rows(records, np.arange(len(records)), where, schemas.POLICY)
+            numbers: list[int] = []
+            ends = [0]
+            for ts, value in zip(records["ts"].to_pylist(), records["value"].to_pylist(), strict=True):
+                for law, shards in policy_shards(value, default_ts=ts, shards=self.shards):
+                    numbers += [self.numbers[law][shard] for shard in shards]
+                ends.append(len(numbers))
+            record = np.repeat(np.arange(len(records)), np.diff(ends))
+            copies = records["value"].take(pa.array(record))
+            origins = np.full(len(record), schemas.POLICY)
+            yield _placed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
     def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
         """Place some of the records as the contract's parser reads them."""
-
-        def where(value: bytes, name: str, ts: int | None) -> list[Place]:
-            return places(
-                value, default_id=name, default_ts=ts, shards=self.shards, timeline=self.timeline
-            )
-
-        return self._rows(records, left, where, self.origins[Origin.BROADCAST])
-
-    def _rows(
-        self,
-        records: pa.RecordBatch,
-        left: Integers,
-        where: Callable[[bytes, str, int | None], list[Place]],
-        broadcast: int,
-    ) -> pa.RecordBatch:
-        """Some of the records, each wherever `where` says; `broadcast` stands for that origin."""
-        origins = self.origins | {Origin.BROADCAST: broadcast}
         columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
         found = [
             (i, place)
             for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
-            for place in where(value, self.name(partition, offset), ts)
+            for place in places(
+                value,
+                default_id=self.name(partition, offset),
+                default_ts=ts,
+                shards=self.shards,
+                timeline=self.timeline,
+            )
         ]
         return _placed(
             records,
             np.array([i for i, _ in found], dtype=np.int64),
             np.array([self.numbers[place.law][place.shard] for _, place in found], dtype=np.int64),
-            np.array([origins[place.origin] for _, place in found], dtype=np.int64),
+            np.array([self.origins[place.origin] for _, place in found], dtype=np.int64),
             pa.array([place.value for _, place in found], pa.binary()),
         )
 

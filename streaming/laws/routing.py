@@ -1,6 +1,7 @@
 """Where an event belongs: its law, and the home whose events must be seen in order (design.md section 3)."""
 
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -11,6 +12,9 @@ from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick, split_group_usage
 from streaming.laws import LAW_OF_EVENT, LAWS, TICKED_LAWS
 from streaming.laws.concerns import REPORTING_LAW, concerned
+
+LawShards = tuple[str, Sequence[int]]
+"""A law, and numbers of its shards."""
 
 
 class Origin(IntEnum):
@@ -62,9 +66,9 @@ def places(
     try:
         event = parse(value, default_id=default_id, default_ts=default_ts)
         if isinstance(event, PolicyChange):
-            return _policy_places(event, shards, value)
+            return _broadcast(_shards_of(event, shards), value)
         if isinstance(event, Tick):
-            return _everywhere(TICKED_LAWS, shards, value)
+            return _broadcast(_everywhere(TICKED_LAWS, shards), value)
         if isinstance(event, GroupUsage):
             parts = split_group_usage(value, lambda group: shard_of(group, shards))
         else:
@@ -77,21 +81,18 @@ def places(
     return [Place(law=law, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
 
 
-def policy_places(
-    value: bytes, *, default_id: str, default_ts: int | None, shards: int
-) -> list[Place]:
-    """Every shard that must see a record of `weir.policies`; arguments as of `places`.
+def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Iterator[LawShards]:
+    """The shards that must see a record of `weir.policies`; arguments as of `places`.
 
     What is no policy, or cannot be used, goes to those that see all, one of which writes the dead letter.
     """
     try:
-        event = parse(value, default_id=default_id, default_ts=default_ts)
+        event = parse(value, default_id="", default_ts=default_ts)
     except BadEvent:
         event = None
     if isinstance(event, PolicyChange):
-        return _policy_places(event, shards, value)
-    laws = tuple(LAWS) if isinstance(event, Tick) else (REPORTING_LAW,)
-    return _everywhere(laws, shards, value)
+        return _shards_of(event, shards)
+    return _everywhere(tuple(LAWS) if isinstance(event, Tick) else (REPORTING_LAW,), shards)
 
 
 def home_of(subject: str, user: str) -> str:
@@ -116,17 +117,19 @@ def _home(event: LawEvent, timeline: PolicyTimeline | None) -> str:
     return event.topic
 
 
-def _policy_places(change: PolicyChange, shards: int, value: bytes) -> list[Place]:
-    found = []
+def _shards_of(change: PolicyChange, shards: int) -> Iterator[LawShards]:
     for law, home in concerned(change):
-        own = range(shards) if home is None else [shard_of(home, shards)]
-        found += [Place(law=law, shard=shard, origin=Origin.BROADCAST, value=value) for shard in own]
-    return found
+        yield law, range(shards) if home is None else (shard_of(home, shards),)
 
 
-def _everywhere(laws: tuple[str, ...], shards: int, value: bytes) -> list[Place]:
+def _everywhere(laws: tuple[str, ...], shards: int) -> Iterator[LawShards]:
+    for law in laws:
+        yield law, range(shards)
+
+
+def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Place]:
     return [
         Place(law=law, shard=shard, origin=Origin.BROADCAST, value=value)
-        for law in laws
-        for shard in range(shards)
+        for law, own in found
+        for shard in own
     ]

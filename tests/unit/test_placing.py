@@ -10,7 +10,7 @@ from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.job import placing, schemas
 from streaming.job.places import places_of
 from streaming.job.placing import PLACED_COLUMNS, line_placer, live_placer
-from streaming.laws.routing import Origin, places, policy_places
+from streaming.laws.routing import Origin, places, policy_shards
 
 SHARDS, TASKS = 4, 2
 USAGE = {f"g{number}": {"publishedMsg": number} for number in range(10)}
@@ -89,9 +89,10 @@ def test_policies_go_where_they_are_asked_for() -> None:
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
     numbers = places_of(SHARDS, TASKS).numbers
     wanted = [
-        (numbers[place.law][place.shard], schemas.POLICY, 0, i, 7, place.value)
+        (numbers[law][shard], schemas.POLICY, 0, i, 7, value)
         for i, value in enumerate(policies)
-        for place in policy_places(value, default_id="", default_ts=7, shards=SHARDS)
+        for law, own in policy_shards(value, default_ts=7, shards=SHARDS)
+        for shard in own
     ]
     both = pa.Table.from_batches([live(), batch]).combine_chunks().to_batches()
     found = rows_of(live_placer("t", SHARDS, TASKS)(both))

@@ -7,7 +7,7 @@ from law_kit import T0, policy, quota, request
 
 from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws import LAWS
-from streaming.laws.routing import Origin, Place, places, policy_places, shard_of
+from streaming.laws.routing import Origin, Place, places, policy_shards, shard_of
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
 SHARDS = 8
@@ -98,12 +98,10 @@ def test_a_policy_of_nothing_goes_to_those_that_see_all() -> None:
 def test_on_the_topic_of_policies_all_else_goes_to_those_that_see_all() -> None:
     """As what came by the wrong topic; a tick ticks everybody."""
     for value in (b"{", orjson.dumps(request("a", 0, 1))):
-        found = policy_places(value, default_id="p-0-1", default_ts=T0, shards=SHARDS)
-        assert [(place.law, place.shard) for place in found] == [("mutation", n) for n in range(SHARDS)]
-        assert {place.origin for place in found} == {Origin.BROADCAST}
+        assert list(policy_shards(value, default_ts=T0, shards=SHARDS)) == [("mutation", range(SHARDS))]
     tick = orjson.dumps({"type": "tick", "ts": T0})
-    found = policy_places(tick, default_id="p-0-1", default_ts=T0, shards=SHARDS)
-    assert len(found) == len(LAWS) * SHARDS
+    found = list(policy_shards(tick, default_ts=T0, shards=SHARDS))
+    assert found == [(law, range(SHARDS)) for law in LAWS]
 
 
 def test_a_tick_goes_to_what_has_a_life_time() -> None:
