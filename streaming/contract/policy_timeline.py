@@ -124,14 +124,13 @@ class PolicyTimeline:
         made = bisect_right(self._times, ts, self._past)
         if made == self._past:
             return
-        folded = self.at(ts)
-        self._json = self._json[0], None
+        counted = all(change.path is None for change in self._changes[:made])
+        folded = self.at(ts) if counted or made * FOLD_PARTS >= len(self._initial) else None
+        self._json = self._json[0] if folded is None or counted else None, None
         self._since = self._until = 0.0
         self._past = made
-        if folded.entries is not self._initial:
-            if made * FOLD_PARTS < len(self._initial):
-                return
-            self._json = None, None
+        if folded is None:
+            return
         self._initial, self._version = folded.entries, folded.version
         self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
         self._changes, self._times = self._changes[made:], self._times[made:]
@@ -161,7 +160,7 @@ class PolicyTimeline:
             rest = orjson.dumps({"version": self._version, "past": self._past, "changes": changes})
         if self._json != (entries, rest):
             self._json = entries, rest
-            _remember(self)
+            _remember(self, entries, rest)
         return entries, rest
 
     @classmethod
@@ -244,12 +243,12 @@ def _read(entries: bytes, rest: bytes) -> PolicyTimeline:
     ]
     timeline._times = [change.ts for change in timeline._changes]
     timeline._json = entries, rest
-    _remember(timeline)
+    _remember(timeline, entries, rest)
     return timeline
 
 
-def _remember(timeline: PolicyTimeline) -> None:
+def _remember(timeline: PolicyTimeline, entries: bytes, rest: bytes) -> None:
     """Keep it for whoever reads the same JSON."""
     kept = PolicyTimeline()
     kept._take(timeline)
-    _timelines.put(timeline._json, kept, _LEAST_BYTES + len(timeline._json[1] or b""))
+    _timelines.put((entries, rest), kept, _LEAST_BYTES + len(entries) + len(rest))
