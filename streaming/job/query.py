@@ -15,8 +15,8 @@ from streaming.laws.records import StepContext
 
 LAYOUT = 4
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
-topics, grouping keys, the set or order of the laws, or the numbers of `places` change; the new one is filled
-by reading the topics from their start."""
+topics, grouping keys, the set or order of the laws, the numbers of `places`, or what a shard's body holds
+change; the new one is filled by reading the topics from their start."""
 QUERY_NAME = "weir"
 _SENDS = {
     Profile.LATENCY: {},
