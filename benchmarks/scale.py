@@ -48,9 +48,9 @@ def _scale(smoke: bool) -> _Scale:
         return _Scale(cluster=small, warm=1, rounds=1, idiom=tiny, idiom_rounds=1)
     return _Scale(
         cluster=Cluster(groups=100_000, brokers=100, spread=5, start=start),
-        warm=8,
+        warm=6,
         rounds=5,
-        idiom=Cluster(groups=1_000, brokers=100, spread=5),
+        idiom=Cluster(groups=4_000, brokers=100, spread=5),
         idiom_rounds=2,
     )
 
