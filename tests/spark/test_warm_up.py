@@ -16,7 +16,7 @@ from spark_kit import LIVE, SHARDS, TASKS, FakeGroupState, record_columns
 from streaming.job import schemas
 from streaming.job.operator import group_function, warm_up
 from streaming.job.places import places_of
-from streaming.job.placing import usage_placer
+from streaming.job.placing import live_placer
 from streaming.replay import replay_local
 
 def compiled():
@@ -49,8 +49,12 @@ usage = {f"rg{n}": {"publishedMsg": n} for n in range(40)}
 report = {"type": "group_usage", "ts": 1, "broker": "b", "period_ms": 1, "usage": usage}
 reports = [orjson.dumps(report)] * 3
 columns = {name: list(range(3)) for name in ("partition", "offset", "ts")}
-batch = pa.record_batch(columns | {"value": pa.array(reports, pa.binary())})
-assert sum(map(len, usage_placer("weir.usage", SHARDS, TASKS)([batch]))) > 3
+columns |= {"origin": pa.array([schemas.USAGE] * 3, pa.int32()), "value": pa.array(reports, pa.binary())}
+placer = live_placer("weir.usage", SHARDS, TASKS)
+assert sum(map(len, placer([pa.record_batch(columns)]))) > 3
+limits = [orjson.dumps(policy(0, f"resourcegroups.rg{n}", {"publishRateInMsgs": 1})) for n in range(3)]
+columns |= {"origin": pa.array([schemas.POLICY] * 3, pa.int32()), "value": pa.array(limits, pa.binary())}
+assert sum(map(len, placer([pa.record_batch(columns)]))) > 3
 after = compiled()
 assert before == after, {name: after[name] for name in after if before.get(name) != after[name]}
 """
