@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from streaming.contract.topics import DEFAULT_PREFIX
 from streaming.job.session import Session, build_session, stop_session
 from streaming.job.settings import JobSettings
 from weir.jars import jars_dir
@@ -82,8 +83,8 @@ def broker(folder: Path, properties: Mapping[str, str]) -> Iterator[LocalKafka]:
 
 
 def topic_prefix() -> str:
-    """What keeps the topics of one stack apart from others' on the same broker; none is needed on its own."""
-    return "" if _shared is None else f"stack-{next(_numbers)}."
+    """Of one stack's topics: the default one, but on a broker that is shared one of its own."""
+    return DEFAULT_PREFIX if _shared is None else f"stack-{next(_numbers)}."
 
 
 @contextmanager
