@@ -50,6 +50,6 @@ test: check .weir/jars/pulsar/.fetched
 	@echo "== the proxy and the tools against a real Kafka" && $(PYTEST) tests/kafka --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end --durations=3
 
-# All of them take about 20 minutes; NAME=throughput (or any other, or several) runs less.
+# All of them take 16 to 20 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup
 	@$(VENV)/bin/python -m benchmarks $(NAME)

@@ -19,7 +19,7 @@ from streaming.job.settings import JobSettings, Profile
 from weir.topics import ensure_topics
 
 TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"
-DURATION_S = 90
+DURATION_S = 120
 TARGET_S: Final = 2.0
 SEED_BYTES: Final = 56e6
 """Of all reports of a round, by the estimate in PIP-82."""

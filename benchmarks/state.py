@@ -29,7 +29,7 @@ from streaming.job.shelf import segments_folder
 from streaming.laws.table import decode
 
 TITLE = "State: batch time, bytes and memory with many idle principals"
-DURATION_S = 180
+DURATION_S = 130
 BYTES_TARGET: Final = 150
 GROWTH_TARGET: Final = 1.25
 """Batch time with most principals over that with few: what two runs of the same differ by."""
