@@ -27,12 +27,10 @@ def main(package: str, folder: str, *words: str) -> int:
     """Run benchmarks one after the other; returns the exit status."""
     # As an exception a request to stop runs every `with` to its end, so that nothing is left running.
     signal.signal(signal.SIGTERM, _stop)
-    smoke = "--smoke" in words
+    smoke, names = "--smoke" in words, [word for word in words if word != "--smoke"]
     failed = False
     with sharing(Path(tempfile.mkdtemp())) if smoke else nullcontext():
-        for name in words:
-            if name == "--smoke":
-                continue
+        for name in names:
             try:
                 line = _run(package, name, smoke)
             except Exception:  # noqa: BLE001  # said, and the others run

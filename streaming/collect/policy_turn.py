@@ -169,7 +169,7 @@ def change_policies(
     """Read the topic, ask `decide` what to write, and write it, as one step.
 
     Args:
-        bootstrap, topics, client: as of `read_policies`.
+        bootstrap, topics, client: as of `PolicyReader`.
         decide: the topic as it is -> updates; called again if nothing could be written.
         origin: who writes: file, apply or kafka.
         timeout_s: limit of all of it.

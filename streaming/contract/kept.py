@@ -9,12 +9,12 @@ class Kept:
     """Values by key; those used longest ago leave when all are too large together.
 
     Args:
-        bytes_max: bound on the sum of the sizes; the newest value stays, however large it is.
+        size_max: bound on the sum of the sizes, in any unit; the newest value stays, however large it is.
     """
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
+    def __init__(self, size_max: int) -> None:
+        self._size_max = size_max
+        self._size = 0
         self._values: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -29,9 +29,9 @@ class Kept:
         return found[0]
 
     def put(self, key: Hashable, value: Any, size: int) -> None:
-        """Keep a value of about `size` bytes, in place of the one that this key had."""
-        self._bytes -= self._values.pop(key, (None, 0))[1]
+        """Keep a value of this size, in place of the one that this key had."""
+        self._size -= self._values.pop(key, (None, 0))[1]
         self._values[key] = value, size
-        self._bytes += size
-        while self._bytes > self._bytes_max and len(self._values) > 1:
-            self._bytes -= self._values.popitem(last=False)[1][1]
+        self._size += size
+        while self._size > self._size_max and len(self._values) > 1:
+            self._size -= self._values.popitem(last=False)[1][1]

@@ -29,11 +29,6 @@ class Places:
     numbers: dict[str, list[int]]
     shards: dict[int, tuple[str, int]]
 
-    @property
-    def all(self) -> list[int]:
-        """Every number."""
-        return list(self.shards)
-
 
 @cache
 def places_of(shards: int, tasks: int) -> Places:

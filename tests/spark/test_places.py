@@ -12,7 +12,7 @@ from streaming.laws import LAWS
 def test_every_task_has_its_shards(shards: int, tasks: int) -> None:
     """Shard s of every law is in task s modulo tasks; numbers are unique and tell their law."""
     found = places_of(shards, tasks)
-    assert len(found.all) == len(LAWS) * shards
+    assert len(found.shards) == len(LAWS) * shards
     for number, law in enumerate(LAWS):
         own = found.numbers[law]
         assert [task_of(place, tasks) for place in own] == [shard % tasks for shard in range(shards)]
@@ -22,7 +22,7 @@ def test_every_task_has_its_shards(shards: int, tasks: int) -> None:
 
 def test_spark_puts_them_there(spark: SparkSession) -> None:
     """The task of every number is the partition that Spark's shuffle by that number gives it."""
-    tasks, places = 3, [*places_of(16, 3).all, 2**31 - 1]
+    tasks, places = 3, [*places_of(16, 3).shards, 2**31 - 1]
     frame = spark.createDataFrame([(place,) for place in places], "place int")
     found = frame.repartition(tasks, "place").select("place", F.spark_partition_id().alias("task")).collect()
     assert {row.place: row.task for row in found} == {place: task_of(place, tasks) for place in places}

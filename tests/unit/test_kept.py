@@ -1,4 +1,4 @@
-"""What is kept within a bound of bytes."""
+"""What is kept within a bound."""
 
 from streaming.contract.kept import Kept
 
