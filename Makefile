@@ -20,7 +20,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@touch $@
 
 # Numba keeps machine code on disk: compiled here, or the first job would spend half a minute on it.
-$(VENV)/.compiled: $(VENV)/.installed $(wildcard streaming/laws/*.py)
+$(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/laws -name "*.py")
 	@echo "setup: compiling the laws"
 	@$(VENV)/bin/python -c "from streaming.job.operator import warm_up; warm_up()"
 	@touch $@
@@ -33,7 +33,7 @@ $(VENV)/.compiled: $(VENV)/.installed $(wildcard streaming/laws/*.py)
 # Kafka and the job start in half the time with it, and work as well without, so a failure stops nothing.
 .weir/jars/.archived: .weir/jars/kafka/.fetched .weir/jars/spark/.fetched | $(VENV)/.compiled
 	@echo "setup: archiving the classes of Kafka and Spark (half a minute)"
-	@$(VENV)/bin/python -m weir.archive || echo "setup: going on without archives; starts take twice as long"
+	@$(VENV)/bin/python -m weir.stack.archive || echo "setup: going on without archives; starts take twice as long"
 	@touch $@
 
 run: setup

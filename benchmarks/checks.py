@@ -15,10 +15,10 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
-from enforcer.gate import Action
-from enforcer.guard import Clock, Guard
-from enforcer.metrics import Metrics
-from enforcer.settings import ProxySettings
+from enforcer.core.coordinator import Clock, Guard
+from enforcer.core.gate import Action
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
 from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
 

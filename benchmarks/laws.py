@@ -14,10 +14,13 @@ import orjson
 from benchmarks.kit.events import POLICIES, SEED, T0, requests
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
+from streaming.columns.records import Records, StepContext
 from streaming.contract.topics import Topics
-from streaming.laws import concurrency, dispatch, mutation, shares_rounds
-from streaming.laws.records import Records, StepContext
+from streaming.laws.concurrency import law as concurrency
+from streaming.laws.dispatch import law as dispatch
+from streaming.laws.mutation import law as mutation
 from streaming.laws.shard import step
+from streaming.laws.shares import accelerator as shares_rounds
 
 TITLE = "Law cost: nanoseconds per event, one thread"
 DURATION_S = 45

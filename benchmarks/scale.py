@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.kit.ground import spark
+from benchmarks.kit.fixtures import spark
 from benchmarks.kit.idiom_shares import start_idiom
 from benchmarks.kit.load import Counter, Writer, produce
 from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
@@ -15,8 +15,8 @@ from benchmarks.kit.rounds import POLICIES, ROUND_MS, Cluster
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.kit.stages import finish, progress_of
 from streaming.contract.topics import Topics
-from streaming.job.settings import JobSettings, Profile
-from weir.topics import ensure_topics
+from streaming.job.process.settings import JobSettings, Profile
+from weir.stack.topics import ensure_topics
 
 TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"
 DURATION_S = 120

@@ -15,18 +15,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.kit.events import POLICIES, SEED, request, user
-from benchmarks.kit.ground import spark
+from benchmarks.kit.fixtures import spark
 from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack
 from streaming.contract.errors import WeirError
+from streaming.job.process.blob_files import segments_folder
+from streaming.job.process.session import Session
+from streaming.job.process.settings import JobSettings
 from streaming.job.query import checkpoint_path, start_query
-from streaming.job.session import Session
-from streaming.job.settings import JobSettings
-from streaming.job.shelf import segments_folder
-from streaming.laws.table import decode
+from streaming.state.body import decode
 
 TITLE = "State: batch time, bytes and memory with many idle principals"
 DURATION_S = 130

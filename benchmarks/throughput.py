@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.kit.events import POLICIES, requests
-from benchmarks.kit.ground import spark
+from benchmarks.kit.fixtures import spark
 from benchmarks.kit.idiom import start_idiom
 from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import cpu_s
@@ -14,11 +14,11 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
 from benchmarks.kit.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
-from streaming.contract.policy_check import policy_file
 from streaming.contract.topics import Topics
-from streaming.job.settings import JobSettings, Profile
+from streaming.job.process.settings import JobSettings, Profile
+from streaming.policy.files import policy_file
 from streaming.replay import replay_local
-from weir.topics import ensure_topics
+from weir.stack.topics import ensure_topics
 
 TITLE = "Throughput of the job: requests on Kafka to decisions on Kafka"
 DURATION_S = 270

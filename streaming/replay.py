@@ -16,13 +16,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.columns.records import Named, Records, StepContext
 from streaming.contract.decisions import DECISIONS, decided_subject
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
-from streaming.contract.policy_check import check_entry, load_policies
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.records import Named, Records, StepContext
 from streaming.laws.shard import replay_all
+from streaming.policy.files import check_entry, load_policies
+from streaming.policy.timeline import PolicyTimeline
 
 _COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
 

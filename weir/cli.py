@@ -15,18 +15,18 @@ _TIME_OPTIONS = ("--from", "--to")
 _RELATIVE_TIME = re.compile(r"-\d.*")
 # Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
 COMMANDS = {
-    "up": "weir.up",
-    "demo": "weir.demo",
-    "tail": "weir.tail",
-    "send": "weir.send",
-    "policy": "weir.policy",
-    "dump": "weir.dump",
-    "replay": "weir.replay",
-    "kafka": "weir.kafka",
-    "job": "weir.job",
-    "proxy": "weir.proxy",
-    "admin": "weir.admin",
-    "collect": "weir.collect",
+    "up": "weir.commands.up",
+    "demo": "weir.commands.demo",
+    "tail": "weir.commands.tail",
+    "send": "weir.commands.send",
+    "policy": "weir.commands.policy",
+    "dump": "weir.commands.dump",
+    "replay": "weir.commands.replay",
+    "kafka": "weir.commands.kafka",
+    "job": "weir.commands.job",
+    "proxy": "weir.commands.proxy",
+    "admin": "weir.commands.admin",
+    "collect": "weir.commands.collect",
 }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from streaming.contract.settings import setting
+from streaming.policy.settings import setting
 
 LOCAL_KAFKA_PORT = 19192
 

@@ -2,10 +2,10 @@
 
 import sys
 
-from enforcer.admin_settings import AdminSettings
-from enforcer.settings import ProxySettings
-from streaming.contract.settings import render_section
-from streaming.job.settings import JobSettings
+from enforcer.admin.settings import AdminSettings
+from enforcer.core.settings import ProxySettings
+from streaming.job.process.settings import JobSettings
+from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 
 HEADER = """\

@@ -17,7 +17,7 @@ from types import FrameType
 
 import orjson
 
-from benchmarks.kit.ground import sharing
+from benchmarks.kit.fixtures import sharing
 from benchmarks.kit.machine import loop_ms, machine, versions
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import to_line

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from benchmarks.kit.events import BURST, RATE
 from streaming.contract.topics import Topics
-from streaming.laws.mutation import REJECT, STRICT, charge_bucket, outcome_of
-from streaming.laws.rates import bucket_wait_ms, refill
+from streaming.laws.mutation.law import REJECT, STRICT, charge_bucket, outcome_of
+from streaming.laws.mutation.rates import bucket_wait_ms, refill
 
 _OUTPUT: Final = "key string, value binary"
 _STATE: Final = "tokens double, last bigint"

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from benchmarks.kit.rounds import LIMIT, ROUND_MS
 from streaming.contract.topics import Topics
-from streaming.laws.shares import FREE, THROTTLED, share_out
+from streaming.laws.shares.law import FREE, THROTTLED, share_out
 
 _REPORT: Final = (
     "broker string, ts bigint, period_ms bigint,"

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from weir.jars import ROOT, jars_dir, java
+from weir.stack.jars import ROOT, jars_dir, java
 
 _LIMIT_S: Final = 10.0
 _LOOPS: Final = 5

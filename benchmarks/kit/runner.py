@@ -18,8 +18,8 @@ from typing import Final
 import orjson
 
 from benchmarks.kit.result import table, write
-from weir.jars import ROOT
-from weir.process import die_with_parent
+from weir.stack.jars import ROOT
+from weir.stack.process import die_with_parent
 
 STOP_LIMIT_S: Final = 30.0
 """How long a benchmark that is told to stop may take to take down what it started."""

@@ -12,15 +12,15 @@ from typing import Any, Final, Self
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.kit.ground import broker, topic_prefix
-from streaming.collect.policy_topic import PolicyLog, Update, differences
-from streaming.collect.policy_turn import change_policies
+from benchmarks.kit.fixtures import broker, topic_prefix
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from weir.local_kafka import HOST, LocalKafka, free_port
-from weir.parts import Change, Limits, Part
-from weir.scrape import fetch
-from weir.topics import ensure_topics
+from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
+from streaming.kafka_io.policy_turn import change_policies
+from weir.stack.kafka import HOST, LocalKafka, free_port
+from weir.stack.parts import Change, Limits, Part
+from weir.stack.scrape import fetch
+from weir.stack.topics import ensure_topics
 
 START_LIMIT_S: Final = 180.0
 STOP_LIMIT_S: Final = 15.0

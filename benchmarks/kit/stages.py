@@ -15,18 +15,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.kit.events import POLICIES, T0, requests
+from streaming.columns.records import Records, StepContext
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
-from streaming.job.session import reason_of
-from streaming.job.settings import JobSettings
+from streaming.job.process.session import reason_of
+from streaming.job.process.settings import JobSettings
 from streaming.job.sources import kafka_requests
 from streaming.job.transforms import routed_requests
-from streaming.laws.records import Records, StepContext
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
-from streaming.laws.table import decode, encode
+from streaming.state.body import decode, encode
 
 _POLL_S: Final = 0.1
 

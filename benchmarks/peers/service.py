@@ -13,7 +13,7 @@ import orjson
 
 from benchmarks.kit.machine import cpu_s
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable
-from weir.local_kafka import HOST, free_port
+from weir.stack.kafka import HOST, free_port
 
 START_LIMIT_S: Final = 20.0
 STOP_LIMIT_S: Final = 5.0

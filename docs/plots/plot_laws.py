@@ -8,14 +8,14 @@ import numpy as np
 from svg import Line, Plot, Points, draw, steps
 
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
-from streaming.laws.backlog import EVICTION, Quota, Rules, judge
-from streaming.laws.concurrency import start, take
-from streaming.laws.dispatch import available, entries_to_read, rolled
-from streaming.laws.limit_settings import LimitSettings
-from streaming.laws.limits import STATE
-from streaming.laws.mutation import STRICT, charge_bucket, charge_samples
-from streaming.laws.rates import refill, roll
-from streaming.laws.shares import NOT_REPORTED, proportional, share_out
+from streaming.laws.backlog.law import EVICTION, Quota, Rules, judge
+from streaming.laws.concurrency.algorithms import STATE
+from streaming.laws.concurrency.law import start, take
+from streaming.laws.concurrency.settings import LimitSettings
+from streaming.laws.dispatch.law import available, entries_to_read, rolled
+from streaming.laws.mutation.law import STRICT, charge_bucket, charge_samples
+from streaming.laws.mutation.rates import refill, roll
+from streaming.laws.shares.law import NOT_REPORTED, proportional, share_out
 
 RATE, BURST, SAMPLES, ITEM = 5.0, 500.0, 100, 5.0
 SECONDS = 400

@@ -15,18 +15,18 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from streaming.columns.outputs import Outputs
+from streaming.columns.records import Named, Records, StepContext
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
 from streaming.contract.topics import Topics
 from streaming.job import schemas
-from streaming.job.fit import fit
-from streaming.job.handover import Columns, GroupFunction, takes_columns
-from streaming.job.places import places_of
-from streaming.job.placing import live_placer
-from streaming.job.shelf import Shelves
-from streaming.job.tally import Tally, tally_of
-from streaming.laws.outputs import Outputs
-from streaming.laws.records import Named, Records, StepContext
+from streaming.job.arrow_serializer import Columns, GroupFunction, takes_columns
+from streaming.job.grouping_keys import places_of
+from streaming.job.process.blob_files import Shelves
+from streaming.job.process.counts import Tally, tally_of
+from streaming.job.record_size_limit import fit
+from streaming.job.routing import live_placer
 from streaming.laws.shard import STATE_VERSION, step
 
 _WARM_UP_POLICY = {

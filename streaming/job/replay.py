@@ -18,16 +18,16 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from streaming.columns.records import StepContext
 from streaming.contract.decisions import DEADLETTER, DECISIONS
 from streaming.contract.errors import WeirError
-from streaming.contract.policy_check import load_policies
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
-from streaming.job.placing import line_placer
-from streaming.job.session import build_session, reason_of, stop_session
-from streaming.job.settings import JobSettings, Profile
+from streaming.job.process.session import build_session, reason_of, stop_session
+from streaming.job.process.settings import JobSettings, Profile
+from streaming.job.routing import line_placer
 from streaming.job.sources import staged_lines
-from streaming.laws.records import StepContext
+from streaming.policy.files import load_policies
 from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
 
 QUERY_NAME = "weir-replay"

@@ -5,8 +5,8 @@ from pyspark.sql import functions as F
 
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
-from streaming.job.places import places_of
-from streaming.job.placing import live_placer
+from streaming.job.grouping_keys import places_of
+from streaming.job.routing import live_placer
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
-from streaming.contract.kept import Kept
-from streaming.contract.policy import PolicySet
+from streaming.columns.lru_cache import Kept
+from streaming.policy.policy_set import PolicySet
 
 T = TypeVar("T")
 

@@ -6,15 +6,15 @@ from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import DecisionColumns
 from streaming.contract.events import LawEvent
-from streaming.contract.policy import EntryPath, Section
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.homes import Homes
-from streaming.laws.outputs import DecisionColumns
-from streaming.laws.reports import Reports
-from streaming.laws.requests import Requests
-from streaming.laws.shelf import Shelf
-from streaming.laws.texts import Integers
+from streaming.laws.mutation.requests import Requests
+from streaming.laws.mutation.routing_keys import Homes
+from streaming.laws.shares.reports import Reports
+from streaming.policy.policy_set import EntryPath, Section
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state.blob_store import Shelf
 
 Decision = dict[str, Any]
 

@@ -8,10 +8,10 @@ from enum import IntEnum
 from streaming.contract.broker_events import Backlog, Latency
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick, split_group_usage
-from streaming.laws import LAW_OF_EVENT, LAWS, TICKED_LAWS
-from streaming.laws.concerns import REPORTING_LAW, concerned
+from streaming.laws.policy_routing import REPORTING_LAW, concerned
+from streaming.laws.registry import LAW_OF_EVENT, LAWS, TICKED_LAWS
+from streaming.policy.timeline import PolicyTimeline
 
 LawShards = tuple[str, Sequence[int]]
 """A law, and numbers of its shards."""

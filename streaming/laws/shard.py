@@ -12,27 +12,27 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import DecisionColumns, Outputs
+from streaming.columns.records import Records, StepContext
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
-from streaming.contract.policy import parse_subject
-from streaming.contract.policy_check import check_entry
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import GroupUsage, Tick
-from streaming.laws import LAW_OF_EVENT, LAWS, STANDING_LAWS
-from streaming.laws.carried import Carried
-from streaming.laws.concerns import REPORTING_LAW, take
-from streaming.laws.homes import homes
 from streaming.laws.law import Asked, Batch, Decision, Entry, LawState
-from streaming.laws.outputs import DecisionColumns, Outputs
-from streaming.laws.records import Records, StepContext
-from streaming.laws.report_merge import Arrived, PlainReports
-from streaming.laws.reports import Reports
-from streaming.laws.requests import ID, Requests, Rows, ordered
-from streaming.laws.scan import scanned
-from streaming.laws.standing import Standing
-from streaming.laws.table import Body
-from streaming.laws.texts import Integers
+from streaming.laws.mutation.request_json import scanned
+from streaming.laws.mutation.requests import ID, Requests, Rows, ordered
+from streaming.laws.mutation.routing_keys import homes
+from streaming.laws.policy_routing import REPORTING_LAW, take
+from streaming.laws.refresh import Standing
+from streaming.laws.registry import LAW_OF_EVENT, LAWS, STANDING_LAWS
+from streaming.laws.shares.report_merge import Arrived, PlainReports
+from streaming.laws.shares.reports import Reports
+from streaming.policy.files import check_entry
+from streaming.policy.policy_set import parse_subject
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state.body import Body
+from streaming.state.spilled import Carried
 
 STATE_VERSION: Final = 4
 """Version of the body; Spark's own schema (version, body) never changes."""

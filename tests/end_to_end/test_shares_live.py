@@ -31,7 +31,7 @@ from load_kit import (
 from stack_kit import read_all, until
 
 from benchmarks.kit.stack import Stack
-from streaming.collect.policy_topic import read_policies
+from streaming.kafka_io.policy_topic import read_policies
 
 ROUND_S = 1.0
 SIZE = 4_000

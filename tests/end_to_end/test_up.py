@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
 
-from weir.jars import java_command
+from weir.stack.jars import java_command
 
 QUOTA_EXCEEDED = 89
 

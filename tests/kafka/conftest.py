@@ -10,8 +10,8 @@ from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from wire_client import WireClient
 
 from streaming.contract.topics import Topics
-from weir.local_kafka import LocalKafka
-from weir.topics import ensure_topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 
 @pytest.fixture(scope="session")

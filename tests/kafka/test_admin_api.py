@@ -15,11 +15,11 @@ from admin_process_kit import Admin, pulsar_admin
 from confluent_kafka import Producer
 from proxy_kit import until
 
-from streaming.collect.policy_topic import read_policies
-from streaming.collect.policy_turn import EFFECTIVE_AFTER_MS
 from streaming.contract.topics import Topics
-from weir.local_kafka import LocalKafka
-from weir.topics import ensure_topics
+from streaming.kafka_io.policy_topic import read_policies
+from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 GROUPS = "/admin/v2/resourcegroups"
 ORDERS = "/admin/v2/namespaces/acme/orders/resourcegroup"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.job.classes import archiving, forget, keep, shared_classes
-from weir.jars import jars_dir, java_command
+from streaming.job.process.class_archive import archiving, forget, keep, shared_classes
+from weir.stack.jars import jars_dir, java_command
 
 LIMIT_S = 60.0
 ARCHIVED = "source: shared objects file (top)"

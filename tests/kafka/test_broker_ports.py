@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from enforcer.brokers import Broker, Brokers, TooManyBrokers, listen_on
+from enforcer.kafka.brokers import Broker, Brokers, TooManyBrokers, listen_on
 
 
 class Served:

@@ -12,11 +12,11 @@ from kafka.protocol.admin import topics
 from proxy_kit import Decider, ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
-from enforcer.kafka_proxy import ProxyConfig
-from enforcer.settings import OnLate, ProxySettings
+from enforcer.core.settings import OnLate, ProxySettings
+from enforcer.kafka.proxy import ProxyConfig
 from streaming.contract.topics import Topics
-from weir.local_kafka import LocalKafka
-from weir.topics import ensure_topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 Start = Callable[..., ProxyThread]
 

@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from wire_client import WireClient, errors
 
-from enforcer.kafka_proxy import ProxyConfig
-from enforcer.settings import ProxySettings
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.proxy import ProxyConfig
 from streaming.contract.topics import Topics
-from weir.local_kafka import LocalKafka
-from weir.topics import ensure_topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 NAMES = Topics()
 

@@ -15,7 +15,7 @@ from kafka.protocol.metadata import metadata
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
-from enforcer.settings import AutoCreation
+from enforcer.core.settings import AutoCreation
 
 COUNT = 2_000
 

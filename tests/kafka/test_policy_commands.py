@@ -13,14 +13,14 @@ from confluent_kafka import Producer
 from proxy_kit import ProxyThread, until
 from relay_kit import CommitRelay
 
-from streaming.collect.policy_topic import PolicyLog, PolicyReader, Update, differences, read_policies
-from streaming.collect.policy_turn import EFFECTIVE_AFTER_MS, Turn, TurnLost, change_policies, records
 from streaming.contract.errors import WeirError
-from streaming.contract.policy_check import load_policies
 from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import PolicyLog, PolicyReader, Update, differences, read_policies
+from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS, Turn, TurnLost, change_policies, records
+from streaming.policy.files import load_policies
 from weir.cli import main
-from weir.local_kafka import free_port
-from weir.topics import ensure_topics
+from weir.stack.kafka import free_port
+from weir.stack.topics import ensure_topics
 
 RELAY_HOST = "127.0.0.2"
 FIRST = """\

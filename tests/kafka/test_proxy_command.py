@@ -14,7 +14,7 @@ from cluster_kit import Cluster, address
 from proxy_kit import until
 from wire_client import WireClient
 
-from weir.local_kafka import free_port
+from weir.stack.kafka import free_port
 
 
 @contextmanager

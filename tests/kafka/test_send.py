@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from streaming.contract.topics import Topics
 from weir.cli import main
-from weir.local_kafka import free_port
-from weir.reading import TopicReader
-from weir.topics import ensure_topics
+from weir.logs.reading import TopicReader
+from weir.stack.kafka import free_port
+from weir.stack.topics import ensure_topics
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
 

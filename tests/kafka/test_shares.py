@@ -19,9 +19,9 @@ from proxy_kit import Decider, ProxyThread, until
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
-from enforcer.account import Account
-from enforcer.traffic import count_records
-from weir.jars import java_command
+from enforcer.kafka.protocol.traffic import count_records
+from enforcer.metering.account import Account
+from weir.stack.jars import java_command
 
 INTERVAL = {"resourceUsagePublishIntervalInSecs": 1}
 

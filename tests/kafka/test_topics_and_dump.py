@@ -13,17 +13,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from streaming.collect.kafka import QuotaReader
-from streaming.collect.policy_topic import Update, read_policies
-from streaming.collect.policy_turn import change_policies
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from weir.collect import collect_once
-from weir.common_args import Cluster
-from weir.dump import dump
-from weir.jars import java_command
-from weir.local_kafka import LocalKafka, brokers_seen
-from weir.topics import KEPT_MS, ensure_topics
+from streaming.kafka_io.cluster_quotas import QuotaReader
+from streaming.kafka_io.policy_topic import Update, read_policies
+from streaming.kafka_io.policy_turn import change_policies
+from weir.commands.collect import collect_once
+from weir.commands.dump import dump
+from weir.options import Cluster
+from weir.stack.jars import java_command
+from weir.stack.kafka import LocalKafka, brokers_seen
+from weir.stack.topics import KEPT_MS, ensure_topics
 
 NOW = 1_795_166_668_375
 
@@ -189,7 +189,7 @@ def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> Non
 # attempts without closing them, which pytest would report.
 READ_AND_SAY = """
 import logging, sys, threading
-from streaming.collect.kafka import QuotaReader
+from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.contract.errors import WeirError
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 reader = QuotaReader(sys.argv[1], client={}, timeout_ms=2000)

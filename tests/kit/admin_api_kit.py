@@ -5,12 +5,12 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from enforcer.admin_api import Parts, Unavailable, create_app
-from enforcer.admin_auth import Grant
-from enforcer.admin_groups import Changes, Entries
-from enforcer.admin_metrics import AdminMetrics
-from enforcer.admin_settings import AdminSettings
-from enforcer.admin_usage import UsageTable
+from enforcer.admin.api import Parts, Unavailable, create_app
+from enforcer.admin.auth import Grant
+from enforcer.admin.groups import Changes, Entries
+from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.settings import AdminSettings
+from enforcer.admin.usage import UsageTable
 
 
 class MemoryStore:

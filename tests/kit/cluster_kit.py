@@ -6,10 +6,10 @@ from typing import Any
 
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 
-from enforcer.kafka_proxy import ProxyConfig
-from enforcer.settings import ProxySettings
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.proxy import ProxyConfig
 from streaming.contract.topics import Topics
-from weir.local_kafka import LocalKafka, Sasl
+from weir.stack.kafka import LocalKafka, Sasl
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PARTITIONS = 3

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from stack_kit import decisions, read_all, until
 
 from benchmarks.kit.stack import Stack
-from weir.local_kafka import HOST, free_port
-from weir.parts import Change, Limits, Part
-from weir.scrape import fetch
+from weir.stack.kafka import HOST, free_port
+from weir.stack.parts import Change, Limits, Part
+from weir.stack.scrape import fetch
 
 LIMIT = 300.0
 """Of each group, records per second."""

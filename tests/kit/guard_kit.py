@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from enforcer.decisions import Decision
-from enforcer.guard import Asked, Clock, Guard
-from enforcer.metrics import Metrics
-from enforcer.settings import ProxySettings
+from enforcer.core.coordinator import Asked, Clock, Guard
+from enforcer.core.feeds.decisions import Decision
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
 from streaming.contract.events import PolicyChange
 
 EPOCH_MS = 1_795_166_668_375

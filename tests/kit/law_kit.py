@@ -5,10 +5,10 @@ from typing import Any
 
 import orjson
 
+from streaming.columns.records import Records, StepContext
 from streaming.contract.decisions import DECISIONS
-from streaming.laws.records import Records, StepContext
 from streaming.laws.shard import step
-from streaming.laws.shelf import Shelf
+from streaming.state.blob_store import Shelf
 
 T0 = 1_795_166_700_000
 

@@ -7,18 +7,18 @@ from typing import Any
 import orjson
 from traffic_kit import batch, fetch_response, produce
 
-from enforcer.decisions import parse_decision
-from enforcer.guard import Clock
-from enforcer.meter import Meter
-from enforcer.metrics import Metrics
-from enforcer.settings import ProxySettings
-from enforcer.shares import Members, Share
-from enforcer.tally import Tally
-from enforcer.usage import UsageReports
-from enforcer.wire import FETCH, RequestHeader
-from streaming.contract.policy import PolicySet
-from streaming.laws.records import Records, StepContext
+from enforcer.core.coordinator import Clock
+from enforcer.core.feeds.decisions import parse_decision
+from enforcer.core.feeds.shares import Members, Share
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.connection_meter import Tally
+from enforcer.kafka.protocol.frames import FETCH, RequestHeader
+from enforcer.metering.meter import Meter
+from enforcer.metering.usage import UsageReports
+from streaming.columns.records import Records, StepContext
 from streaming.laws.shard import step
+from streaming.policy.policy_set import PolicySet
 
 EPOCH_MS = 1_795_166_668_000
 ROUND = {"resourceUsagePublishIntervalInSecs": 1}

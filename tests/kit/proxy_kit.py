@@ -10,10 +10,10 @@ import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from enforcer.kafka_proxy import KafkaProxy, ProxyConfig
-from enforcer.ledger import Ask
+from enforcer.core.ledger import Ask
+from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from streaming.columns.records import Records, StepContext
 from streaming.contract.topics import Topics
-from streaming.laws.records import Records, StepContext
 from streaming.laws.shard import step
 
 WAIT_S = 20.0

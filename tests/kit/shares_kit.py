@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from usage_kit import Event, batch_from, entry_of
 
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Batch
+from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
 SECOND = 1000

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from streaming.contract.group_policy import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage, Tick
 from streaming.laws.law import Entry
-from streaming.laws.shares import FREE, NOT_REPORTED, THROTTLED, share_out
-from streaming.laws.standing import Standing
+from streaming.laws.refresh import Standing
+from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, share_out
+from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
+from streaming.policy.timeline import PolicyTimeline
 
 Decision = dict[str, Any]
 NO_SHARES: Final = (nan,) * len(DIMENSIONS)

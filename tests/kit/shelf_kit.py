@@ -4,7 +4,7 @@ import hashlib
 
 import pyarrow as pa
 
-from streaming.laws.table import unpacked
+from streaming.state.body import unpacked
 
 
 class MemoryShelf:

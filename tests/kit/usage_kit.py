@@ -8,13 +8,13 @@ from typing import Any
 
 import orjson
 
-from streaming.contract.policy_check import load_policies
-from streaming.contract.policy_timeline import PolicyTimeline
+from streaming.columns.outputs import DecisionColumns
 from streaming.contract.usage_events import USAGE_READERS, GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawState
-from streaming.laws.outputs import DecisionColumns
-from streaming.laws.reports import Reports, Rows
-from streaming.laws.table import Body, decode, encode
+from streaming.laws.shares.reports import Reports, Rows
+from streaming.policy.files import load_policies
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state.body import Body, decode, encode
 
 TRACES = Path(__file__).parent.parent / "traces"
 RELATIVE = 1e-6

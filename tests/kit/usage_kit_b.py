@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streaming.contract.broker_events import BROKER_READERS
-from streaming.contract.policy_check import check_entry
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.backlog_table import BacklogTable
-from streaming.laws.concurrency_table import ConcurrencyTable
+from streaming.laws.backlog.table import BacklogTable
+from streaming.laws.concurrency.table import ConcurrencyTable
 from streaming.laws.law import Batch, Entry, LawState
-from streaming.laws.table import Body, decode, encode
+from streaming.policy.files import check_entry
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state.body import Body, decode, encode
 
 T0 = 1_795_166_700_000
 NOW = T0 + 100_000

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.job.session import Session, build_session, stop_session
-from streaming.job.settings import JobSettings
-from weir.jars import jars_dir
+from streaming.job.process.session import Session, build_session, stop_session
+from streaming.job.process.settings import JobSettings
+from weir.stack.jars import jars_dir
 
 HERE = Path(__file__).parent
 

@@ -18,11 +18,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from law_kit import quota
 from spark_kit import TOPICS
 
+from streaming.columns.records import Records, StepContext
 from streaming.contract.topics import Topics
-from streaming.laws.records import Records, StepContext
 from streaming.laws.shard import step
-from weir.local_kafka import LocalKafka
-from weir.topics import ensure_topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 START_S, WAIT_S, STOP_S = 60.0, 60.0, 15.0
 USERS = 12

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.job.lease import Lease
+from streaming.job.process.lease import Lease
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.job.places import LAWS_MAX, places_of, task_of
-from streaming.laws import LAWS
+from streaming.job.grouping_keys import LAWS_MAX, places_of, task_of
+from streaming.laws.registry import LAWS
 
 
 @pytest.mark.parametrize(("shards", "tasks"), [(4, 1), (4, 2), (8, 3), (3, 8), (64, 16)])

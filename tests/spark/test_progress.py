@@ -8,10 +8,10 @@ from typing import Any, cast
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.progress import JobMetrics, ProgressReader
-from streaming.job.tally import BATCHES_KEPT, Tally, TallyParam, tally_of
-from streaming.laws.outputs import Outputs
-from streaming.laws.records import Records
+from streaming.columns.outputs import Outputs
+from streaming.columns.records import Records
+from streaming.job.process.counts import BATCHES_KEPT, Tally, TallyParam, tally_of
+from streaming.job.process.progress import JobMetrics, ProgressReader
 
 BEGAN_MS = 1_795_176_000_000
 """2026-11-20T12:00:00Z, when the reports' minute begins."""

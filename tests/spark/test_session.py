@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import ConfigError, WeirError
-from streaming.contract.settings import read_settings
-from streaming.job import session
+from streaming.job.process import session
+from streaming.job.process.session import build_session, find_java, is_local_path, reason_of
+from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.query import LAYOUT, checkpoint_path
-from streaming.job.session import build_session, find_java, is_local_path, reason_of
-from streaming.job.settings import JobSettings, Profile
+from streaming.policy.settings import read_settings
 
 
 @pytest.fixture

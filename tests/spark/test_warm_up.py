@@ -15,8 +15,8 @@ from streaming import laws
 from spark_kit import LIVE, SHARDS, TASKS, FakeGroupState, record_columns
 from streaming.job import schemas
 from streaming.job.operator import group_function, warm_up
-from streaming.job.places import places_of
-from streaming.job.placing import live_placer
+from streaming.job.grouping_keys import places_of
+from streaming.job.routing import live_placer
 from streaming.replay import replay_local
 
 def compiled():

@@ -7,7 +7,7 @@ import orjson
 import pytest
 from usage_kit_b import replay
 
-from streaming.contract.policy_check import load_policies
+from streaming.policy.files import load_policies
 
 FOLDER = Path(__file__).parent / "backlog"
 NAMES = sorted(path.name.removesuffix(".policies.yaml") for path in FOLDER.glob("*.policies.yaml"))

@@ -3,8 +3,8 @@
 import pytest
 from usage_kit import assert_agrees, decide, read_trace, trace_names
 
-from streaming.laws.dispatch_table import DispatchTable
-from streaming.laws.shares_table import SharesTable
+from streaming.laws.dispatch.table import DispatchTable
+from streaming.laws.shares.table import SharesTable
 
 
 @pytest.mark.parametrize("name", trace_names("shares"))

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enforcer import bucket as bucket_module
-from enforcer.account import DISPATCH, PUBLISH, Account, ShareRules, State
-from enforcer.bucket import LONGEST_WAIT_MS, Bucket
-from enforcer.settings import ExpiredShare
-from streaming.contract.group_policy import GroupLimits
+from enforcer.core.settings import ExpiredShare
+from enforcer.metering import bucket as bucket_module
+from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State
+from enforcer.metering.bucket import LONGEST_WAIT_MS, Bucket
+from streaming.policy.groups import GroupLimits
 
 MSGS = (300.0, None, None, None)
 

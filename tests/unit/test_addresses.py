@@ -15,8 +15,16 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, response, with_tag
 
-from enforcer.addresses import Rewriter, may_hold_endpoints, rewrite_addresses
-from enforcer.wire import DESCRIBE_CLUSTER, FETCH, FIND_COORDINATOR, METADATA, PRODUCE, BadFrame, Reason
+from enforcer.kafka.protocol.addresses import Rewriter, may_hold_endpoints, rewrite_addresses
+from enforcer.kafka.protocol.frames import (
+    DESCRIBE_CLUSTER,
+    FETCH,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    BadFrame,
+    Reason,
+)
 
 PROXY = "weir.example"
 FIRST_PORT = 19100

@@ -9,8 +9,8 @@ import pytest
 from admin_api_kit import MemoryStore, client, parts
 from fastapi.testclient import TestClient
 
-from enforcer.admin_api import create_app
-from enforcer.admin_auth import Grant, Role, digest_of
+from enforcer.admin.api import create_app
+from enforcer.admin.auth import Grant, Role, digest_of
 from streaming.contract.usage_events import GroupReport, GroupUsage
 
 GROUPS = "/admin/v2/resourcegroups"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.admin_auth import Caller, Grant, Role, admit, digest_of, grants_of_file, grants_of_text
-from enforcer.admin_groups import Refused
+from enforcer.admin.auth import Caller, Grant, Role, admit, digest_of, grants_of_file, grants_of_text
+from enforcer.admin.groups import Refused
+from enforcer.admin.service import read_grants
 from streaming.contract.errors import ConfigError
-from weir.admin_service import read_grants
 
 GRANTS = [
     Grant(name="ops", role=Role.ADMIN, digest=digest_of("secret")),

@@ -12,8 +12,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from enforcer.admin_api import create_app
-from enforcer.admin_auth import Grant, Role, digest_of
+from enforcer.admin.api import create_app
+from enforcer.admin.auth import Grant, Role, digest_of
 
 ADMIN = {"Authorization": "Bearer secret"}
 app = create_app(parts(Grant(name="fuzz", role=Role.ADMIN, digest=digest_of("secret"))))

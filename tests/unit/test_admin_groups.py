@@ -2,7 +2,7 @@
 
 import pytest
 
-from enforcer.admin_groups import (
+from enforcer.admin.groups import (
     Holder,
     Refused,
     attach,
@@ -14,8 +14,8 @@ from enforcer.admin_groups import (
     group_view,
     put_group,
 )
-from streaming.contract.policy import Section
 from streaming.contract.usage_events import DIMENSIONS
+from streaming.policy.policy_set import Section
 
 RG1 = "resourcegroups.rg1"
 ACME = Holder(section=Section.TENANTS, name="acme")

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from enforcer.admin_api import Unavailable
-from enforcer.admin_groups import Changes, Entries
-from enforcer.admin_metrics import AdminMetrics
-from enforcer.admin_settings import AdminSettings
+from enforcer.admin.api import Unavailable
+from enforcer.admin.groups import Changes, Entries
+from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.settings import AdminSettings
+from enforcer.admin.store import KafkaPolicyStore, in_thread
 from streaming.contract.topics import Topics
-from weir.admin_store import KafkaPolicyStore, in_thread
 
 
 def nothing(_entries: Entries) -> Changes:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from enforcer.admin_usage import UsageTable
-from enforcer.shares import share_of
-from streaming.contract.group_policy import GroupLimits, RoundRules
+from enforcer.admin.usage import UsageTable
+from enforcer.core.feeds.shares import share_of
 from streaming.contract.usage_events import GroupReport, GroupUsage
+from streaming.policy.groups import GroupLimits, RoundRules
 
 LIMITS = GroupLimits(rates=(100.0, None, None, None), shadow=False)
 RULES = RoundRules(interval_ms=1_000, expiry_rounds=5)

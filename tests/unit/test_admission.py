@@ -10,10 +10,10 @@ from kafka.protocol.admin import topics
 from kafka_kit import build, decode, request, response
 from wire_client import create_request
 
-from enforcer.admission import Admission, Passing, Permissive, Refused, Strict
-from enforcer.messages import TopicCounts
-from enforcer.mutations import MutationRequest, decode_request
-from enforcer.settings import OnLate
+from enforcer.core.settings import OnLate
+from enforcer.kafka.admission import Admission, Passing, Permissive, Refused, Strict
+from enforcer.kafka.protocol.messages import TopicCounts
+from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
 
 CREATED = topics.CreateTopicsResponse
 

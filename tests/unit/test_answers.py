@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response, with_tag
 
-from enforcer.answers import (
+from enforcer.kafka.protocol.answers import (
     THROTTLING_QUOTA_EXCEEDED,
     decode_answer,
     explain_throttle,
     merge,
     refuse_all,
 )
-from enforcer.mutations import MutationApi, MutationRequest, decode_request
-from enforcer.wire import BadFrame
+from enforcer.kafka.protocol.frames import BadFrame
+from enforcer.kafka.protocol.mutations import MutationApi, MutationRequest, decode_request
 
 MESSAGE = "user=alice is over its quota of 5 partition mutations per second"
 TOPIC_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "done")

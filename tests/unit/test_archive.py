@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.job.classes import shared_classes
-from weir import archive
+from streaming.job.process.class_archive import shared_classes
+from weir.stack import archive
 
 
 class _NoKafka:

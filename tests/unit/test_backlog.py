@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from usage_kit_b import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
 
-from streaming.contract.policy_check import check_entry
-from streaming.laws import backlog, backlog_table
-from streaming.laws.backlog_table import BacklogTable
+from streaming.laws.backlog import law as backlog
+from streaming.laws.backlog import table as backlog_table
+from streaming.laws.backlog.table import BacklogTable
+from streaming.policy.files import check_entry
 
 TOPIC = "persistent://acme/orders/t1"
 EVICT, HOLD = "consumer_backlog_eviction", "producer_request_hold"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from usage_kit_b import T0, Decision, Event, fold, replay, through_bytes, timeline_of
 
-from streaming.laws.backlog_table import BacklogTable
+from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState
 
 EVICT = "consumer_backlog_eviction"

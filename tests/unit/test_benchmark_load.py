@@ -11,7 +11,7 @@ from benchmarks.kit.asking import drive, settled
 from benchmarks.kit.events import POLICIES, request, requests, user
 from streaming.contract.errors import WeirError
 from streaming.contract.events import Request, parse
-from streaming.contract.policy import PolicySet
+from streaming.policy.policy_set import PolicySet
 
 
 class FakeAsker:

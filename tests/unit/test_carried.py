@@ -9,14 +9,14 @@ import pytest
 from law_kit import T0, records_of
 from shelf_kit import MemoryShelf
 
+from streaming.columns.lru_cache import Kept
+from streaming.columns.records import StepContext
 from streaming.contract.errors import StateError
-from streaming.contract.kept import Kept
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import carried
-from streaming.laws.carried import Carried
-from streaming.laws.records import StepContext
 from streaming.laws.shard import LATENESS_MS, SWEEP_MS, step
-from streaming.laws.table import Body, decode
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state import spilled as carried
+from streaming.state.body import Body, decode
+from streaming.state.spilled import Carried
 
 POLICIES = {"resourcegroups.rg1": {"publishRateInMsgs": 5}}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.collect.kafka import quota_entries
+from streaming.kafka_io.cluster_quotas import quota_entries
 
 
 def values(**rates: float) -> list[Any]:

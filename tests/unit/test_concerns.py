@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_kit import T0, Event, policy, quota, records_of, request
 
+from streaming.columns.outputs import Outputs
+from streaming.columns.records import StepContext
 from streaming.contract.events import PolicyChange
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import LAWS
-from streaming.laws.concerns import take
-from streaming.laws.outputs import Outputs
-from streaming.laws.records import StepContext
+from streaming.laws.policy_routing import take
+from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, places
 from streaming.laws.shard import replay_all, step
+from streaming.policy.timeline import PolicyTimeline
 
 SHARDS = 3
 TOPICS = ("persistent://acme/a/t1", "persistent://acme/b/t1")

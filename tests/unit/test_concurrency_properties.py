@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from usage_kit_b import NOW, Decision, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
 
 from streaming.contract.errors import BadEvent
-from streaming.laws.concurrency_table import ConcurrencyTable
+from streaming.laws.concurrency.table import ConcurrencyTable
 from streaming.laws.law import LawState
 
 ALL = "backpressure.partitions.*"

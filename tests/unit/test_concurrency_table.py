@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from usage_kit_b import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
 
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import concurrency_table
-from streaming.laws.concurrency_table import ConcurrencyTable
+from streaming.laws.concurrency import table as concurrency_table
+from streaming.laws.concurrency.table import ConcurrencyTable
+from streaming.policy.timeline import PolicyTimeline
 
 PLAIN = {"algorithm": "aimd", "useWindowed": False}
 ALL, ORDERS = "backpressure.partitions.*", "backpressure.partitions.orders-3"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from meter_kit import Desk
 
-from enforcer.admin_metrics import AdminMetrics
-from enforcer.group_metrics import GroupCollector
-from enforcer.metrics import Metrics
-from streaming.contract.policy import PolicySet
-from streaming.contract.policy_check import load_policies
-from streaming.contract.settings import read_settings
+from enforcer.admin.metrics import AdminMetrics
+from enforcer.core.metrics import Metrics
+from enforcer.metering.group_metrics import GroupCollector
+from streaming.policy.files import load_policies
+from streaming.policy.policy_set import PolicySet
+from streaming.policy.settings import read_settings
 from weir.settings_file import SECTIONS, render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def test_metrics_of_the_admin_api_are_listed() -> None:
 
 def test_metrics_of_job_and_stack_are_listed() -> None:
     """The same for the others, read from the source: importing the job would load Spark."""
-    job = set(re.findall(r'"(weir_job_\w+)"', (ROOT / "streaming/job/progress.py").read_text()))
-    stack = set(re.findall(r'"(weir_part_\w+)"', (ROOT / "weir/scrape.py").read_text()))
+    job = set(re.findall(r'"(weir_job_\w+)"', (ROOT / "streaming/job/process/progress.py").read_text()))
+    stack = set(re.findall(r'"(weir_part_\w+)"', (ROOT / "weir/stack/scrape.py").read_text()))
     assert set(documented("weir_job_")) == job
     assert set(documented("weir_part_")) == stack

@@ -11,11 +11,11 @@ from kafka_kit import build, response
 from meter_kit import TOPIC
 from traffic_kit import batch, produce
 
-from enforcer.brokers import Brokers
-from enforcer.connection import Connection
-from enforcer.meter import Meter
-from enforcer.upstream import Owner, Upstream
-from streaming.contract.policy import PolicySet
+from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.connection import Connection
+from enforcer.kafka.upstream import Owner, Upstream
+from enforcer.metering.meter import Meter
+from streaming.policy.policy_set import PolicySet
 
 METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
 

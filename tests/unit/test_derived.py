@@ -1,7 +1,7 @@
 """What is worked out once of a set of policies."""
 
-from streaming.contract.policy import PolicySet
 from streaming.laws.derived import Derived
+from streaming.policy.policy_set import PolicySet
 
 
 def test_sets_with_the_same_entries_share_it() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from usage_kit import Event, decide
 
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.dispatch import COUNT_MAX
-from streaming.laws.dispatch_table import DispatchTable
+from streaming.laws.dispatch.law import COUNT_MAX
+from streaming.laws.dispatch.table import DispatchTable
 from streaming.laws.law import Decision
+from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
 HOUR = 3_600_000

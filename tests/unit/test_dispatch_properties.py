@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from usage_kit import Event, decide, in_order, reloaded
 
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.dispatch_table import DispatchTable
+from streaming.laws.dispatch.table import DispatchTable
 from streaming.laws.routing import shard_of
+from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
 TOPICS = ["persistent://acme/a/t1", "persistent://acme/a/t2", "persistent://acme/b/t1"]
@@ -172,8 +172,8 @@ def test_wait_is_exact(history: tuple[list[Event], PolicyTimeline]) -> None:
 SCRIPT = """
 import sys
 from usage_kit import decide, read_trace
-from streaming.laws.dispatch_table import DispatchTable
-from streaming.laws.shares_table import SharesTable
+from streaming.laws.dispatch.table import DispatchTable
+from streaming.laws.shares.table import SharesTable
 for law, table in (("dispatch", DispatchTable), ("shares", SharesTable)):
     events, timeline, _ = read_trace(law, "worked")
     sys.stdout.write(repr(decide(table(), events, timeline, end=True)))

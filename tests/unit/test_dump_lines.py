@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from streaming.contract.errors import WeirError
-from weir import dump_lines
-from weir.dump_lines import Annotator, Counts, History, Line, RawRecord
+from weir.logs import dump_lines
+from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
 
 
 def record(offset: int, event: Any, ts: int = 1000, topic: str = "weir.requests") -> RawRecord:

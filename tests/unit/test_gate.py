@@ -2,8 +2,8 @@
 
 import pytest
 
-from enforcer.gate import Action, Verdict, judge
-from streaming.contract.policy import MutationQuota
+from enforcer.core.gate import Action, Verdict, judge
+from streaming.policy.policy_set import MutationQuota
 
 
 def quota(shadow: bool = False) -> MutationQuota:

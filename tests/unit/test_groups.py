@@ -7,14 +7,14 @@ from typing import Any
 
 from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
-from enforcer.account import PUBLISH, State
-from enforcer.groups import Groups
-from enforcer.guard import Clock
-from enforcer.metrics import Metrics
-from enforcer.policies import Policies
-from enforcer.settings import ProxySettings
-from enforcer.shares import MEMBERS_MAX, Members, share_of
-from enforcer.traffic import Passed
+from enforcer.core.coordinator import Clock
+from enforcer.core.feeds.policies import Policies
+from enforcer.core.feeds.shares import MEMBERS_MAX, Members, share_of
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.protocol.traffic import Passed
+from enforcer.metering.account import PUBLISH, State
+from enforcer.metering.groups import Groups
 from streaming.contract.events import PolicyChange
 
 

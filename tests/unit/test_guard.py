@@ -2,9 +2,9 @@
 
 from guard_kit import EPOCH_MS, Desk, asked, decision
 
-from enforcer.gate import Action
-from enforcer.ledger import Answered
-from enforcer.settings import OnLate
+from enforcer.core.gate import Action
+from enforcer.core.ledger import Answered
+from enforcer.core.settings import OnLate
 
 
 def judged(desk: Desk, strict: bool = True) -> Action:

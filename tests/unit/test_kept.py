@@ -1,6 +1,6 @@
 """What is kept within a bound."""
 
-from streaming.contract.kept import Kept
+from streaming.columns.lru_cache import Kept
 
 
 def test_the_ones_used_longest_ago_leave() -> None:

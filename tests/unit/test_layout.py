@@ -72,11 +72,11 @@ def test_imports_go_one_way() -> None:
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("streaming/job/query.py", "enforcer.gate"),
-        ("streaming/laws/rates.py", "time"),
-        ("streaming/contract/policy.py", "streaming.laws.rates"),
-        ("enforcer/gate.py", "streaming.job.query"),
-        ("enforcer/gate.py", "pyspark"),
+        ("streaming/job/query.py", "enforcer.core.gate"),
+        ("streaming/laws/mutation/rates.py", "time"),
+        ("streaming/policy/policy_set.py", "streaming.laws.mutation.law.rates"),
+        ("enforcer/core/gate.py", "streaming.job.query"),
+        ("enforcer/core/gate.py", "pyspark"),
         ("weir/cli.py", "benchmarks.kit.stack"),
     ],
 )

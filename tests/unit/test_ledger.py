@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from guard_kit import decision
 
-from enforcer.ledger import Ask, Correction, Ledger, correct
-from streaming.contract.policy import MutationQuota
+from enforcer.core.ledger import Ask, Correction, Ledger, correct
+from streaming.policy.policy_set import MutationQuota
 
 
 def quota(rate: float = 1.0) -> MutationQuota:

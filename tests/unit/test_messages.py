@@ -11,9 +11,9 @@ from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, request, response, with_tag
 
-from enforcer import messages
-from enforcer.fields import NO_ID
-from enforcer.wire import METADATA, BadFrame, RequestHeader, parse_header
+from enforcer.kafka.protocol import messages
+from enforcer.kafka.protocol.fields import NO_ID
+from enforcer.kafka.protocol.frames import METADATA, BadFrame, RequestHeader, parse_header
 
 BROKER_SAYS = {
     0: (0, 14), 1: (4, 30), 3: (0, 13), 10: (0, 6), 17: (0, 1), 18: (0, 4), 19: (0, 8), 20: (1, 5),

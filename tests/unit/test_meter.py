@@ -9,12 +9,12 @@ from kafka_kit import decode
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce
 
-from enforcer.account import Account, State
-from enforcer.meter import Meter
-from enforcer.tally import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, Tally
-from enforcer.traffic import fetching
-from enforcer.wire import FETCH, METADATA, PRODUCE, RequestHeader
-from streaming.contract.policy import PolicySet
+from enforcer.kafka.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, Tally
+from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE, RequestHeader
+from enforcer.kafka.protocol.traffic import fetching
+from enforcer.metering.account import Account, State
+from enforcer.metering.meter import Meter
+from streaming.policy.policy_set import PolicySet
 
 GROUPS: dict[str, Any] = {
     "resourcegroups.rg1": {"publishRateInMsgs": 100, "dispatchRateInBytes": 400_000},

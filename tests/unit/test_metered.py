@@ -13,11 +13,11 @@ from kafka_kit import build, decode, request, response
 from meter_kit import TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, topic_id
 
-from enforcer.brokers import Brokers
-from enforcer.guard import Guard
-from enforcer.link import Hub, Slot
-from enforcer.metered import Metered
-from enforcer.pacing import Pacer
+from enforcer.core.coordinator import Guard
+from enforcer.core.pacing import Pacer
+from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.link import Hub, Slot
+from enforcer.kafka.metered import Metered
 
 GROUPS: dict[str, Any] = {
     "broker": {"resourceUsagePublishIntervalInSecs": 1},

@@ -1,10 +1,10 @@
-"""The draft's leak, measured: the table in the docstring of streaming/laws/mutation.py."""
+"""The draft's leak, measured: the table in the docstring of streaming/laws/mutation/law.py."""
 
 import numpy as np
 import pytest
 
-from streaming.laws.mutation import STRICT, charge_bucket, charge_samples
-from streaming.laws.rates import FULL, refill, roll
+from streaming.laws.mutation.law import STRICT, charge_bucket, charge_samples
+from streaming.laws.mutation.rates import FULL, refill, roll
 
 RATE = 5.0
 SECONDS = 4000

@@ -8,8 +8,8 @@ from law_kit import Event, Shard, policy, quota, request
 from shelf_kit import MemoryShelf
 
 from streaming.contract.errors import StateError
-from streaming.laws import mutation_table
-from streaming.laws.table import decode
+from streaming.laws.mutation import table as mutation_table
+from streaming.state.body import decode
 
 EVERYBODY = "quotas[user=<default>]"
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
-from enforcer.messages import NOTHING_KNOWN, TopicCounts
-from enforcer.mutations import (
+from enforcer.kafka.protocol.frames import BadFrame, Reason, parse_header
+from enforcer.kafka.protocol.messages import NOTHING_KNOWN, TopicCounts
+from enforcer.kafka.protocol.mutations import (
     MUTATION_KEYS,
     STRICT_FROM,
     Cost,
@@ -24,7 +25,6 @@ from enforcer.mutations import (
     is_legal_name,
     subset,
 )
-from enforcer.wire import BadFrame, Reason, parse_header
 
 ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
 TOPICS = TopicCounts(

@@ -1,8 +1,8 @@
 """The mute of one connection, and topics changed a moment ago: pure, with times as arguments."""
 
-from enforcer.messages import TopicCounts
-from enforcer.mute import Mute
-from enforcer.recent import RecentTopics
+from enforcer.core.mute import Mute
+from enforcer.core.recent_topics import RecentTopics
+from enforcer.kafka.protocol.messages import TopicCounts
 
 
 def test_a_short_mute_ends() -> None:

@@ -4,8 +4,8 @@ import doctest
 
 import pytest
 
-from enforcer import namespaces
-from enforcer.namespaces import Namespaces
+from enforcer.metering import namespaces
+from enforcer.metering.namespaces import Namespaces
 from streaming.contract.errors import WeirError
 
 

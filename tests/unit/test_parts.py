@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from weir.foreground import StopSignal, write_ready_file
-from weir.parts import BACKOFF_MAX_S, STEADY_S, Change, Limits, Part
-from weir.process import Child, running, wait_until_gone
-from weir.scrape import joined
+from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Limits, Part
+from weir.stack.process import Child, running, wait_until_gone
+from weir.stack.scrape import joined
 
 LIMITS = Limits(start_s=10.0, backoff_s=1.0, restarts_max=3)
 

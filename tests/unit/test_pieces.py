@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contract.usage_events import split_group_usage
-from streaming.laws.pieces import crc32, pieces
 from streaming.laws.routing import shard_of
+from streaming.laws.shares.split_reports import crc32, pieces
 
 HEAD = {"type": "group_usage", "broker": "b1", "period_ms": 60000}
 NAMES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=5)

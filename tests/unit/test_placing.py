@@ -6,11 +6,12 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.job import placing, schemas
-from streaming.job.places import places_of
-from streaming.job.placing import PLACED_COLUMNS, line_placer, live_placer
+from streaming.job import routing as placing
+from streaming.job import schemas
+from streaming.job.grouping_keys import places_of
+from streaming.job.routing import PLACED_COLUMNS, line_placer, live_placer
 from streaming.laws.routing import Origin, places, policy_shards
+from streaming.policy.timeline import PolicyTimeline
 
 SHARDS, TASKS = 4, 2
 USAGE = {f"g{number}": {"publishedMsg": number} for number in range(10)}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.contract import policy
 from streaming.contract.errors import BadEvent
-from streaming.contract.policy import (
+from streaming.policy import policy_set as policy
+from streaming.policy.policy_set import (
     DEFAULT_USER,
     Entity,
     MutationQuota,

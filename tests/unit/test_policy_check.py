@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streaming.contract.errors import BadEvent, ConfigError
-from streaming.contract.policy_check import check_entry, load_policies, policy_file
+from streaming.policy.files import check_entry, load_policies, policy_file
 
 TRACES = sorted((Path(__file__).parent.parent / "traces").glob("*/*.policies.yaml"))
 FULL = """\

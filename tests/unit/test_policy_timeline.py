@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contract.policy_timeline import FOLD_PARTS, MAX_CACHED_SETS, PolicyTimeline
+from streaming.policy.timeline import FOLD_PARTS, MAX_CACHED_SETS, PolicyTimeline
 
 TIMES = st.integers(0, 12)
 VALUES = st.none() | st.integers(1, 3).map(lambda rate: {"controller_mutation_rate": rate})

@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from streaming.collect import policy_topic
-from streaming.collect.policy_topic import PolicyLog, Update, differences
+from streaming.kafka_io import policy_topic
+from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 
 FILE_ORIGINS = ("file", "apply")
 A, B = "quotas[user=a]", "quotas[user=b]"

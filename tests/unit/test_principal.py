@@ -16,8 +16,8 @@ from kafka.protocol.sasl import (
 )
 from kafka_kit import build, request, response
 
-from enforcer.principal import ANONYMOUS, MAX_PENDING, SaslObserver
-from enforcer.wire import BadFrame, RequestHeader, parse_header
+from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, parse_header
+from enforcer.kafka.protocol.sasl import ANONYMOUS, MAX_PENDING, SaslObserver
 
 ALICE = b"\0alice\0a-secret"
 SCRAM_FIRST = b"n,,n=alice,r=nonce"

@@ -8,15 +8,15 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.columns.records import Records
 from streaming.contract.events import Request, parse
-from streaming.contract.policy import Algorithm, PolicySet
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws.homes import homes
-from streaming.laws.quotas import Quotas
-from streaming.laws.rates import sample_count
-from streaming.laws.records import Records
-from streaming.laws.requests import Requests, Rows
-from streaming.laws.scan import scanned
+from streaming.laws.mutation.limits import Quotas
+from streaming.laws.mutation.rates import sample_count
+from streaming.laws.mutation.request_json import scanned
+from streaming.laws.mutation.requests import Requests, Rows
+from streaming.laws.mutation.routing_keys import homes
+from streaming.policy.policy_set import Algorithm, PolicySet
+from streaming.policy.timeline import PolicyTimeline
 
 PARTS = ["a", "b", "%2C", "é", "", "<default>"]
 NAMES = st.sampled_from(["a", "b", ",", "%2C", "é", "", "<default>", "="])

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.columns.records import Records, StepContext
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.events import parse
 from streaming.contract.usage_events import GroupUsage, Tick
 from streaming.laws.law import Batch
-from streaming.laws.records import Records, StepContext
-from streaming.laws.report_merge import Arrived, PlainReports
-from streaming.laws.reports import Reports, Rows
 from streaming.laws.shard import step
-from streaming.laws.shares_table import SharesTable
+from streaming.laws.shares.report_merge import Arrived, PlainReports
+from streaming.laws.shares.reports import Reports, Rows
+from streaming.laws.shares.table import SharesTable
 
 HEAD = {"type": "group_usage", "period_ms": 1000}
 USAGES = st.dictionaries(

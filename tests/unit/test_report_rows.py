@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
-from streaming.laws import reports
-from streaming.laws.reports import NOT_SAID, Reports, Rows
+from streaming.laws.shares import reports
+from streaming.laws.shares.reports import NOT_SAID, Reports, Rows
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
 times = st.tuples(*[st.sampled_from([None, 0, 20, INT64_MAX])] * 4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import parse
 from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupReport, GroupUsage
-from streaming.laws.report_scan import NOT_PLAIN, Scanned, scan_reports
+from streaming.laws.shares.report_json import NOT_PLAIN, Scanned, scan_reports
 
 T0 = 1_795_166_700_000
 

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from enforcer.decisions import parse_decision
-from enforcer.metrics import Metrics
-from enforcer.policies import Policies, parse_policy
-from enforcer.reports import Reports
+from enforcer.core.feeds.decisions import parse_decision
+from enforcer.core.feeds.policies import Policies, parse_policy
+from enforcer.core.feeds.reports import Reports
+from enforcer.core.metrics import Metrics
 
 
 class FakeProducer:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enforcer.link import Slot
-from enforcer.requests import STREAMED_FROM_BYTES, Requests
-from enforcer.wire import BadFrame, Reason
+from enforcer.kafka.link import Slot
+from enforcer.kafka.protocol.frames import BadFrame, Reason
+from enforcer.kafka.requests import STREAMED_FROM_BYTES, Requests
 
 LIMIT_BYTES = 50_000
 METADATA, PRODUCE, LIST_GROUPS, CREATE_TOPICS = 3, 0, 16, 19

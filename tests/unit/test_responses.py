@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enforcer.addresses import Rewriter
-from enforcer.link import Slot
-from enforcer.metrics import Traffic
-from enforcer.principal import SaslObserver
-from enforcer.responses import Responses, Rewrite
+from enforcer.core.metrics import Traffic
+from enforcer.kafka.link import Slot
+from enforcer.kafka.protocol.addresses import Rewriter
+from enforcer.kafka.protocol.sasl import SaslObserver
+from enforcer.kafka.responses import Responses, Rewrite
 from streaming.contract.errors import WeirError
 
 LIMIT_BYTES = 50_000

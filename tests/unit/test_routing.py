@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import LAWS
+from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, Place, places, policy_shards, shard_of
+from streaming.policy.timeline import PolicyTimeline
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
 SHARDS = 8

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from streaming.columns.byte_strings import bytes_of, is_canonical
+from streaming.columns.records import CHUNK, Records
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import LawEvent, Request, parse
-from streaming.contract.policy import parse_subject
-from streaming.laws import requests as columns
-from streaming.laws.records import CHUNK, Records
-from streaming.laws.requests import Requests
-from streaming.laws.scan import scanned
-from streaming.laws.texts import bytes_of, is_canonical
+from streaming.laws.mutation import requests as columns
+from streaming.laws.mutation.request_json import scanned
+from streaming.laws.mutation.requests import Requests
+from streaming.policy.policy_set import parse_subject
 
 T0 = 1_795_166_700_000
 NAMES = ("id", "proxy", "user", "client_id", "subject")

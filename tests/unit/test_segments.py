@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from shelf_kit import MemoryShelf
 
 from streaming.contract.errors import StateError
-from streaming.laws import segments
-from streaming.laws.segments import FANOUT, FIRST_ROWS, Resting
+from streaming.state import cold_rows as segments
+from streaming.state.cold_rows import FANOUT, FIRST_ROWS, Resting
 
 NAMES = [f"user=u{number}" for number in range(12)] + ["", "user=Zoë", "user=a", "client-id=" + 99 * "c"]
 KINDS = st.sampled_from(["add", "add", "add", "take", "keep", "rewrite", "save", "back"])

@@ -8,13 +8,13 @@ import orjson
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.collect.policy_topic import PolicyLog
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import PolicyLog
 from weir.cli import build_parser
-from weir.common_args import Cluster
-from weir.send_lines import Addresser, Outgoing, recorded
-from weir.sender import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, producer_for, send
+from weir.logs.send_lines import Addresser, Outgoing, recorded
+from weir.logs.sender import BUFFER_MAX, DELIVERY_LIMIT_S, Pace, Sender, producer_for, send
+from weir.options import Cluster
 
 NOW_S = 1_795_200_000.0
 NOW = int(NOW_S * 1000)

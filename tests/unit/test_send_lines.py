@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from streaming.collect.policy_topic import PolicyLog
 from streaming.contract.topics import Topics
-from weir.send_lines import TS_MAX_MS, Addresser, Outgoing, recorded, shift_for, shifted
+from streaming.kafka_io.policy_topic import PolicyLog
+from weir.logs.send_lines import TS_MAX_MS, Addresser, Outgoing, recorded, shift_for, shifted
 
 NOW = 1_795_200_000_000
 TOPIC = "persistent://acme/orders/t1"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from enforcer.settings import ProxySettings
+from enforcer.core.settings import ProxySettings
 from streaming.contract.errors import ConfigError
-from streaming.contract.settings import read_settings, render_section, setting
-from streaming.job.settings import JobSettings
+from streaming.job.process.settings import JobSettings
+from streaming.policy.settings import read_settings, render_section, setting
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 
 

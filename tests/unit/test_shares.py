@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from usage_kit import Event, batch_from, decide, decisions_of, entry_of
 
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.laws.law import Decision
-from streaming.laws.shares import NOT_REPORTED, share_out
-from streaming.laws.shares_steps import NO_SOURCE
-from streaming.laws.shares_table import SharesTable
+from streaming.laws.shares.law import NOT_REPORTED, share_out
+from streaming.laws.shares.steps import NO_SOURCE
+from streaming.laws.shares.table import SharesTable
+from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
 ROUND = T0 // 60_000

@@ -10,11 +10,11 @@ from shares_kit import T0, batch, histories
 from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
 
-from streaming.contract.policy_timeline import PolicyTimeline
-from streaming.laws import shares_table
-from streaming.laws.shares_columns import Told
-from streaming.laws.shares_table import SharesTable
-from streaming.laws.table import Body, encode
+from streaming.laws.shares import table as shares_table
+from streaming.laws.shares.columns import Told
+from streaming.laws.shares.table import SharesTable
+from streaming.policy.timeline import PolicyTimeline
+from streaming.state.body import Body, encode
 
 Written = list[tuple[int, bytes, str, str, int]]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.contract.group_policy import GroupLimits, group_limits
-from streaming.contract.policy import PolicySet
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws import shares_limits
-from streaming.laws.shares_limits import GroupPolicies, Limits, no_limits
+from streaming.laws.shares import limits as shares_limits
+from streaming.laws.shares.limits import GroupPolicies, Limits, no_limits
+from streaming.policy.groups import GroupLimits, group_limits
+from streaming.policy.policy_set import PolicySet
 
 NAMES = ["rg1", "rg2", "rg", "", "é", "quota/user=alice", "quota/user=bob", "quota/nonsense", "quota/"]
 rates = st.sampled_from([-1, 5, 0.3, 1e300, 1e-300])

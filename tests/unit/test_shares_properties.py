@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from shares_kit import SECOND, T0, batch, histories
 from usage_kit import Event, decisions_of, in_order, reloaded
 
-from streaming.contract.policy_timeline import PolicyTimeline
 from streaming.contract.usage_events import split_group_usage
 from streaming.laws.law import Decision
 from streaming.laws.routing import shard_of
-from streaming.laws.shares_table import SharesTable
+from streaming.laws.shares.table import SharesTable
+from streaming.policy.timeline import PolicyTimeline
 
 LIMIT = 100.0
 

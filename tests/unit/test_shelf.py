@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import StateError
-from streaming.job.shelf import FileShelf, shelves_of
-from streaming.laws.table import packed
+from streaming.job.process.blob_files import FileShelf, shelves_of
+from streaming.state.body import packed
 
 ROWS = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "tokens": [0.1, float("inf")]})
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.contract.topics import Topics
-from streaming.job.settings import JobSettings, Profile
+from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 
 

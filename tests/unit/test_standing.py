@@ -6,10 +6,10 @@ import orjson
 import pytest
 from law_kit import T0, records_of
 
-from streaming.laws import standing
-from streaming.laws.records import StepContext
+from streaming.columns.records import StepContext
+from streaming.laws import refresh
+from streaming.laws.refresh import Standing
 from streaming.laws.shard import step
-from streaming.laws.standing import Standing
 
 TOPIC = "persistent://acme/orders/t1"
 
@@ -68,8 +68,8 @@ def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
     report = {"type": "backlog", "id": "k", "ts": 0, "topic": TOPIC, "ttl_ms": 60_000}
     held = Standing(None)
     held.note([report], 0)
-    assert len(held.repeats(standing.QUIET_MS - 1)) == 1
-    assert held.repeats(standing.QUIET_MS) == []
+    assert len(held.repeats(refresh.QUIET_MS - 1)) == 1
+    assert held.repeats(refresh.QUIET_MS) == []
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.laws.table import Body, decode, encode
+from streaming.state.body import Body, decode, encode
 
 BODY = Body(
     columns={"subject": pa.array(["a", "b"]), "tokens": pa.array([0.1 + 0.2, float("inf")])},

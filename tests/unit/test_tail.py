@@ -5,8 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from weir.tail import render
-from weir.tail_lines import describe
+from weir.commands.tail import render
+from weir.logs.tail_lines import describe
 
 ADMISSION = {
     "type": "admission",

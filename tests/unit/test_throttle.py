@@ -11,8 +11,8 @@ from kafka.protocol.metadata import api_versions, metadata
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, decode, response
 
-from enforcer.throttle import FIRST_FIELD_FROM, patch_throttle, throttle_offset
-from enforcer.wire import PRODUCE, BadFrame
+from enforcer.kafka.protocol.frames import PRODUCE, BadFrame
+from enforcer.kafka.protocol.throttle import FIRST_FIELD_FROM, patch_throttle, throttle_offset
 
 TOO_OLD = {
     1: 4,

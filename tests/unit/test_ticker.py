@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from streaming.job.ticker import ROUND_DEFAULT_S, _round_ms
+from streaming.job.process.ticker import ROUND_DEFAULT_S, _round_ms
 
 KNOWN = 7000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir.times import clock, parse_time
+from weir.logs.times import clock, parse_time
 
 NOW = 1_795_166_668_375
 

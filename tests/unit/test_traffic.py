@@ -20,8 +20,8 @@ from traffic_kit import (
     topic_id,
 )
 
-from enforcer.traffic import Passed, count_records, described, fetched, fetching, produced
-from enforcer.wire import BadFrame, RequestHeader, parse_header
+from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, parse_header
+from enforcer.kafka.protocol.traffic import Passed, count_records, described, fetched, fetching, produced
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)

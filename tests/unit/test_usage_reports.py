@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 
-from enforcer import shares, usage
-from enforcer.account import PUBLISH
-from enforcer.traffic import Passed
-from enforcer.usage import ROUNDS_MAX
+from enforcer.core.feeds import shares
+from enforcer.kafka.protocol.traffic import Passed
+from enforcer.metering import usage
+from enforcer.metering.account import PUBLISH
+from enforcer.metering.usage import ROUNDS_MAX
 from streaming.contract.events import parse
 from streaming.contract.usage_events import GroupUsage
 

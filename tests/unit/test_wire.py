@@ -12,7 +12,7 @@ from kafka.protocol.metadata import api_versions, find_coordinator, metadata
 from kafka.protocol.producer import ProduceRequest
 from kafka_kit import CORRELATION_ID, build, request
 
-from enforcer.wire import (
+from enforcer.kafka.protocol.frames import (
     FLEXIBLE_FROM,
     NEVER,
     BadFrame,

@@ -14,9 +14,9 @@ from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 
-from enforcer import addresses, answers, messages, mutations
-from enforcer.throttle import patch_throttle
-from enforcer.wire import BadFrame, parse_header
+from enforcer.kafka.protocol import addresses, answers, messages, mutations
+from enforcer.kafka.protocol.frames import BadFrame, parse_header
+from enforcer.kafka.protocol.throttle import patch_throttle
 
 Reader = Callable[[bytes], Any]
 

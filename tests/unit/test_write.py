@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_kit import T0, Shard, quota, refund, request
 
-from streaming.laws.outputs import Outputs
-from streaming.laws.records import Records, StepContext
+from streaming.columns.outputs import Outputs
+from streaming.columns.records import Records, StepContext
+from streaming.laws.mutation.admission_json import doubles_as_json
 from streaming.laws.shard import replay_all, step
-from streaming.laws.write import doubles_as_json
 
 TEXTS = st.text(max_size=6) | st.sampled_from(['"', "\\", "\n", "\x00", "\x7f", "é", "😀", "a,b=<%"])
 FIELDS = st.fixed_dictionaries(

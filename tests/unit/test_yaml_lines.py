@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.contract import yaml_lines
 from streaming.contract.errors import ConfigError
-from streaming.contract.yaml_lines import YamlFile, dotted, parse_yaml, read_yaml
-from streaming.contract.yaml_text import rendered
+from streaming.policy import yaml_lines
+from streaming.policy.yaml_lines import YamlFile, dotted, parse_yaml, read_yaml
+from streaming.policy.yaml_text import rendered
 
 SCALARS = (
     st.none()

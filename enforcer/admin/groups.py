@@ -1,0 +1,203 @@
+"""What the admin API does to policies: entries and a request in, changes or a refusal out; no I/O.
+
+Paths, field names and reasons are those of PIP-82 (seed 002) and of Pulsar's broker (facts/pulsar.md 1.8);
+where Pulsar checks nothing or answers 500, the code is the one that the kind of mistake calls for.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import load_object
+from streaming.contract.fields import INT64_MAX
+from streaming.contract.usage_events import DIMENSIONS
+from streaming.policy.files import check_entry
+from streaming.policy.policy_set import UNLIMITED, Section
+
+Entries = Mapping[str, Any]
+Changes = dict[str, Any | None]
+"""Path -> new value, None to remove the entry."""
+
+# The seed's answer calls publishRateInMsgs PublishRatelimitinmsgs.
+SEED_NAMES: Final = {name: name[0].upper() + name[1:].replace("RateIn", "RatelimitIn") for name in DIMENSIONS}
+"""Field -> its name in the seed's answers, letters' case aside."""
+_FIELDS: Final = {
+    **{name.lower(): name for name in (*DIMENSIONS, "shadow")},
+    **{alias.lower(): name for name, alias in SEED_NAMES.items()},
+}
+# Pulsar keeps rates of messages in 32 bits, so its clients could not read a greater one back.
+_MESSAGES: Final = tuple(name for name in DIMENSIONS if name.endswith("InMsgs"))
+_INT32_MAX: Final = 2**31 - 1
+_GROUP_NAME: Final = re.compile(r"[-=:.\w]{1,255}", re.ASCII)
+_SHOWN_USERS: Final = 3
+
+
+class Refused(WeirError):
+    """A request that is not carried out.
+
+    Args:
+        status: HTTP status of the answer.
+        reason: what is wrong, for people.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who can be attached to a group: a tenant or a namespace."""
+
+    section: Section
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its entry."""
+        return f"{self.section}.{self.name}"
+
+    def check(self) -> None:
+        """Raises Refused (412, as Pulsar) if the name cannot be one."""
+        try:
+            check_entry(self.path, None)
+        except BadEvent:
+            kind = "Tenant" if self.section is Section.TENANTS else "Namespace"
+            raise Refused(412, f"{kind} name is not valid") from None
+
+
+def group_fields(body: bytes) -> dict[str, Any]:
+    """Read the body of a PUT: field -> value, under Pulsar's names, without those that are null.
+
+    Names are the seed's or Pulsar's in any case of letters.
+
+    >>> group_fields(b'{"PublishRateInmsgs": 5, "publishRateInBytes": null}')
+    {'publishRateInMsgs': 5}
+
+    Raises:
+        Refused: 400, no object, an unknown field, or one field with two values.
+    """
+    if not body.strip():
+        raise Refused(400, "The body is empty; an object such as {\"publishRateInMsgs\":100} was expected")
+    try:
+        given = load_object(body)
+    except BadEvent as bad:
+        raise Refused(400, f"The body is {bad.reason}") from None
+    fields: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        known = _FIELDS.get(name.lower())
+        if known is None:
+            raise Refused(400, f"{name}: is no field of a ResourceGroup; expected {', '.join(DIMENSIONS)}")
+        value = _checked(known, value)
+        if fields.setdefault(known, value) != value:
+            raise Refused(400, f"{known}: is given twice with different values")
+    return fields
+
+
+def _checked(name: str, value: Any) -> Any:
+    try:
+        check_entry(f"{Section.RESOURCE_GROUPS}.{name}", {name: value})
+    except BadEvent as bad:
+        # Without the path of the entry that was made up for the check.
+        raise Refused(400, bad.reason.partition(": ")[2]) from None
+    maximum = _INT32_MAX if name in _MESSAGES else INT64_MAX
+    if value > maximum:
+        raise Refused(400, f"{name}: is {value}; expected at most {maximum}, as Pulsar's clients read it")
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def group_view(entries: Entries, group: str) -> dict[str, Any]:
+    """A group as Pulsar answers; -1 where nothing limits.
+
+    Raises:
+        Refused: 404, there is none.
+    """
+    value = entries.get(_group_path(group))
+    if value is None:
+        raise Refused(404, "ResourceGroup does not exist")
+    view = {name: value.get(name, UNLIMITED) for name in DIMENSIONS}
+    return {**view, "shadow": True} if value.get("shadow") else view
+
+
+def group_names(entries: Entries) -> list[str]:
+    """All groups, sorted."""
+    prefix = f"{Section.RESOURCE_GROUPS}."
+    return sorted(path.removeprefix(prefix) for path in entries if path.startswith(prefix))
+
+
+def put_group(entries: Entries, group: str, fields: Mapping[str, Any]) -> Changes:
+    """Create a group, or change the given fields of one; the others keep their value.
+
+    Raises:
+        Refused: 412, no name for a new group.
+    """
+    path = _group_path(group)
+    held = entries.get(path)
+    if held is None and not (_GROUP_NAME.fullmatch(group) and group.strip(".")):
+        raise Refused(412, "ResourceGroup name is not valid; expected letters, digits and - = : . _")
+    return {path: {**(held or {}), **fields}}
+
+
+def delete_group(entries: Entries, group: str) -> Changes:
+    """Remove a group that nobody is attached to.
+
+    Raises:
+        Refused: 404, there is none; 412, it is in use.
+    """
+    path = _group_path(group)
+    if path not in entries:
+        raise Refused(404, "ResourceGroup does not exist")
+    users = [
+        f"{section.removesuffix('s')} {holder.removeprefix(f'{section}.')}"
+        for section in (Section.TENANTS, Section.NAMESPACES)
+        for holder, value in entries.items()
+        if holder.startswith(f"{section}.") and value.get("resourcegroup") == group
+    ]
+    if users:
+        more = f" and {len(users) - _SHOWN_USERS} more" if len(users) > _SHOWN_USERS else ""
+        raise Refused(412, f"ResourceGroup is in use by {', '.join(users[:_SHOWN_USERS])}{more}")
+    return {path: None}
+
+
+def attached_group(entries: Entries, holder: Holder) -> str | None:
+    """The group that a tenant or namespace is attached to itself, None if none.
+
+    Raises:
+        Refused: 412, no such name.
+    """
+    holder.check()
+    group = entries.get(holder.path, {}).get("resourcegroup")
+    return None if group is None else str(group)
+
+
+def attach(entries: Entries, holder: Holder, group: str) -> Changes:
+    """Attach to a group, in place of the one before; one record, so there is no moment without a group.
+
+    Raises:
+        Refused: 412, no such name or no such group.
+    """
+    holder.check()
+    if _group_path(group) not in entries:
+        raise Refused(412, "ResourceGroup does not exist")
+    return {holder.path: {**entries.get(holder.path, {}), "resourcegroup": group}}
+
+
+def detach(entries: Entries, holder: Holder) -> Changes:
+    """Detach; nothing to do if it is attached to none. What else the entry says stays.
+
+    Raises:
+        Refused: 412, no such name.
+    """
+    if attached_group(entries, holder) is None:
+        return {}
+    rest = {name: value for name, value in entries[holder.path].items() if name != "resourcegroup"}
+    return {holder.path: rest or None}
+
+
+def _group_path(group: str) -> str:
+    return f"{Section.RESOURCE_GROUPS}.{group}"

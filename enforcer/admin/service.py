@@ -1,0 +1,210 @@
+"""The admin API as a process: its server, its policies, and what it reads of use and shares."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+
+import uvicorn
+from confluent_kafka import Message
+from fastapi import FastAPI
+from prometheus_client import start_http_server
+
+from enforcer.admin.api import Parts, create_app
+from enforcer.admin.auth import Grant, grants_of_file, grants_of_text
+from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.settings import AdminSettings
+from enforcer.admin.store import KafkaPolicyStore
+from enforcer.admin.usage import UsageTable
+from enforcer.core.feeds.decisions import parse_decision
+from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.tail import Tail
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import parse
+from streaming.contract.usage_events import GroupUsage
+from weir.options import Cluster
+
+logger = logging.getLogger("weir.admin")
+
+Address = tuple[str, int]
+_TAIL_STOP_S = 1.0
+
+
+def read_grants(file: str, variable: str, environment: Mapping[str, str]) -> list[Grant]:
+    """Tokens of a file and of an environment variable together; either may be absent.
+
+    Raises:
+        ConfigError: one of them is wrong, or there but without a token.
+    """
+    grants = grants_of_file(file) if file else []
+    if variable and variable in environment:
+        grants += grants_of_text(environment[variable], f"${variable}")
+    return grants
+
+
+class AdminService:
+    """One running admin API.
+
+    Args:
+        cluster: where Weir's topics are.
+        settings: section `admin`.
+        grants: tokens; none: this machine only.
+        listen: address of the API.
+        metrics: address of /metrics, None: nowhere.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: AdminSettings,
+        grants: Sequence[Grant],
+        listen: Address,
+        metrics: Address | None,
+    ) -> None:
+        self._listen, self._metrics_address, self._settings = listen, metrics, settings
+        self.has_tokens = bool(grants)
+        self._metrics = AdminMetrics()
+        self._usage = UsageTable(settings.usage_rows_max)
+        self._store = KafkaPolicyStore(
+            cluster.bootstrap, cluster.topics, cluster.client, settings=settings, metrics=self._metrics
+        )
+        properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
+        self._tails = (
+            Tail(
+                properties,
+                cluster.topics.decisions,
+                from_beginning=False,
+                parse=_share_of,
+                deliver=self._take_shares,
+            ),
+            Tail(
+                properties,
+                cluster.topics.usage,
+                from_beginning=False,
+                parse=_report_of,
+                deliver=self._take_reports,
+            ),
+        )
+        app = create_app(
+            Parts(
+                store=self._store,
+                usage=self._usage,
+                metrics=self._metrics,
+                settings=settings,
+                grants=grants,
+            )
+        )
+        self._server = _Server(_server_config(app, settings))
+        self._serving: asyncio.Task[None] | None = None
+        self.url = ""
+        self.metrics_url: str | None = None
+
+    @property
+    def read(self) -> asyncio.Event:
+        """Set once the policies are known."""
+        return self._store.read
+
+    async def start(self) -> None:
+        """Listen, and begin to read.
+
+        Raises:
+            WeirError: a port is taken.
+        """
+        self._serve_metrics()
+        listener = _listener(self._listen)
+        host, port = listener.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        if not self.has_tokens:
+            logger.warning("no tokens are configured: only clients on this machine are answered")
+        self._store.start()
+        for tail in self._tails:
+            tail.start(asyncio.get_running_loop())
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+
+    async def ended(self) -> None:
+        """Wait until the server has ended by itself, which it should not."""
+        if self._serving is not None:
+            await asyncio.shield(self._serving)
+
+    async def stop(self) -> None:
+        """Answer what is under way and end."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+        await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails))
+
+    def _serve_metrics(self) -> None:
+        if self._metrics_address is None:
+            return
+        host, port = self._metrics_address
+        try:
+            server, _ = start_http_server(port, host, self._metrics.registry)
+        except OSError as error:
+            raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+        self.metrics_url = f"http://{host}:{server.server_port}/metrics"
+
+    def _take_shares(self, shares: list[tuple[Share, int]]) -> None:
+        dropped = self._usage.dropped
+        for share, ts in shares:
+            self._usage.take_share(share, ts)
+        self._count_rows(dropped)
+
+    def _take_reports(self, reports: list[GroupUsage]) -> None:
+        dropped = self._usage.dropped
+        for report in reports:
+            self._usage.take_report(report)
+        self._count_rows(dropped)
+
+    def _count_rows(self, dropped_before: int) -> None:
+        self._metrics.usage_rows.set(len(self._usage))
+        self._metrics.usage_dropped.inc(self._usage.dropped - dropped_before)
+
+
+def _server_config(app: FastAPI, settings: AdminSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Whoever is on the other end counts, not what a header says about it.
+        proxy_headers=False,
+        limit_concurrency=settings.connections_max,
+        timeout_keep_alive=settings.idle_timeout_s,
+        timeout_graceful_shutdown=settings.stop_timeout_s,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the command, which stops more than the server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listener(address: Address) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _share_of(message: Message) -> tuple[Share, int] | None:
+    decision = parse_decision(message.value())
+    # When it was written and not when it was decided: a repeated one stands anew.
+    return (decision, message.timestamp()[1]) if isinstance(decision, Share) else None
+
+
+def _report_of(message: Message) -> GroupUsage | None:
+    name = f"{message.topic()}-{message.partition()}-{message.offset()}"
+    try:
+        event = parse(message.value() or b"", default_id=name, default_ts=message.timestamp()[1])
+    except BadEvent:
+        return None  # the job says so, in a dead letter
+    return event if isinstance(event, GroupUsage) else None

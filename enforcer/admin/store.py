@@ -1,0 +1,236 @@
+"""The admin API's policies on `weir.policies`: read as they come, written in turns (see policy_turn)."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from enforcer.admin.api import Unavailable
+from enforcer.admin.groups import Changes, Entries, Refused
+from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.settings import AdminSettings
+from enforcer.core.feeds.tail import Tail
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import NO_LOG, PolicyLog, Update, reason_of
+from streaming.kafka_io.policy_turn import Turn, TurnLost, effective_from, pause_s, records
+
+T = TypeVar("T")
+
+ORIGIN = "admin"
+# A reader that lags longer waits for a transaction that somebody left open: a new turn ends it.
+_LAG_LIMIT_S = 2.0
+_LEAST_S = 0.05
+_FETCH_WAIT_MS = 100
+_STOP_LIMIT_S = 1.0
+
+
+class _Behind(WeirError):
+    """The topic could not be read to its end in time."""
+
+
+class _Unknown(WeirError):
+    """A change may have been written or not, or was written and cannot be read back."""
+
+
+class KafkaPolicyStore:
+    """A `PolicyStore`; everything but the reading itself happens in the loop that `start` is called in.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+        settings: the limits.
+        metrics: where changes are counted.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Topics,
+        client: Mapping[str, str],
+        *,
+        settings: AdminSettings,
+        metrics: AdminMetrics,
+    ) -> None:
+        self._properties = {**client, "bootstrap.servers": bootstrap}
+        self._bootstrap, self._topics, self._client = bootstrap, topics, client
+        self._settings, self._metrics = settings, metrics
+        self._log = PolicyLog()
+        self._reached = 0
+        self._moved = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        self._changing = 0
+        self._turn: Turn | None = None
+        self._asker: Consumer | None = None
+        self._tail = Tail(
+            self._properties,
+            topics.policies,
+            from_beginning=True,
+            parse=_raw,
+            deliver=self._take,
+            at_end=self._at_end,
+            fetch_wait_ms=_FETCH_WAIT_MS,
+        )
+
+    @property
+    def read(self) -> asyncio.Event:
+        """Set once the policies that were there at the start are known."""
+        return self._tail.caught_up
+
+    @property
+    def entries(self) -> Entries:
+        """See PolicyStore."""
+        self._check_read()
+        return self._log.entries
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._tail.start(asyncio.get_running_loop())
+
+    async def stop(self) -> None:
+        """End reading; a change under way is left to its own limit."""
+        await self._tail.stop(_STOP_LIMIT_S)
+
+    async def change(self, decide: Callable[[Entries], Changes]) -> None:
+        """See PolicyStore."""
+        self._check_read()
+        if self._changing >= self._settings.changes_max:
+            raise Unavailable(f"{self._changing} changes are under way already")
+        limit_s = self._settings.change_timeout_ms / 1000
+        deadline = time.monotonic() + limit_s
+        self._changing += 1
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._one_at_a_time.acquire()
+            try:
+                await self._change(decide, deadline)
+            finally:
+                self._one_at_a_time.release()
+        except TimeoutError:
+            raise Unavailable("Other changes took too long; this one was not made") from None
+        finally:
+            self._changing -= 1
+
+    async def _change(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+        for lost in itertools.count():
+            try:
+                await self._attempt(decide, deadline)
+            except Refused:
+                raise
+            except (TurnLost, _Behind) as failure:
+                self._turn = None
+                pause = pause_s(lost)
+                if time.monotonic() + pause > deadline:
+                    self._count("failed")
+                    raise Unavailable(f"Not changed within the limit: {failure}") from failure
+                self._count("overtaken")
+                await asyncio.sleep(pause)
+            except WeirError as failure:
+                self._turn = None
+                self._count("failed")
+                known = "It is not known whether this was" if isinstance(failure, _Unknown) else "Not"
+                raise Unavailable(f"{known} changed: {failure}") from failure
+            except BaseException:
+                # Cancelled in the middle: a thread still works with this turn.
+                self._turn = None
+                raise
+            else:
+                return
+
+    async def _attempt(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+        def left() -> float:
+            return max(_LEAST_S, deadline - time.monotonic())
+
+        if self._turn is None:
+            arguments = (self._bootstrap, self._topics, self._client, left())
+            self._turn = await in_thread(lambda: Turn(*arguments))
+        await self._catch_up(min(left(), _LAG_LIMIT_S))
+        changes = decide(self.entries)
+        updates = [Update(path=path, value=value) for path, value in changes.items()]
+        if not updates:
+            return
+        effective_ts = effective_from(self._log, updates, time.time_ns() // 1_000_000)
+        lines, turn, limit_s = records(self._log, updates, effective_ts, ORIGIN), self._turn, left()
+        try:
+            await in_thread(lambda: turn.write(lines, limit_s))
+            await self._catch_up(left())
+        except TurnLost:
+            raise
+        except WeirError as failure:
+            raise _Unknown(str(failure)) from failure
+        self._count("written")
+
+    async def _catch_up(self, limit_s: float) -> None:
+        """Wait until all is read that was written before now.
+
+        Raises:
+            _Behind: not within the limit.
+            WeirError: the cluster does not answer.
+        """
+        deadline = time.monotonic() + limit_s
+        end = await in_thread(lambda: self._end(limit_s))
+        while self._reached < end:
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(max(0, deadline - time.monotonic())):
+                    await self._moved.wait()
+            except TimeoutError:
+                raise _Behind(f"{self._topics.policies} was not read to its end within its limit") from None
+
+    def _end(self, limit_s: float) -> int:
+        """Offset behind the topic's last record, asked for anew."""
+        if self._asker is None:
+            # A group id is required by the library; none is ever joined. The end is asked for behind what
+            # is not committed yet: a commit is answered a moment before readers may see it.
+            properties = {"group.id": "weir-admin", "isolation.level": "read_uncommitted"}
+            self._asker = Consumer({**self._properties, **properties}, logger=NO_LOG)
+        try:
+            span = self._asker.get_watermark_offsets(TopicPartition(self._topics.policies, 0), limit_s)
+        except KafkaException as error:
+            raise WeirError(f"{self._bootstrap} does not answer: {reason_of(error)}") from error
+        if span is None:
+            raise WeirError(f"{self._bootstrap} does not answer")
+        return int(span[1])
+
+    def _check_read(self) -> None:
+        if not self.read.is_set():
+            raise Unavailable("The policies have not been read yet: Kafka does not answer")
+
+    def _take(self, lines: list[tuple[bytes | None, int]]) -> None:
+        for value, ts in lines:
+            self._log.take(value, ts)
+        self._metrics.policy_version.set(self._log.newest_version)
+        self._metrics.bad_policies.set(self._log.bad_records)
+
+    def _at_end(self, partition: int, offset: int) -> None:
+        if partition == 0:
+            self._reached = offset
+            self._moved.set()
+
+    def _count(self, result: str) -> None:
+        self._metrics.changes.labels(result).inc()
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Run what blocks in a thread of its own, which does not hold up the end of the process."""
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:  # noqa: BLE001  # handed to who waits
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="admin change", daemon=True).start()
+    return await asyncio.wrap_future(result)
+
+
+def _raw(message: Message) -> tuple[bytes | None, int]:
+    return message.value(), message.timestamp()[1]

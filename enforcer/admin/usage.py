@@ -1,0 +1,135 @@
+"""What each broker uses of each resource group, and the share it has: `GET .../{rg}/usage`."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from enforcer.core.feeds.shares import Share
+from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.policy.groups import GroupLimits, RoundRules
+from streaming.policy.policy_set import UNLIMITED
+from streaming.policy.schema import QUOTA_GROUP_PREFIX
+
+_NONE: Final = (0,) * len(DIMENSIONS)
+
+
+@dataclass(slots=True)
+class _Row:
+    """One broker in one group; times in ms since the epoch, 0: never."""
+
+    reported_ts: int = 0
+    period_ms: int = 1
+    counts: tuple[int, ...] = _NONE
+    throttled_ms: tuple[int, ...] = _NONE
+    throttled_total_ms: list[int] = field(default_factory=lambda: [0] * len(DIMENSIONS))
+    share: Share | None = None
+    share_ts: int = 0
+
+    def holds(self, now_ms: int) -> bool:
+        """Whether its share is still in force."""
+        return self.share is not None and now_ms < self.share_ts + self.share.ttl_ms
+
+
+class UsageTable:
+    """The newest report and share of each pair of group and broker.
+
+    Args:
+        rows_max: pairs kept; beyond it the one silent longest goes first, and is counted.
+    """
+
+    def __init__(self, rows_max: int) -> None:
+        self._rows_max = rows_max
+        self._rows: OrderedDict[tuple[str, str], _Row] = OrderedDict()
+        self._brokers: dict[str, dict[str, None]] = {}
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take_report(self, event: GroupUsage) -> None:
+        """Take a broker's report in; a stale one, older than its last, is ignored as the job does."""
+        for group, report in event.usage:
+            if group.startswith(QUOTA_GROUP_PREFIX):
+                continue
+            row = self._row(group, event.broker)
+            if event.ts >= row.reported_ts:
+                self._take(row, event, report)
+
+    def take_share(self, share: Share, ts: int) -> None:
+        """Take a share in, written or repeated at `ts`; one with `limits` None ends the broker's share."""
+        if share.group.startswith(QUOTA_GROUP_PREFIX):
+            return
+        row = self._row(share.group, share.broker)
+        row.share, row.share_ts = (None if share.limits is None else share), ts
+
+    def view(self, group: str, limits: GroupLimits, rules: RoundRules, now_ms: int) -> dict[str, Any]:
+        """What the API answers: rates per second, times in ms.
+
+        Members are the brokers whose last report is not older than the policies let it be, or whose share
+        is in force. `usage` and `share` of the group are the sums over its members.
+        """
+        oldest = now_ms - (rules.expiry_rounds + 1) * rules.interval_ms
+        rows = {broker: self._rows[group, broker] for broker in sorted(self._brokers.get(group, ()))}
+        rows = {name: row for name, row in rows.items() if row.reported_ts >= oldest or row.holds(now_ms)}
+        members = [_member(broker, row, now_ms) for broker, row in rows.items()]
+        return {
+            "group": group,
+            "limits": {
+                name: UNLIMITED if rate is None else rate
+                for name, rate in zip(DIMENSIONS, limits.rates, strict=True)
+            },
+            "shadow": limits.shadow,
+            "round_ms": rules.interval_ms,
+            "usage": _sums([member["usage"] for member in members]),
+            "share": _sums([member["share"] for member in members if member["share"]]),
+            "throttledMs": _sums([member["throttledMs"] for member in members]),
+            "members": members,
+        }
+
+    def _take(self, row: _Row, event: GroupUsage, report: GroupReport) -> None:
+        row.reported_ts, row.period_ms, row.counts = event.ts, event.period_ms, report.counts
+        row.throttled_ms = tuple(time_ms or 0 for time_ms in report.throttled_ms)
+        for position, time_ms in enumerate(row.throttled_ms):
+            row.throttled_total_ms[position] += time_ms
+
+    def _row(self, group: str, broker: str) -> _Row:
+        key = (group, broker)
+        row = self._rows.get(key)
+        if row is not None:
+            self._rows.move_to_end(key)
+            return row
+        if len(self._rows) >= self._rows_max:
+            (gone_group, gone_broker), _ = self._rows.popitem(last=False)
+            self._brokers[gone_group].pop(gone_broker)
+            if not self._brokers[gone_group]:
+                del self._brokers[gone_group]
+            self.dropped += 1
+        row = self._rows[key] = _Row()
+        self._brokers.setdefault(group, {})[broker] = None
+        return row
+
+
+def _member(broker: str, row: _Row, now_ms: int) -> dict[str, Any]:
+    share = row.share if row.holds(now_ms) else None
+    return {
+        "broker": broker,
+        "usage": _named([count * 1000.0 / row.period_ms for count in row.counts]),
+        "share": None if share is None else dict(share.limits or {}),
+        "share_ts": None if share is None else share.ts,
+        "throttledMs": _named(row.throttled_ms),
+        "throttledTotalMs": _named(row.throttled_total_ms),
+        "period_ms": row.period_ms,
+        "reported_ts": row.reported_ts or None,
+    }
+
+
+def _named(values: Any) -> dict[str, Any]:
+    return dict(zip(DIMENSIONS, values, strict=True))
+
+
+def _sums(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        name: sum(part[name] for part in parts if name in part)
+        for name in DIMENSIONS
+        if any(name in part for part in parts)
+    }

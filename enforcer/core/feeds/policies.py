@@ -1,0 +1,81 @@
+"""The policies that the proxy holds, read from `weir.policies` (contract section 2)."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from enforcer.core.feeds.tail import Tail
+from streaming.contract.errors import BadEvent
+from streaming.contract.events import PolicyChange, parse
+from streaming.policy.files import check_entry
+from streaming.policy.policy_set import MutationQuota, PolicySet
+from streaming.policy.timeline import PolicyTimeline
+
+KEEP_MS = 600_000
+"""How long old policies are kept: a decision that is late was made under them."""
+_FOLD_ABOVE = 64
+
+logger = logging.getLogger(__name__)
+
+
+class Policies:
+    """What is in force when, as far as the proxy has read.
+
+    Args:
+        on_change: told the time from which new policies are in force (ms since the epoch), in the loop.
+    """
+
+    def __init__(self, on_change: Callable[[int], None]) -> None:
+        self._timeline = PolicyTimeline()
+        self._on_change = on_change
+        self._unfolded = 0
+
+    def at(self, ts: int) -> PolicySet:
+        """The policies in force at a time, ms since the epoch."""
+        return self._timeline.at(ts)
+
+    def quota(self, user: str, client_id: str, now_ts: int) -> MutationQuota | None:
+        """The mutation quota that applies to a client now, None if none does."""
+        return self._timeline.at(now_ts).mutation_quota(user, client_id)
+
+    def quota_of_subject(self, subject: str, ts: int) -> MutationQuota | None:
+        """The mutation quota of a subject that somebody else stamped, at a time."""
+        return self._timeline.at(ts).mutation_quota_of_subject(subject)
+
+    def apply(self, changes: list[PolicyChange]) -> None:
+        """Take changes that were read, in order."""
+        for change in changes:
+            self._timeline.apply(change.path, change.value, change.ts, change.version)
+        self._unfolded += len(changes)
+        if self._unfolded > _FOLD_ABOVE:
+            # Years of changes are not needed, only what late decisions may refer to.
+            self._timeline.forget_before(max(change.ts for change in changes) - KEEP_MS)
+            self._unfolded = 0
+        for ts in sorted({change.ts for change in changes}):
+            self._on_change(ts)
+
+
+def parse_policy(value: bytes | None, name: str, ts: int | None) -> PolicyChange | None:
+    """Read one record; None, with a line in the log, if it cannot be used."""
+    try:
+        event = parse(value or b"", default_id=name, default_ts=ts)
+        if not isinstance(event, PolicyChange):
+            raise BadEvent("not a policy")
+        if event.value is not None:
+            check_entry(event.path, event.value)
+    except BadEvent as bad:
+        logger.warning("%s is not used: %s", name, bad.reason)
+        return None
+    return event
+
+
+def policies_tail(properties: Mapping[str, str], topic: str, policies: Policies) -> Tail[PolicyChange]:
+    """Follow the policies from the beginning."""
+
+    def parse_message(message: Message) -> PolicyChange | None:
+        name = f"{topic}-{message.partition()}-{message.offset()}"
+        kind, ts = message.timestamp()
+        return parse_policy(message.value(), name, None if kind == TIMESTAMP_NOT_AVAILABLE else ts)
+
+    return Tail(properties, topic, from_beginning=True, parse=parse_message, deliver=policies.apply)

@@ -1,0 +1,126 @@
+"""Sends events to Kafka without ever making the traffic wait (design.md section 4)."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from enforcer.core.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+
+
+class Reports:
+    """The producer of our events.
+
+    Args:
+        properties: librdkafka properties of the connection, `bootstrap.servers` among them.
+        topic: where requests go, `weir.requests`.
+        events_max: bound on events waiting to be sent; a further one is dropped and counted.
+        event_timeout_ms: an event that could not be sent so long is dropped and counted.
+        metrics: counts what was sent, dropped and failed.
+        connect: makes the producer; tests put another one in.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        topic: str,
+        *,
+        events_max: int,
+        event_timeout_ms: int,
+        metrics: Metrics,
+        connect: Callable[[dict[str, str]], Producer] = Producer,
+    ) -> None:
+        self._properties = {
+            **properties,
+            # Nothing is sent twice (contract section 1), so nothing is charged twice.
+            "enable.idempotence": "true",
+            "linger.ms": "0",
+            # As in Kafka's own clients, so that one subject is in one partition whoever writes.
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": str(events_max),
+            "message.timeout.ms": str(event_timeout_ms),
+            "allow.auto.create.topics": "false",
+            "topic.metadata.refresh.fast.interval.ms": "250",
+            "reconnect.backoff.max.ms": "1000",
+            "log_level": "0",
+        }
+        self._topic = topic
+        self._metrics = metrics
+        self._connect = connect
+        self._producer: Producer | None = None
+        self._stopping = threading.Event()
+        # Both the loop and the polling thread may find the producer dead.
+        self._replacing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+
+    def start(self) -> None:
+        """Connect, in the background."""
+        self._producer = self._connect(self._properties)
+        self._thread.start()
+
+    def send(self, event: Mapping[str, Any], key: str, topic: str | None = None) -> bool:
+        """Hand one event over; False if it was dropped because too many wait.
+
+        Args:
+            event: the event, contract section 3.
+            key: its home: the quota entity.
+            topic: where it goes, if it is no request.
+        """
+        producer = self._producer
+        if producer is None:
+            self._metrics.events.labels("dropped").inc()
+            return False
+        try:
+            producer.produce(
+                topic or self._topic,
+                value=orjson.dumps(event),
+                key=key.encode(),
+                on_delivery=partial(self._done, producer),
+            )
+        except BufferError:
+            self._metrics.events.labels("dropped").inc()
+            return False
+        except KafkaException as refused:
+            self._metrics.events.labels("dropped").inc()
+            self._replace_if_fatal(producer, refused.args[0])
+            return False
+        return True
+
+    def stop(self, limit_s: float) -> None:
+        """Send what waits, for at most `limit_s`; what is left then is counted as failed."""
+        self._stopping.set()
+        if self._producer is None:
+            return
+        self._thread.join(_POLL_S * 5)
+        left = self._producer.flush(limit_s)
+        if left:
+            self._metrics.events.labels("failed").inc(left)
+            logger.warning("%d events were not sent before the stop", left)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            assert self._producer is not None
+            self._producer.poll(_POLL_S)
+
+    def _done(self, producer: Producer, error: KafkaError | None, _message: Message) -> None:
+        """Delivery report, in the polling thread."""
+        if error is None:
+            self._metrics.events.labels("sent").inc()
+            return
+        self._metrics.events.labels("failed").inc()
+        self._replace_if_fatal(producer, error)
+
+    def _replace_if_fatal(self, producer: Producer, error: KafkaError) -> None:
+        """An idempotent producer that lost its place refuses all further work: begin anew."""
+        with self._replacing:
+            if error.fatal() and self._producer is producer and not self._stopping.is_set():
+                logger.warning("the event producer starts again: %s", error)
+                self._producer = self._connect(self._properties)

@@ -1,0 +1,61 @@
+"""What to do with a request for partition mutations: one pure function, no clock (design.md section 4)."""
+
+from enum import Enum, auto
+from math import ceil
+from typing import Final, NamedTuple
+
+from streaming.policy.policy_set import MutationQuota
+
+
+class Action(Enum):
+    """The four things that can happen to a request."""
+
+    FORWARD = auto()
+    """Pass at once; the event is reported, nobody waits for its decision."""
+    ASK = auto()
+    """Send the event and wait for the decision: strict before forwarding, permissive before answering."""
+    REFUSE = auto()
+    """Answer error 89 at once; reported as answered by the not-before time."""
+    HOLD = auto()
+    """Keep it at the head of its connection until the not-before time has passed."""
+
+
+class Verdict(NamedTuple):
+    """What to do, and for REFUSE and HOLD how long the subject must still wait, at least 1 ms."""
+
+    action: Action
+    wait_ms: int = 0
+
+
+# Most requests get one of these two, which need not be made anew.
+_FORWARD: Final = Verdict(action=Action.FORWARD)
+_ASK: Final = Verdict(action=Action.ASK)
+
+
+def judge(
+    quota: MutationQuota | None,
+    not_before_ms: float | None,
+    now_ms: float,
+    *,
+    strict: bool,
+    probing: bool = False,
+) -> Verdict:
+    """Decide what happens to a request.
+
+    Args:
+        quota: the quota in force for its subject, None if there is none.
+        not_before_ms: when the subject may ask again, as the ledger knows it, on the clock of `now_ms`.
+        now_ms: now, on any steady clock.
+        strict: its version can carry error 89 (facts/kip599.md 1.3); older ones are permissive.
+        probing: it is the one request let through in a long mute, so that the client does not give up.
+    """
+    # A shadow quota is decided and charged, but nobody acts on it (contract section 1).
+    if quota is None or quota.shadow:
+        return _FORWARD
+    if not_before_ms is None or not_before_ms <= now_ms:
+        return _ASK
+    wait_ms = ceil(not_before_ms - now_ms)  # at least 1, since the difference is greater than 0
+    if strict:
+        return Verdict(Action.REFUSE, wait_ms)
+    # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
+    return _ASK if probing else Verdict(Action.HOLD, wait_ms)

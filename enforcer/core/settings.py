@@ -1,0 +1,129 @@
+"""Every setting of the Kafka proxy (section `proxy:` of weir.yaml), declared once and frozen."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from streaming.policy.settings import setting
+
+
+class OnLate(StrEnum):
+    """What a strict request gets when its decision does not come in time."""
+
+    ALLOW = "allow"
+    REJECT = "reject"
+
+
+class AutoCreation(StrEnum):
+    """What happens to `allow_auto_topic_creation` while a mutation quota applies to the client."""
+
+    FORBID = "forbid"
+    PASS = "pass"
+
+
+class ExpiredShare(StrEnum):
+    """What a proxy goes on with when its share of a group was not repeated within its life time."""
+
+    KEEP = "keep"
+    SAFE_FRACTION = "safe_fraction"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """Settings of one proxy process; units end the names.
+
+    Every queue, table and wait of the proxy has its bound here.
+    """
+
+    id: str = setting("", "name of this proxy in events; empty: made from the host name and the port")
+    advertise: str = setting("", "host that clients are told to connect to; empty: the listen host")
+    broker_port_base: int = setting(
+        -1, "port of broker 0, others follow by id; -1: listen port + 1; 0: any free ports", minimum=-1
+    )
+    decision_timeout_ms: int = setting(2_000, "how long a request waits for its decision, ms", minimum=1)
+    on_late_decision: OnLate = setting(
+        OnLate.ALLOW,
+        "a strict request whose decision is late: allow (charged when decided) or reject (error 89)",
+    )
+    auto_topic_creation: AutoCreation = setting(
+        AutoCreation.FORBID,
+        "Metadata requests of clients with a mutation quota: forbid or pass auto-creation of topics",
+    )
+    default_partitions: int = setting(
+        1, "partitions of a topic created with -1, until num.partitions is read from the cluster", minimum=1
+    )
+    default_partitions_refresh_ms: int = setting(
+        60_000, "how often num.partitions is read from the cluster, ms", minimum=1_000
+    )
+    mute_split_ms: int = setting(
+        25_000, "a muted connection may send one request after each such time, ms", minimum=100
+    )
+    held_frames_max: int = setting(
+        256, "requests of one connection kept while an earlier one waits; then reading stops", minimum=1
+    )
+    held_bytes_max: int = setting(1_048_576, "the same in bytes", minimum=1)
+    inflight_max: int = setting(
+        1_000, "requests of one connection without an answer; then reading stops", minimum=1
+    )
+    max_frame_bytes: int = setting(
+        104_857_600, "largest request or response, bytes; a larger one ends its connection", minimum=1_024
+    )
+    partial_frame_timeout_ms: int = setting(
+        120_000, "a request must be complete this long after its first byte, ms", minimum=100
+    )
+    write_buffer_high_bytes: int = setting(
+        1_048_576, "bytes waiting to be written on one socket; above it the other side is not read", minimum=1
+    )
+    write_buffer_low_bytes: int = setting(262_144, "reading goes on below it, bytes", minimum=0)
+    connect_timeout_ms: int = setting(10_000, "limit of a connection attempt to a broker, ms", minimum=1)
+    stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
+    connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
+    brokers_max: int = setting(512, "brokers of the cluster, each with its own port", minimum=1)
+    subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)
+    pending_requests_max: int = setting(
+        10_000, "requests waiting for their decision; further ones are treated as late", minimum=1
+    )
+    late_records_max: int = setting(
+        10_000, "answered requests kept until their decision comes, to correct the balance", minimum=1
+    )
+    late_record_ms: int = setting(600_000, "how long they are kept, ms", minimum=1_000)
+    recent_topic_ms: int = setting(
+        5_000,
+        "how long our own answers are believed about a topic's partitions, not the metadata, ms",
+        minimum=0,
+    )
+    recent_topics_max: int = setting(10_000, "topics known that way", minimum=1)
+    events_max: int = setting(20_000, "events waiting to be sent; further ones are dropped", minimum=1)
+    event_timeout_ms: int = setting(
+        60_000, "an event that could not be sent so long is dropped, ms", minimum=100
+    )
+    metric_subjects_max: int = setting(1_000, "subjects with metrics of their own", minimum=1)
+    namespace_pattern: str = setting(
+        "tenant.namespace.topic",
+        "how topic names are made up; a topic with another name belongs to no namespace and no group",
+    )
+    joining_fraction: float = setting(
+        0.05, "part of a group's limit that a proxy without a share may use", minimum=0, maximum=1
+    )
+    expired_share: ExpiredShare = setting(
+        ExpiredShare.SAFE_FRACTION,
+        "after a share's life time: keep it, safe_fraction of it, open (no limit) or closed (nothing passes)",
+    )
+    safe_fraction: float = setting(
+        0.5, "part of the last share used with safe_fraction", minimum=0, maximum=1
+    )
+    share_burst_ms: int = setting(
+        500, "unused share that is kept for later, as so many ms of it", minimum=1, maximum=60_000
+    )
+    fetch_slice_ms: int = setting(
+        250, "a Fetch of a limited group brings at most so many ms of its share at once; 0: any", minimum=0
+    )
+    accounts_max: int = setting(10_000, "groups and quota subjects metered at a time", minimum=1)
+    topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)
+    usage_record_bytes: int = setting(
+        524_288, "a usage report is split into records of at most this size, bytes", minimum=1_024
+    )
+    start_timeout_ms: int = setting(
+        10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0
+    )

@@ -1,0 +1,324 @@
+"""One request for partition mutations on its way through the proxy (design.md section 4).
+
+Three ways: a strict request waits for its decision before it is forwarded; a permissive one is forwarded at
+once and its answer waits; one that no quota limits waits for nothing. Each is a small state machine driven by
+calls; the connection that owns it does all the reading and writing.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Protocol
+
+from enforcer.core.coordinator import Asked, Guard
+from enforcer.core.feeds.decisions import Decision
+from enforcer.core.ledger import Answered, Ask
+from enforcer.core.settings import OnLate
+from enforcer.kafka.counting import Charged, asked_of, changes_made, charged_items, explain
+from enforcer.kafka.protocol.answers import explain_throttle, merge, refuse_all
+from enforcer.kafka.protocol.messages import TopicCounts
+from enforcer.kafka.protocol.mutations import MutationRequest, subset
+from enforcer.kafka.protocol.throttle import patch_throttle
+from streaming.policy.policy_set import MutationQuota
+
+
+class Link(Protocol):
+    """What an admission needs of its connection."""
+
+    def look_up(
+        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
+    ) -> None:
+        """Ask the broker for partition counts, in the order of the other requests."""
+        ...
+
+    def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
+        """Send a request to the broker; `done` gets the response. False if that is no longer possible."""
+        ...
+
+    def complete(self, response: bytes, mute_ms: float) -> None:
+        """Answer the client in its turn, then mute the connection."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+
+class Admission(ABC):
+    """What the three ways have in common.
+
+    Args:
+        link: the connection.
+        guard: decides.
+        request: the request.
+        user: Kafka principal.
+        client_id: Kafka client id.
+        quota: in force for them, None if none is.
+        wait_ms: how long its subject must still wait, if it must.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        guard: Guard,
+        request: MutationRequest,
+        *,
+        user: str,
+        client_id: str,
+        quota: MutationQuota | None,
+        wait_ms: float = 0,
+    ) -> None:
+        self.link = link
+        self.guard = guard
+        self.request = request
+        self.user = user
+        self.client_id = client_id
+        self.quota = quota
+        self.until_ms = guard.clock.steady_ms() + wait_ms
+        self.ask: Ask | None = None
+        self.items: Charged = {}
+
+    def start(self) -> None:
+        """Begin: ask the broker for the partition counts that the mutations are counted with."""
+        names = [item.name for item in self.request.items if item.name is not None]
+        unnamed = [item.topic_id for item in self.request.items if item.name is None]
+        ids = [topic_id for topic_id in unnamed if topic_id is not None]
+        self.link.look_up(names, ids, self._looked_up)
+
+    @abstractmethod
+    def gone(self) -> None:
+        """The connection is lost; nothing more can be answered."""
+
+    def _looked_up(self, topics: TopicCounts) -> None:
+        self.items = charged_items(self.request, self.guard.corrected(topics), self.guard.default_partitions)
+        self._counted()
+
+    @abstractmethod
+    def _counted(self) -> None:
+        """The items and their mutations are known."""
+
+    def _asked(self) -> Asked:
+        return asked_of(self.request, self.user, self.client_id, self.items)
+
+    def _note_executed(self, response: bytes) -> None:
+        """Take in what the broker did: close the books on the question, remember the topics it changed."""
+        changes = changes_made(self.request, self.items, response)
+        if self.ask is not None:
+            self.ask.executed = {name: change.mutations for name, change in changes.items()}
+            self.guard.settle(self.ask)
+        if self.request.validate_only:
+            return
+        for change in changes.values():
+            self.guard.topic_changed(change.name, change.topic_id, change.partitions)
+        unforeseen = {name: change.mutations for name, change in changes.items() if not change.foreseen}
+        if unforeseen:
+            self.guard.report(replace(self._asked(), strict=False, items=unforeseen), self.quota)
+
+    def _count_outcome(self, outcome: str) -> None:
+        self.guard.metrics.requests.labels(self.request.api.event_name, outcome).inc()
+
+
+class Passing(Admission):
+    """No quota limits it (or only a shadow one): forwarded at once, reported, never delayed."""
+
+    def start(self) -> None:
+        # The lookup goes first on the same connection, so it sees what a deletion is about to delete.
+        super().start()
+        self.link.forward(self.request.frame, self._answered)
+
+    def gone(self) -> None:
+        """Nothing to undo: whether the broker carried it out is not known."""
+
+    def _counted(self) -> None:
+        self._count_outcome("shadow" if self.quota is not None else "unlimited")
+        if self.items:
+            self.ask = self.guard.report(self._asked(), self.quota)
+
+    def _answered(self, response: bytes) -> None:
+        self._note_executed(response)
+        self.link.complete(response, 0)
+
+
+class _Deciding(Admission):
+    """A request with a decision to wait for, for a limited time."""
+
+    decision: Decision | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def _put_question(self) -> bool:
+        """Send the event and start the time limit; False if nobody will decide."""
+        self.ask = self.guard.ask(self._asked(), self.quota, self._on_decision)
+        if self.ask is None:
+            return False
+        self._timer = self.link.call_later(self.guard.settings.decision_timeout_ms, self._on_timeout)
+        return True
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_decision(self, decision: Decision) -> None:
+        self._stop_timer()
+        self.decision = decision
+        self._decided()
+
+    def _on_timeout(self) -> None:
+        self._timer = None
+        self._late()
+
+    @abstractmethod
+    def _decided(self) -> None:
+        """The decision has come in time."""
+
+    @abstractmethod
+    def _late(self) -> None:
+        """The decision did not come in time, or cannot come."""
+
+    def _left_ms(self) -> int:
+        """What is left of the decision's throttle time, in whole ms."""
+        if self.decision is None or self.ask is None or self.decision.throttle_time_ms <= 0:
+            return 0
+        return ceil(self.guard.remaining_ms(self.decision, self.ask.sent_ms))
+
+
+class Strict(_Deciding):
+    """Decided first; only what was admitted reaches the broker."""
+
+    _forwarded = False
+
+    def gone(self) -> None:
+        self._stop_timer()
+        if self.ask is None or self._forwarded:
+            return
+        # Nothing was done: whatever is, or will be, charged is given back.
+        self.ask.executed = {}
+        if self.ask.answered is Answered.WAITING:
+            self.guard.give_up(self.ask, Answered.REJECTED)
+        else:
+            self.guard.settle(self.ask)
+
+    def _counted(self) -> None:
+        if not self.items:
+            # All of it is bound to fail, each with its own error: that is the broker's to say.
+            self._carry_out(())
+        elif not self._put_question():
+            self._late()
+
+    def _decided(self) -> None:
+        assert self.decision is not None
+        rejected = self.decision.rejected.intersection(self.items)
+        self._count_outcome("reject" if rejected else "allow")
+        self._carry_out([self.items[name][0].position for name in rejected])
+
+    def _late(self) -> None:
+        reject = self.guard.settings.on_late_decision is OnLate.REJECT
+        self._count_outcome("late_reject" if reject else "late_allow")
+        if self.ask is not None:
+            if reject:
+                self.ask.executed = {}
+            self.guard.give_up(self.ask, Answered.REJECTED if reject else Answered.ALLOWED)
+        self._carry_out([item.position for item, _ in self.items.values()] if reject else ())
+
+    def _carry_out(self, rejected: Collection[int]) -> None:
+        keep = [item.position for item in self.request.items if item.position not in rejected]
+        if keep or not rejected:
+            self._forwarded = self.link.forward(
+                subset(self.request, keep), lambda response: self._answered(response, rejected)
+            )
+            return
+        left_ms, message = self._verdict(rejected)
+        self.link.complete(refuse_all(self.request, left_ms, message), self._mute_ms(left_ms))
+
+    def _answered(self, response: bytes, rejected: Collection[int]) -> None:
+        if self.ask is None or self.ask.answered is not Answered.REJECTED:
+            self._note_executed(response)
+        left_ms, message = self._verdict(rejected)
+        merged = merge(response, self.request, rejected, message, left_ms)
+        self.link.complete(merged, self._mute_ms(left_ms))
+
+    def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
+        """Throttle time and message for the rejected items."""
+        if not rejected:
+            return 0, ""
+        # Without a decision the time limit itself is the only hint when it may be worth a retry.
+        left_ms = max(1, self._left_ms()) if self.decision else self.guard.settings.decision_timeout_ms
+        return left_ms, explain(self.quota, self.decision, left_ms)
+
+    def _mute_ms(self, left_ms: int) -> int:
+        """The connection that was told to wait is not read for so long."""
+        return left_ms
+
+
+class Refused(Strict):
+    """Its subject must still wait: nobody is asked, and the connection is not muted.
+
+    Items that are bound to fail go to the broker all the same, as in Kafka, where validation comes first.
+    """
+
+    def _counted(self) -> None:
+        if self.items and self.quota is not None:
+            self._count_outcome("not_before")
+            self.guard.report_refused(self._asked(), self.quota)
+        self._carry_out([item.position for item, _ in self.items.values()])
+
+    def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
+        left_ms = max(1, ceil(self.until_ms - self.guard.clock.steady_ms()))
+        return (left_ms, explain(self.quota, None, left_ms)) if rejected else (0, "")
+
+    def _mute_ms(self, left_ms: int) -> int:
+        return 0
+
+
+class Permissive(_Deciding):
+    """An old version that knows no rejection: carried out, then the client is made to wait."""
+
+    _response: bytes | None = None
+    _settled = False
+
+    def start(self) -> None:
+        super().start()
+        self.link.forward(self.request.frame, self._answered)
+
+    def gone(self) -> None:
+        self._stop_timer()
+        if self.ask is not None and self.ask.answered is Answered.WAITING:
+            self.guard.give_up(self.ask, Answered.ALLOWED)
+
+    def _counted(self) -> None:
+        if not self.items:
+            self._settled = True
+        elif not self._put_question():
+            self._late()
+
+    def _decided(self) -> None:
+        assert self.decision is not None
+        self._count_outcome("throttle" if self.decision.throttle_time_ms > 0 else "allow")
+        self._settle()
+
+    def _late(self) -> None:
+        self._count_outcome("late_allow")
+        if self.ask is not None:
+            self.guard.give_up(self.ask, Answered.ALLOWED)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._finish()
+
+    def _answered(self, response: bytes) -> None:
+        self._response = response
+        self._note_executed(response)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._response is None or not self._settled:
+            return
+        response, left_ms = self._response, self._left_ms()
+        if left_ms > 0:
+            api, version = self.request.api, self.request.version
+            response = patch_throttle(api, version, response, left_ms)
+            response = explain_throttle(api, version, response, explain(self.quota, self.decision, left_ms))
+        self.link.complete(response, left_ms)

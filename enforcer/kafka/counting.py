@@ -1,0 +1,115 @@
+"""What a request for partition mutations asks for, and what the broker made of it (facts/kip599.md 1.4)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from uuid import UUID
+
+from enforcer.core.coordinator import Asked
+from enforcer.core.feeds.decisions import Decision
+from enforcer.kafka.protocol.answers import decode_answer
+from enforcer.kafka.protocol.messages import TopicCounts
+from enforcer.kafka.protocol.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
+from streaming.policy.policy_set import MutationQuota
+
+Charged = Mapping[str, tuple[MutationItem, int]]
+"""Name -> item and its mutations, of the items that cost something, in the request's order."""
+
+
+def charged_items(request: MutationRequest, topics: TopicCounts, default_partitions: int) -> Charged:
+    """The items that cost something, by name, by id where the name is not known."""
+    named = {}
+    for cost in count_mutations(request, topics, default_partitions):
+        if cost.charged and cost.mutations > 0:
+            named[_name_of(cost.item, topics)] = (cost.item, cost.mutations)
+    return named
+
+
+def _name_of(item: MutationItem, topics: TopicCounts) -> str:
+    if item.name is not None or item.topic_id is None:
+        return item.name or ""
+    return topics.names.get(item.topic_id, str(UUID(bytes=item.topic_id)))
+
+
+def asked_of(request: MutationRequest, user: str, client_id: str, items: Charged) -> Asked:
+    """What the event says about a request."""
+    return Asked(
+        user=user,
+        client_id=client_id,
+        api=request.api.event_name,
+        api_version=request.version,
+        strict=request.strict,
+        validate_only=request.validate_only,
+        items={name: mutations for name, (_, mutations) in items.items()},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What the broker did to one topic.
+
+    Attributes:
+        name: its name; None if neither request nor answer tells.
+        topic_id: its id, None where the version has none.
+        partitions: how many it has now; None: deleted, or not known.
+        mutations: how many were made.
+        foreseen: it was counted when the quota was asked.
+    """
+
+    name: str | None
+    topic_id: bytes | None
+    partitions: int | None
+    mutations: int
+    foreseen: bool
+
+
+def changes_made(request: MutationRequest, items: Charged, response: bytes) -> dict[str, Change]:
+    """What the broker carried out, by the name under which it was asked; what is missing was not done.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    names = {item.position: name for name, (item, _) in items.items()}
+    done = [
+        part for part in decode_answer(request.api, request.version, response).items if not part.error_code
+    ]
+    by_name = {part.name: part for part in done}
+    by_id = {part.topic_id: part for part in done}
+    changes = {}
+    for item in request.items:
+        part = by_name.get(item.name) if item.topic_id is None else by_id.get(item.topic_id)
+        if part is None:
+            continue
+        name = names.get(item.position)
+        # Done though we took it for bound to fail: our view was stale, so charge what can be told.
+        mutations = items[name][1] if name is not None else max(1, item.assignments)
+        partitions = None
+        if request.api is MutationApi.CREATE_TOPICS:
+            # A creation with -1 took the cluster's default, which may not be what we guessed.
+            told = part.num_partitions if part.num_partitions is not None else item.partitions
+            mutations = partitions = told if told > 0 else mutations
+        elif request.api is MutationApi.CREATE_PARTITIONS:
+            partitions = item.partitions
+        changes[name or part.name or item.name or ""] = Change(
+            name=part.name or item.name,
+            topic_id=part.topic_id or item.topic_id,
+            partitions=partitions,
+            mutations=mutations,
+            foreseen=name is not None,
+        )
+    return changes
+
+
+def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:
+    """The error message of a rejected topic: which quota, how fast, where the balance is, when to retry."""
+    if quota is None:
+        return f"The quota on partition mutations is exceeded; retry after {ceil(wait_ms)} ms."
+    parts = [
+        f"The quota on partition mutations of {quota.subject} ({quota.path}) is exceeded:",
+        f"{quota.rate:g} per second, burst {quota.burst:g};",
+    ]
+    if decision is not None and decision.tokens is not None:
+        parts.append(f"balance {decision.tokens:.1f};")
+    elif decision is not None and decision.rate is not None:
+        parts.append(f"present rate {decision.rate:.2f} per second;")
+    return " ".join((*parts, f"retry after {ceil(wait_ms)} ms."))

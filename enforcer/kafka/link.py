@@ -1,0 +1,142 @@
+"""What ties a request to its place among the answers of its connection."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from enforcer.core.coordinator import Guard
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.protocol.frames import RequestHeader
+from enforcer.kafka.protocol.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
+from enforcer.metering.meter import Meter
+
+
+class Slot:
+    """A request whose response is due.
+
+    Attributes:
+        api_key: which request.
+        api_version: its version.
+        correlation_id: what its response begins with.
+        done: gets the broker's response instead of the client; it fills `response` in its own time.
+        response: what the client gets, None until it is known.
+    """
+
+    __slots__ = ("api_key", "api_version", "correlation_id", "done", "response")
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        done: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.done = done
+        self.response: bytes | None = None
+
+
+class Line(Protocol):
+    """What a gated request needs of its connection."""
+
+    def reserve(self, slot: Slot) -> None:
+        """Take the next place among the answers to the client."""
+        ...
+
+    def send(self, slot: Slot | None, frame: bytes) -> bool:
+        """Send a request to the broker, without slot one that has no response; False if it is lost."""
+        ...
+
+    def finish(self, slot: Slot, mute_ms: float) -> None:
+        """The slot's response is known; mute the connection after it."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+
+class Hub(Protocol):
+    """What all connections of a proxy share."""
+
+    settings: ProxySettings
+    guard: Guard
+    meter: Meter
+    metrics: Metrics
+    brokers: Brokers
+
+    def now_ms(self) -> float:
+        """The steady clock."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+    def admit(self, connection: Any) -> bool:
+        """Take a new client in; False if that cannot be."""
+        ...
+
+    def forget(self, connection: Any) -> None:
+        """A client is gone."""
+        ...
+
+
+class GatedLink:
+    """The connection as an admission sees it (admission.Link).
+
+    Args:
+        line: the connection.
+        header: of the gated request.
+    """
+
+    def __init__(self, line: Line, header: RequestHeader) -> None:
+        self._line = line
+        self._header = header
+        self.slot = Slot(*header[:3])
+        line.reserve(self.slot)
+
+    def look_up(
+        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
+    ) -> None:
+        """Ask for partition counts on the client's own connection, so no other login is needed.
+
+        The answer never reaches the client. Names and ids take a request each.
+        """
+        correlation_id, client_id = self._header.correlation_id, self._header.client_id
+        questions = []
+        if names:
+            questions.append(topics_request(correlation_id, client_id, names, ()))
+        if topic_ids:
+            questions.append(topics_request(correlation_id, client_id, (), topic_ids))
+        found = NOTHING_KNOWN
+        missing = len(questions)
+        if not questions:
+            done(found)
+
+        def take(response: bytes) -> None:
+            nonlocal found, missing
+            found = found.merged(decode_topics(response))
+            missing -= 1
+            if not missing:
+                done(found)
+
+        for question in questions:
+            self._line.send(Slot(*self._header[:3], take), question)
+
+    def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
+        """Send the request, or a part of it, to the broker."""
+        return self._line.send(Slot(*self._header[:3], done), frame)
+
+    def complete(self, response: bytes, mute_ms: float) -> None:
+        """Answer the client in its turn, then mute the connection."""
+        self.slot.response = response
+        self._line.finish(self.slot, mute_ms)
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        return self._line.call_later(delay_ms, function)

@@ -1,0 +1,199 @@
+"""Responses to the three admin APIs: read them, add what was rejected, make whole answers.
+
+As with requests, what the broker said is copied byte for byte and only added to.
+Source: facts/kip599.md section 1.3.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from enforcer.kafka.protocol import fields
+from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.frames import is_flexible, response_body_offset
+from enforcer.kafka.protocol.mutations import STRICT_FROM, MutationApi, MutationItem, MutationRequest
+from enforcer.kafka.protocol.throttle import patch_throttle
+
+THROTTLING_QUOTA_EXCEEDED: Final = 89  # Kafka's error code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnsweredItem:
+    """What the broker said about one topic.
+
+    Attributes:
+        name: None when a deletion by id failed.
+        topic_id: 16 bytes; None where the version has none or the broker gave none.
+        error_code: 0 when it was done.
+        num_partitions: of a topic created (CreateTopics v5+), else None.
+        start: offset of the item's first byte in the frame.
+        message_start: offset of the error message, None where the version has none.
+        message_end: offset after the error message.
+        message_is_null: the broker gave no message, or the version has none.
+        end: offset after the item's last byte.
+    """
+
+    name: str | None
+    topic_id: bytes | None
+    error_code: int
+    num_partitions: int | None
+    start: int
+    message_start: int | None
+    message_end: int
+    message_is_null: bool
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A response to one of the three APIs.
+
+    Attributes:
+        items: what was said about each topic, in the broker's order.
+        throttle_ms: throttle_time_ms of the response.
+        list_start: offset of the length of the list.
+        list_end: offset after the list.
+    """
+
+    items: tuple[AnsweredItem, ...]
+    throttle_ms: int
+    list_start: int
+    list_end: int
+
+
+def decode_answer(api: MutationApi, version: int, response: bytes) -> Answer:
+    """Reads a response to CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    cursor = Cursor(response, response_body_offset(api, version, response), is_flexible(api, version))
+    throttle_ms = cursor.int32()
+    list_start = cursor.offset
+    items = tuple([_read_item(api, version, cursor) for _ in cursor.elements()])
+    list_end = cursor.offset
+    cursor.skip_tags()
+    return Answer(items=items, throttle_ms=throttle_ms, list_start=list_start, list_end=list_end)
+
+
+def _has_message(api: MutationApi, version: int) -> bool:
+    return api is not MutationApi.DELETE_TOPICS or version >= 5
+
+
+def _has_id(api: MutationApi, version: int) -> bool:
+    first = {MutationApi.CREATE_TOPICS: 7, MutationApi.DELETE_TOPICS: 6}.get(api)
+    return first is not None and version >= first
+
+
+def _read_item(api: MutationApi, version: int, cursor: Cursor) -> AnsweredItem:
+    start = cursor.offset
+    name = cursor.nullable_string()
+    topic_id = cursor.raw(len(fields.NO_ID)) if _has_id(api, version) else None
+    error_code = cursor.int16()
+    message_start = cursor.offset if _has_message(api, version) else None
+    message_is_null = message_start is None or cursor.string_length() < 0
+    if message_start is not None:
+        cursor.offset = message_start
+        cursor.skip_string()
+    message_end = cursor.offset
+    num_partitions = None
+    if api is MutationApi.CREATE_TOPICS and version >= 5:
+        num_partitions = cursor.int32()
+        cursor.skip(2)  # replication factor
+        for _ in cursor.elements():
+            cursor.skip_string()
+            cursor.skip_string()
+            cursor.skip(3)  # read only, source, sensitive
+            cursor.skip_tags()
+    cursor.skip_tags()
+    return AnsweredItem(
+        name=name, topic_id=None if topic_id == fields.NO_ID else topic_id, error_code=error_code,
+        num_partitions=num_partitions, start=start, message_start=message_start, message_end=message_end,
+        message_is_null=message_is_null, end=cursor.offset,
+    )  # fmt: skip
+
+
+def _encode_rejected(request: MutationRequest, item: MutationItem, error_code: int, message: str) -> bytes:
+    api, version, flexible = request.api, request.version, request.flexible
+    parts = [fields.string(item.name, flexible)]
+    if api is MutationApi.DELETE_TOPICS and version >= 6:
+        parts.append(item.topic_id or fields.NO_ID)
+    elif api is MutationApi.CREATE_TOPICS and version >= 7:
+        parts.append(fields.NO_ID)
+    parts.append(fields.int16(error_code))
+    if _has_message(api, version):
+        parts.append(fields.string(message, flexible))
+    if api is MutationApi.CREATE_TOPICS and version >= 5:
+        # As Kafka fills them for a topic that it rejects: no partitions, no replication, no configurations.
+        parts += [fields.int32(-1), fields.int16(-1), fields.array_length(0, flexible)]
+    parts.append(fields.tags(flexible))
+    return b"".join(parts)
+
+
+def merge(
+    response: bytes,
+    request: MutationRequest,
+    rejected: Collection[int],
+    message: str,
+    throttle_ms: int,
+    error_code: int = THROTTLING_QUOTA_EXCEEDED,
+) -> bytes:
+    """The broker's response to the admitted items, with the rejected ones added.
+
+    Args:
+        response: what the broker answered, copied as it is.
+        request: the request as the client sent it.
+        rejected: positions in the request.
+        message: error message, in the versions that have one.
+        throttle_ms: throttle_time_ms is raised to this if it is less.
+        error_code: of the rejected items.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    added = [
+        _encode_rejected(request, item, error_code, message)
+        for item in request.items
+        if item.position in rejected
+    ]
+    if added:
+        answer = decode_answer(request.api, request.version, response)
+        count = fields.array_length(len(answer.items) + len(added), request.flexible)
+        first = answer.items[0].start if answer.items else answer.list_end
+        head, kept = response[: answer.list_start], response[first : answer.list_end]
+        response = b"".join((head, count, kept, *added, response[answer.list_end :]))
+    return patch_throttle(request.api, request.version, response, throttle_ms)
+
+
+def refuse_all(
+    request: MutationRequest,
+    throttle_ms: int,
+    message: str,
+    error_code: int = THROTTLING_QUOTA_EXCEEDED,
+) -> bytes:
+    """A whole answer that rejects every item, without asking the broker."""
+    tags = fields.tags(request.flexible)
+    head = fields.int32(request.correlation_id) + tags + fields.int32(0)
+    empty = head + fields.array_length(0, request.flexible) + tags
+    return merge(empty, request, range(len(request.items)), message, throttle_ms, error_code)
+
+
+def explain_throttle(api: MutationApi, version: int, response: bytes, message: str) -> bytes:
+    """The response with `message` on every topic that was done, so that old clients learn of the throttle.
+
+    Only permissive versions that have the field are changed: CreateTopics 2-5 and CreatePartitions 0-2
+    (seed 004). A message that the broker gave stays.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    if version >= STRICT_FROM[api] or not _has_message(api, version):
+        return response
+    text = fields.string(message, is_flexible(api, version))
+    parts: list[bytes] = []
+    copied = 0
+    for item in decode_answer(api, version, response).items:
+        if item.error_code == 0 and item.message_is_null and item.message_start is not None:
+            parts += (response[copied : item.message_start], text)
+            copied = item.message_end
+    return b"".join((*parts, response[copied:]))

@@ -1,0 +1,298 @@
+"""Bodies that the proxy answers for: version ranges, Metadata requests, the lookup of partition counts.
+
+Sources: facts/kip599.md sections 4.3, 4.4 and 1.4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from enforcer.kafka.protocol import fields
+from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.frames import (
+    API_VERSIONS,
+    CORRELATION_BYTES,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    FIND_COORDINATOR,
+    FLEXIBLE_FROM,
+    METADATA,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    RequestHeader,
+    is_flexible,
+    response_body_offset,
+)
+
+# The versions whose bodies we read or change. Every other known API passes with the broker's own range.
+# Produce keeps minimum 0: older librdkafka looks for it (KAFKA-18659). SaslHandshake 0 would be followed by
+# raw tokens without headers. The low ends of the admin APIs are those of a 4.1 broker.
+UNDERSTOOD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
+    {
+        PRODUCE: (0, 13),
+        FETCH: (0, 18),
+        METADATA: (0, 13),
+        FIND_COORDINATOR: (0, 6),
+        SASL_HANDSHAKE: (1, 1),
+        API_VERSIONS: (0, 4),
+        CREATE_TOPICS: (2, 7),
+        DELETE_TOPICS: (1, 6),
+        SASL_AUTHENTICATE: (0, 2),
+        CREATE_PARTITIONS: (0, 3),
+        DESCRIBE_CLUSTER: (0, 2),
+    }
+)
+# Share groups carry leader addresses as ordinary fields; until those are rewritten they are not offered.
+REMOVED: Final = frozenset({SHARE_FETCH, SHARE_ACKNOWLEDGE})
+_ANY: Final = (0, (1 << 15) - 1)
+
+
+def unsupported(header: RequestHeader) -> bool:
+    """Whether the proxy must close the connection, as a broker does on a version that it does not know.
+
+    ApiVersions is never unsupported: a too-new one gets an answer, see `api_versions_refusal`.
+    """
+    key = header.api_key
+    if key == API_VERSIONS:
+        return False
+    if key not in FLEXIBLE_FROM or key in REMOVED:
+        return True
+    lowest, highest = UNDERSTOOD.get(key, _ANY)
+    return not lowest <= header.api_version <= highest
+
+
+def api_versions_refusal(header: RequestHeader) -> bytes | None:
+    """The answer to an ApiVersions request that is newer than we read; None if it may go to the broker.
+
+    Error 35 in the form of version 0 with the range of ApiVersions itself; the client then asks again.
+    """
+    lowest, highest = UNDERSTOOD[API_VERSIONS]
+    if lowest <= header.api_version <= highest:
+        return None
+    row = fields.int16(API_VERSIONS) + fields.int16(lowest) + fields.int16(highest)
+    return (
+        fields.int32(header.correlation_id)
+        + fields.int16(fields.UNSUPPORTED_VERSION)
+        + fields.array_length(1, flexible=False)
+        + row
+    )
+
+
+def limit_api_versions(response: bytes, version: int) -> bytes:
+    """A broker's ApiVersions response reduced to what the proxy understands.
+
+    Throttle time and the tagged section (features) are copied byte for byte. An error 35 comes in the form
+    of version 0 whatever was asked, with the correlation id of the request.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    start = response_body_offset(API_VERSIONS, version, response)
+    return response[:start] + _limited(response[start:], version)
+
+
+# A broker says the same for as long as it runs, to every client that comes: read it once per version.
+@lru_cache(maxsize=64)
+def _limited(body: bytes, version: int) -> bytes:
+    error = Cursor(body, 0, False).int16()
+    flexible = is_flexible(API_VERSIONS, version) and error != fields.UNSUPPORTED_VERSION
+    cursor = Cursor(body, 2, flexible)
+    rows: list[bytes] = []
+    for _ in cursor.elements():
+        key, low, high = cursor.int16(), cursor.int16(), cursor.int16()
+        tags_start = cursor.offset
+        cursor.skip_tags()
+        if key not in FLEXIBLE_FROM or key in REMOVED:
+            continue
+        lowest, highest = UNDERSTOOD.get(key, _ANY)
+        low, high = max(low, lowest), min(high, highest)
+        if low <= high:
+            row = fields.int16(key) + fields.int16(low) + fields.int16(high)
+            rows.append(row + body[tags_start : cursor.offset])
+    count = fields.array_length(len(rows), flexible)
+    return b"".join((body[:2], count, *rows, body[cursor.offset :]))
+
+
+_AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation
+
+
+def forbid_auto_creation(frame: bytes, header: RequestHeader) -> tuple[bytes, bool]:
+    """A Metadata request that creates no topics, and whether that changed it.
+
+    Versions 0-3 have no flag and always create, so they become version 4: turn the answer back with
+    `metadata_answer_as`. (Version 4 differs from 3 by the flag alone.)
+
+    Raises:
+        BadFrame: the request ends too early or a length in it is impossible.
+    """
+    version = header.api_version
+    cursor = Cursor(frame, header.body_offset, is_flexible(METADATA, version))
+    count = cursor.array_length()
+    if version < _AUTO_CREATION_FROM:
+        # In version 0 an empty list asks for all topics; later versions say that with a null list.
+        topics = fields.int32(-1) if version == 0 and count == 0 else frame[header.body_offset :]
+        head = frame[:2] + fields.int16(_AUTO_CREATION_FROM) + frame[4 : header.body_offset]
+        return head + topics + b"\0", True
+    for _ in range(max(0, count)):
+        if version >= 10:
+            cursor.skip(len(fields.NO_ID))
+        cursor.skip_string()
+        cursor.skip_tags()
+    flag = cursor.offset
+    if not cursor.int8():
+        return frame, False
+    return frame[:flag] + b"\0" + frame[flag + 1 :], True
+
+
+def metadata_answer_as(response: bytes, version: int) -> bytes:
+    """A Metadata v4 response in the form of version 0-3; the correlation id stays.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    if version == 3:
+        return response
+    cursor = Cursor(response, CORRELATION_BYTES, False)
+    cursor.skip(4)  # throttle time, from version 3
+    brokers_start = cursor.offset
+    if version == 2:
+        return response[:CORRELATION_BYTES] + response[brokers_start:]
+    parts = [response[:CORRELATION_BYTES], response[brokers_start : brokers_start + 4]]
+    for _ in cursor.elements():
+        start = cursor.offset
+        cursor.skip(4)
+        cursor.skip_string()
+        cursor.skip(4)
+        end = cursor.offset
+        cursor.skip_string()  # rack, from version 1
+        parts.append(response[start : end if version == 0 else cursor.offset])
+    cursor.skip_string()  # cluster id, from version 2
+    if version == 1:
+        return b"".join((*parts, response[cursor.offset :]))
+    cursor.skip(4)  # controller id, from version 1
+    parts.append(response[cursor.offset : cursor.offset + 4])
+    for _ in cursor.elements():
+        start = cursor.offset
+        cursor.skip(2)
+        cursor.skip_string()
+        parts.append(response[start : cursor.offset])
+        cursor.skip(1)  # is internal, from version 1
+        start = cursor.offset
+        for _ in cursor.elements():
+            cursor.skip(2 + 4 + 4)
+            cursor.skip_int32_array()
+            cursor.skip_int32_array()
+        parts.append(response[start : cursor.offset])
+    return b"".join(parts)
+
+
+TOPICS_VERSION: Final = 12  # the first that can ask by topic id (Kafka 3.1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCounts:
+    """What a lookup said about topics.
+
+    Attributes:
+        by_name: partition count per name asked for; None if there is no such topic. Names that the client
+            may not describe, or that failed, are missing.
+        by_id: the same per topic id.
+        names: topic id -> name, of every topic seen.
+        broker_count: brokers alive.
+    """
+
+    by_name: Mapping[str, int | None]
+    by_id: Mapping[bytes, int | None]
+    names: Mapping[bytes, str]
+    broker_count: int
+
+    def merged(self, other: "TopicCounts") -> "TopicCounts":
+        """Both lookups together; where both know a topic, `other` counts."""
+        return TopicCounts(
+            by_name={**self.by_name, **other.by_name},
+            by_id={**self.by_id, **other.by_id},
+            names={**self.names, **other.names},
+            broker_count=max(self.broker_count, other.broker_count),
+        )
+
+
+NOTHING_KNOWN: Final = TopicCounts(by_name={}, by_id={}, names={}, broker_count=0)
+
+
+def topics_request(
+    correlation_id: int, client_id: str | None, names: Sequence[str], topic_ids: Sequence[bytes]
+) -> bytes:
+    """A Metadata v12 request of our own that creates nothing, for `decode_topics`.
+
+    Raises:
+        ValueError: names and ids together; a broker would look at the ids only. Ask twice.
+    """
+    if names and topic_ids:
+        raise ValueError("a Metadata request asks by name or by id, not both")
+    head = fields.int16(METADATA) + fields.int16(TOPICS_VERSION) + fields.int32(correlation_id)
+    parts = [head, fields.string(client_id, False), fields.NO_TAGS]
+    parts.append(fields.array_length(len(names) + len(topic_ids), True))
+    parts += [fields.NO_ID + fields.string(name, True) + fields.NO_TAGS for name in names]
+    parts += [topic_id + fields.string(None, True) + fields.NO_TAGS for topic_id in topic_ids]
+    return b"".join((*parts, b"\0\0", fields.NO_TAGS))  # no auto creation, no authorized operations
+
+
+_NO_SUCH_TOPIC: Final = frozenset({3, 17, 100})  # unknown topic, invalid name, unknown topic id
+
+
+def decode_topics(response: bytes) -> TopicCounts:
+    """Reads the answer to `topics_request`.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    cursor = Cursor(response, response_body_offset(METADATA, TOPICS_VERSION, response), True)
+    cursor.skip(4)
+    brokers = cursor.array_length()
+    for _ in range(max(0, brokers)):
+        cursor.skip(4)
+        cursor.skip_string()
+        cursor.skip(4)
+        cursor.skip_string()
+        cursor.skip_tags()
+    cursor.skip_string()
+    cursor.skip(4)
+    by_name: dict[str, int | None] = {}
+    by_id: dict[bytes, int | None] = {}
+    topic_names: dict[bytes, str] = {}
+    for _ in cursor.elements():
+        error, name, topic_id = cursor.int16(), cursor.nullable_string(), cursor.raw(16)
+        cursor.skip(1)
+        partitions = _skip_partitions(cursor)
+        cursor.skip(4)
+        cursor.skip_tags()
+        if error not in (0, *_NO_SUCH_TOPIC) and not partitions:
+            continue
+        count = None if error in _NO_SUCH_TOPIC else partitions
+        if name is not None:
+            by_name[name] = count
+        if topic_id != fields.NO_ID:
+            by_id[topic_id] = count
+            if name is not None:
+                topic_names[topic_id] = name
+    return TopicCounts(by_name=by_name, by_id=by_id, names=topic_names, broker_count=max(0, brokers))
+
+
+def _skip_partitions(cursor: Cursor) -> int:
+    """Moves over the partitions of a topic in a Metadata v12 response; returns how many there are."""
+    count = max(0, cursor.array_length())
+    for _ in range(count):
+        cursor.skip(2 + 4 + 4 + 4)  # error, index, leader, leader epoch
+        cursor.skip_int32_array()
+        cursor.skip_int32_array()
+        cursor.skip_int32_array()
+        cursor.skip_tags()
+    return count

@@ -1,0 +1,219 @@
+"""A broker's responses on their way to the client: passed on in runs, changed where a rule needs it.
+
+Sans-IO, like `requests`. Answers leave in the order of the requests, those that the proxy gives itself among
+them.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from enforcer.kafka.link import Slot
+from enforcer.kafka.protocol.addresses import REWRITTEN_KEYS, may_hold_endpoints
+from enforcer.kafka.protocol.frames import (
+    API_VERSIONS,
+    CORRELATION_BYTES,
+    FETCH,
+    LENGTH_BYTES,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    BadFrame,
+    Reason,
+    Unread,
+)
+from enforcer.kafka.protocol.messages import limit_api_versions
+from enforcer.kafka.protocol.sasl import SaslObserver
+from streaming.contract.errors import WeirError
+
+SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_READ_KEYS: Final = REWRITTEN_KEYS | SASL_KEYS | {API_VERSIONS}
+# First version that may end in addresses of new leaders; earlier ones hold none.
+_ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
+# `may_hold_endpoints` looks at no more than so many bytes at the end.
+_TAIL_BYTES: Final = 8
+_LENGTH = struct.Struct(">i")
+_HEAD = struct.Struct(">ii")  # length, correlation id
+
+Write = Callable[[bytes | bytearray | memoryview], object]
+Rewrite = Callable[[int, int, bytes], bytes]
+"""(API, version, response) -> the response with addresses replaced; see addresses.Rewriter."""
+
+
+class Count(Protocol):
+    """Where bytes are counted; see metrics.Traffic."""
+
+    bytes_out: int
+
+
+class Responses(Unread):
+    """The answers of one connection.
+
+    Args:
+        max_frame_bytes: longest response accepted.
+        observer: of this connection's SASL exchanges.
+        rewrite: puts in the addresses where clients go instead of the brokers'.
+        traffic: counts what leaves.
+    """
+
+    __slots__ = (
+        "_max_frame_bytes", "_observer", "_out", "_passing", "_rewrite", "_traffic",
+        "answers", "due", "write",
+    )  # fmt: skip
+
+    def __init__(
+        self, max_frame_bytes: int, observer: SaslObserver, rewrite: Rewrite, traffic: Count
+    ) -> None:
+        super().__init__()
+        self._max_frame_bytes = max_frame_bytes
+        self._observer = observer
+        self._rewrite = rewrite
+        self._traffic = traffic
+        # Bytes still to come of a response whose beginning has left: that of the first of `answers`.
+        self._passing = 0
+        self._out: list[bytes | bytearray | memoryview] = []
+        self.answers: deque[Slot] = deque()
+        """What the client waits for, in the order of its requests."""
+        self.due: deque[Slot] = deque()
+        """What the broker has to answer, in the order in which it was asked."""
+        self.write: Write = _nowhere
+        """Takes what the client gets."""
+
+    def take(self, data: bytes) -> None:
+        """Pass on what the broker sent.
+
+        Raises:
+            WeirError: it fits no request, cannot be read, or names a broker that we cannot stand for; what
+                came before it has been passed on.
+        """
+        if self._passing:
+            self._take_body(data)
+        elif not self.add(data):
+            return
+        try:
+            while self.pos < len(self.data) and self._run():
+                stop = self.pos + self.need
+                frame = self.copy(self.pos + LENGTH_BYTES, stop)
+                self.pos = stop
+                self._read(self.due.popleft(), frame)
+                self._gather()
+            self._gather()
+        finally:
+            self._write()
+
+    def flush(self) -> None:
+        """Write the answers that are ready, as far as no earlier one is missing."""
+        self._gather()
+        self._write()
+
+    def _gather(self) -> None:
+        answers = self.answers
+        while answers and (response := answers[0].response) is not None:
+            answers.popleft()
+            self._out += (len(response).to_bytes(LENGTH_BYTES, "big"), response)
+
+    def _write(self) -> None:
+        """One system call for all that is ready: it costs more than all our work on a small answer."""
+        out = self._out
+        if not out:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self._traffic.bytes_out += len(data)
+        self.write(data)
+
+    def _take_body(self, data: bytes) -> None:
+        size = min(self._passing, len(data))
+        self._passing -= size
+        if not self._passing:
+            self.answers.popleft()
+        self.add(data)
+        self.pos = size
+        self._out.append(self.slice(0, size))
+
+    def _run(self) -> bool:
+        """Write the responses at the front that need no change, as one piece.
+
+        Returns:
+            True if a whole one that must be read comes next; `need` is its length then.
+
+        Raises:
+            WeirError: a response fits no request, or its length is impossible.
+        """
+        start = pos = self.pos
+        data, end = self.data, len(self.data)
+        due, answers = self.due, self.answers
+        self.need = 0
+        found = False
+        try:
+            while end - pos >= _HEAD.size:
+                length, correlation_id = _HEAD.unpack_from(data, pos)
+                if not CORRELATION_BYTES <= length <= self._max_frame_bytes:
+                    raise _bad_length(length)
+                if not due or due[0].correlation_id != correlation_id:
+                    raise WeirError("a broker's response fits no request")
+                slot, stop = due[0], pos + LENGTH_BYTES + length
+                if not answers or answers[0] is not slot or self._must_read(slot, pos, stop):
+                    self.need = stop - pos
+                    found = stop <= end
+                    break
+                due.popleft()
+                if stop > end:
+                    self._passing = stop - end
+                    pos = end
+                    break
+                answers.popleft()
+                pos = stop
+            else:
+                self._check_short(pos)
+        finally:
+            self.pos = pos
+            if pos > start:
+                self._out.append(data if pos - start == end else self.slice(start, pos))
+        return found
+
+    def _check_short(self, pos: int) -> None:
+        """A response too short for its correlation id would be waited for in vain."""
+        if len(self.data) - pos >= LENGTH_BYTES:
+            (length,) = _LENGTH.unpack_from(self.data, pos)
+            if length < CORRELATION_BYTES:
+                raise _bad_length(length)
+
+    def _must_read(self, slot: Slot, pos: int, stop: int) -> bool:
+        """Whether a rule needs the body of the response from `pos` to `stop`, which may not be here yet."""
+        key = slot.api_key
+        if slot.done is not None:
+            return True
+        if key not in _READ_KEYS:
+            return False
+        endpoints_from = _ENDPOINTS_FROM.get(key)
+        if endpoints_from is None:
+            return True
+        if slot.api_version < endpoints_from:
+            return False
+        if stop > len(self.data):
+            return True
+        return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop])
+
+    def _read(self, slot: Slot, response: bytes) -> None:
+        """Let the rules have a response; the client gets its own in turn."""
+        key, version = slot.api_key, slot.api_version
+        if slot.done is not None:
+            slot.done(response)
+            return
+        if key == API_VERSIONS:
+            response = limit_api_versions(response, version)
+        elif key in SASL_KEYS:
+            self._observer.on_response(response, key, version)
+        else:
+            response = self._rewrite(key, version, response)
+        slot.response = response
+
+
+def _bad_length(length: int) -> BadFrame:
+    return BadFrame(Reason.TRUNCATED_HEADER if length < CORRELATION_BYTES else Reason.TOO_LARGE)
+
+
+def _nowhere(_data: bytes | bytearray | memoryview) -> None:
+    raise AssertionError("there is no client yet")

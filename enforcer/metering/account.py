@@ -1,0 +1,262 @@
+"""What one proxy knows of one resource group: use, limits, its share, the balance (contract 3.2).
+
+The byte rates of a user are a group too, `quota/` and the subject. Pure: times are arguments, ms of one
+steady clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import Final, NamedTuple, Protocol
+
+from enforcer.core.settings import ExpiredShare
+from enforcer.metering.bucket import Bucket
+from streaming.contract.usage_events import DIMENSIONS
+from streaming.policy.groups import MIN_LIMIT, GroupLimits
+
+PUBLISH: Final = 0
+DISPATCH: Final = 2
+"""Where the two dimensions (messages, bytes) of a direction begin in DIMENSIONS."""
+_FASTER: Final = 1.1
+"""From this growth of a rate on, waits that were computed with the old one are made shorter."""
+
+
+class State(StrEnum):
+    """How an account stands towards its shares (after Envoy's RLQS, facts/peers.md)."""
+
+    JOINING = "joining"
+    """No share yet: a small part of the limit."""
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    """The share was not repeated within its life time: as `expired_share` says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRules:
+    """How shares are used; see ProxySettings for the meaning of each.
+
+    Attributes:
+        joining_fraction: part of the limit without a share.
+        expired: what holds after a share's life time.
+        safe_fraction: part of the last share under SAFE_FRACTION.
+        burst_s: unused seconds of a rate that are kept.
+    """
+
+    joining_fraction: float = 0.05
+    expired: ExpiredShare = ExpiredShare.SAFE_FRACTION
+    safe_fraction: float = 0.5
+    burst_s: float = 0.5
+
+
+class Wait(NamedTuple):
+    """How long a connection must wait, and for what.
+
+    Attributes:
+        ms: the time; 0: not at all.
+        account: whose debt it is.
+        dimension: its place in DIMENSIONS.
+    """
+
+    ms: float
+    account: "Account"
+    dimension: int
+
+
+class Waiter(Protocol):
+    """A connection that waits for an account."""
+
+    def hasten(self, account: "Account", dimension: int, factor: float) -> None:
+        """The account's rate has grown: what is left of the wait is only `factor` (below 1) of it."""
+        ...
+
+
+class Use(NamedTuple):
+    """What an account used in a period, as it is reported.
+
+    Attributes:
+        counts: in the order of DIMENSIONS. In a dimension that is waited off, traffic counts as its debt is
+            repaid, not when it passed: one large request must not look like a burst and then silence.
+        throttled_ms: time in debt; None: not limited.
+    """
+
+    counts: tuple[int, ...]
+    throttled_ms: tuple[int | None, ...]
+
+
+class Account:
+    """One group or quota subject at this proxy.
+
+    Attributes:
+        name: of the group.
+        limits: of the whole group.
+        buckets: per dimension; None: not limited.
+        used: records and bytes since the start, per dimension.
+        share: the newest share, per dimension; None: none.
+        state: how it stands towards its shares.
+        waiting: connections that wait for it.
+
+    Args:
+        name: of the group.
+        limits: of the whole group.
+        rules: how shares are used.
+        now_ms: now.
+    """
+
+    __slots__ = (
+        "_carry", "_counted", "_debt", "_debt_ms", "_rules", "_share_ts", "buckets", "limits", "name",
+        "share", "share_until_ms", "state", "used", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float) -> None:
+        self.name = name
+        self.limits = limits
+        self.used = [0] * len(DIMENSIONS)
+        self.share: list[float | None] = [None] * len(DIMENSIONS)
+        self.share_until_ms = -inf
+        self.state = State.JOINING
+        self.buckets: list[Bucket | None] = [None] * len(DIMENSIONS)
+        self.waiting: set[Waiter] = set()
+        self._rules = rules
+        self._share_ts = 0
+        self._counted = [0] * len(DIMENSIONS)
+        self._carry = [0.0] * len(DIMENSIONS)
+        self._debt = [0.0] * len(DIMENSIONS)
+        self._debt_ms = [0.0] * len(DIMENSIONS)
+        self._apply_rates(now_ms)
+
+    def charge(self, direction: int, records: int, size: int, now_ms: float) -> Wait:
+        """Count what passes; says how long its connection must wait.
+
+        Args:
+            direction: PUBLISH or DISPATCH.
+            records: how many.
+            size: their bytes.
+        """
+        used = self.used
+        used[direction] += records
+        used[direction + 1] += size
+        by_records, by_size = self.buckets[direction], self.buckets[direction + 1]
+        longest, dimension = 0.0, direction
+        if by_records is not None:
+            longest = by_records.charge(records, now_ms)
+        if by_size is not None:
+            wait_ms = by_size.charge(size, now_ms)
+            if wait_ms > longest:
+                longest, dimension = wait_ms, direction + 1
+        if longest and self.limits.shadow:
+            self._forgive()
+            longest = 0.0
+        return Wait(longest, self, dimension)
+
+    def take_share(self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float) -> None:
+        """A share was decided or repeated.
+
+        Args:
+            rates: dimension -> what may be used per second; None: this proxy is no member any more.
+            ts: when it was decided. A job that was killed writes some decisions again: older ones are passed
+                over, since the newer follow, or have come.
+            ttl_ms: how long it stands, from now on.
+            now_ms: now.
+        """
+        if ts < self._share_ts:
+            return
+        self._share_ts = ts
+        if rates is None:
+            self.share = [None] * len(DIMENSIONS)
+            self.state = State.JOINING
+        else:
+            self.share = [rates.get(dimension) for dimension in DIMENSIONS]
+            self.share_until_ms = now_ms + ttl_ms
+            self.state = State.ACTIVE
+        self._apply_rates(now_ms)
+
+    def set_limits(self, limits: GroupLimits, now_ms: float) -> None:
+        """The policies have changed."""
+        if limits != self.limits:
+            self.limits = limits
+            self._apply_rates(now_ms)
+
+    def expire(self, now_ms: float) -> bool:
+        """Whether the share's life time has just ended."""
+        if self.state is not State.ACTIVE or now_ms < self.share_until_ms:
+            return False
+        self.state = State.EXPIRED
+        self._apply_rates(now_ms)
+        return True
+
+    def rate(self, dimension: int) -> float | None:
+        """What this proxy may use of a dimension per second; None: not limited."""
+        limit = self.limits.rates[dimension]
+        if limit is None:
+            return None
+        share = self.share[dimension]
+        if share is None:
+            return max(MIN_LIMIT, limit * self._rules.joining_fraction)
+        if self.state is State.EXPIRED and self._rules.expired is not ExpiredShare.KEEP:
+            if self._rules.expired is ExpiredShare.OPEN:
+                return inf
+            closed = self._rules.expired is ExpiredShare.CLOSED
+            share = 0.0 if closed else share * self._rules.safe_fraction
+        return max(MIN_LIMIT, min(share, limit))
+
+    def period(self, now_ms: float) -> Use:
+        """What was used since the last call."""
+        counts: list[int] = []
+        throttled: list[int | None] = []
+        for place, bucket in enumerate(self.buckets):
+            count = float(self.used[place] - self._counted[place])
+            self._counted[place] = self.used[place]
+            time_ms = None
+            if bucket is not None:
+                bucket.settle(now_ms)
+                time_ms = round(bucket.debt_ms - self._debt_ms[place])
+                count += self._debt[place] - bucket.debt + self._carry[place]
+                self._debt[place], self._debt_ms[place] = bucket.debt, bucket.debt_ms
+            # A rate below one per round must not look like silence: its carry goes below zero for it.
+            whole = max(int(count), 1 if time_ms else 0)
+            self._carry[place] = count - whole if bucket is not None else 0.0
+            counts.append(whole)
+            throttled.append(time_ms)
+        return Use(tuple(counts), tuple(throttled))
+
+    def release(self) -> None:
+        """The group is gone: nobody waits for it any longer."""
+        for place in range(len(DIMENSIONS)):
+            self._hasten(place, 0.0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the next `period` would say nothing: no use since the last one, no debt."""
+        return self.used == self._counted and not any(self._debt)
+
+    @property
+    def indebted(self) -> bool:
+        """Whether something passed that is not waited off yet."""
+        return any(bucket is not None and bucket.tokens < 0.0 for bucket in self.buckets)
+
+    def _forgive(self) -> None:
+        """Of a shadow group debt is counted, not waited off: one second of it is enough to be seen."""
+        for bucket in self.buckets:
+            if bucket is not None and bucket.debt > bucket.rate:
+                bucket.forgive(bucket.rate)
+
+    def _apply_rates(self, now_ms: float) -> None:
+        for place, bucket in enumerate(self.buckets):
+            rate = self.rate(place)
+            if rate is None:
+                if bucket is not None:
+                    self.buckets[place] = None
+                    self._hasten(place, 0.0)
+            elif bucket is None:
+                self.buckets[place] = Bucket(rate, self._rules.burst_s, now_ms)
+                self._debt[place] = self._debt_ms[place] = self._carry[place] = 0.0
+            elif rate != bucket.rate:
+                before = bucket.rate
+                bucket.set_rate(rate, now_ms)
+                if rate > before * _FASTER:
+                    self._hasten(place, before / rate)
+
+    def _hasten(self, place: int, factor: float) -> None:
+        for waiter in list(self.waiting):
+            waiter.hasten(self, place, factor)

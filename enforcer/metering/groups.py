@@ -1,0 +1,83 @@
+"""Resource groups at this proxy: the meter with everything around it, for one event loop."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from enforcer.core.coordinator import Clock
+from enforcer.core.feeds.policies import Policies
+from enforcer.core.feeds.shares import Members, Share
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.group_metrics import GroupCollector
+from enforcer.metering.meter import Meter
+from enforcer.metering.usage import Send, UsageReports
+
+_LOOK_S: Final = 0.25
+"""How often the time is looked at: policies come into force, and shares end, at most so late."""
+
+
+class Groups:
+    """Ties policies, shares, meter, reports and metrics together.
+
+    Args:
+        proxy_id: name of the proxy: the `broker` of its reports and shares.
+        settings: bounds and rules.
+        metrics: gets the groups' numbers too.
+        clock: tells the time.
+        send: takes usage reports.
+        policies: as far as they were read.
+    """
+
+    def __init__(
+        self,
+        proxy_id: str,
+        settings: ProxySettings,
+        metrics: Metrics,
+        clock: Clock,
+        send: Send,
+        policies: Policies,
+    ) -> None:
+        self.meter = Meter(settings, clock)
+        self._proxy_id = proxy_id
+        self._clock = clock
+        self._policies = policies
+        self._reports = UsageReports(proxy_id, self.meter, send, clock, settings.usage_record_bytes)
+        self._members: dict[str, Members] = {}
+        metrics.registry.register(
+            GroupCollector(self.meter, self._reports, self._members, proxy_id, settings.metric_subjects_max)
+        )
+
+    def look(self) -> None:
+        """Follow the time: policies come into force, shares end."""
+        self.meter.set_policies(self._policies.at(self._clock.wall_ms()))
+        self.meter.expire()
+
+    def take(self, shares: Iterable[Share]) -> None:
+        """Shares of this proxy, and what those of others say of groups that are in use here."""
+        for share in shares:
+            if share.broker == self._proxy_id:
+                self.meter.take_share(share)
+            if share.group in self.meter.accounts:
+                self._members.setdefault(share.group, Members()).take(share)
+
+    async def run(self) -> None:
+        """Report each round, until cancelled."""
+        next_ms = self._clock.steady_ms() + self.meter.interval_ms
+        while True:
+            left_s = max(0.0, next_ms - self._clock.steady_ms()) / 1000
+            await asyncio.sleep(min(_LOOK_S, left_s))
+            now_ms = self._clock.steady_ms()
+            self.look()
+            next_ms = min(next_ms, now_ms + self.meter.interval_ms)
+            if now_ms >= next_ms:
+                # After a stall the next round is a whole one again: a rate over a few ms says nothing.
+                late = now_ms >= next_ms + self.meter.interval_ms
+                next_ms = (now_ms if late else next_ms) + self.meter.interval_ms
+                self._reports.report()
+                for group in self._members.keys() - self.meter.accounts.keys():
+                    del self._members[group]
+
+    def stop(self) -> None:
+        """Tell the job that this proxy needs no shares any more."""
+        self._reports.farewell()

@@ -1,0 +1,376 @@
+"""Counts traffic per group and says how long its connection must wait (contract 3.2, design.md section 4).
+
+Connections bring frames, the policies say who belongs where, decisions bring shares. One event loop, no
+sockets. Where neither a group is attached to a namespace nor a byte rate is set, `active` is False, and
+nobody calls anything else.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from enforcer.core.coordinator import Clock
+from enforcer.core.feeds.shares import Share
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader
+from enforcer.kafka.protocol.traffic import (
+    FETCH_IDS_FROM,
+    PRODUCE_IDS_FROM,
+    Fetching,
+    Frame,
+    Passed,
+    fetched,
+    produced,
+)
+from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State, Wait
+from enforcer.metering.namespaces import Namespaces
+from streaming.policy.groups import (
+    QUOTA_DIMENSIONS,
+    byte_quota_subject,
+    group_limits,
+    round_rules,
+)
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.schema import QUOTA_GROUP_PREFIX
+from streaming.policy.topics import namespace_group
+
+logger = logging.getLogger(__name__)
+
+_PRODUCER_RATE, _CONSUMER_RATE = QUOTA_DIMENSIONS
+_FETCH_LIMIT_MIN: Final = 1_024
+"""A Fetch is never asked to bring less, bytes: a broker adds the first batch whatever its size."""
+_RECORD_BYTES: Final = 128.0
+"""Size that a record is taken to have until some were seen."""
+_ABSENT_MS: Final = 5_000.0
+"""For how long a topic id that a broker does not know is not looked up again."""
+
+
+class Charged(NamedTuple):
+    """What came of a frame.
+
+    Attributes:
+        wait: the longest wait, above 0 ms; None: none.
+        unknown: what could not be charged, since its topic's name is not known.
+    """
+
+    wait: Wait | None
+    unknown: list[Passed]
+
+
+_NOTHING: Final = Charged(None, [])
+
+
+class Meter:
+    """All accounts of this proxy.
+
+    Attributes:
+        active: something is to be counted.
+        accounts: group -> its account.
+        topic_names: topic id -> name.
+        unmetered: how often traffic was not counted: no room for its account, or a topic id without a name.
+        interval_ms: time between two usage reports.
+        generation: goes up when a topic may belong to another account than before.
+
+    Args:
+        settings: bounds and rules.
+        clock: tells the time.
+    """
+
+    def __init__(self, settings: ProxySettings, clock: Clock) -> None:
+        self.active = False
+        self.accounts: dict[str, Account] = {}
+        self.topic_names: dict[bytes, str] = {}
+        self.unmetered = 0
+        self.generation = 0
+        self._settings = settings
+        self._clock = clock
+        self._namespaces = Namespaces(settings.namespace_pattern)
+        self._rules = ShareRules(
+            joining_fraction=settings.joining_fraction,
+            expired=settings.expired_share,
+            safe_fraction=settings.safe_fraction,
+            burst_s=settings.share_burst_ms / 1000,
+        )
+        self._policies = PolicySet()
+        self.interval_ms = round_rules(self._policies).interval_ms
+        self._grouped = False
+        self._rated = False
+        self._absent: dict[bytes, float] = {}
+        self._early: dict[str, tuple[Share, float]] = {}
+        self._by_name: dict[bytes, Account | None] = {}
+        self._by_id: dict[bytes, Account | None] = {}
+        self._by_user: dict[tuple[str, str], tuple[Account | None, Account | None]] = {}
+
+    def reads(self, key: int, user: str, client_id: str) -> bool:
+        """Whether a client's requests of this API are metered: all where there are groups."""
+        if self._grouped:
+            return True
+        publish, dispatch = self._user_accounts(user, client_id)
+        return (key == PRODUCE and publish is not None) or (key == FETCH and dispatch is not None)
+
+    def set_policies(self, policies: PolicySet) -> None:
+        """These policies are in force now; balances and debts are kept."""
+        if policies is self._policies:
+            return
+        self._policies = policies
+        self.interval_ms = round_rules(policies).interval_ms
+        entries = policies.entries
+        attached = (f"{Section.NAMESPACES}.", f"{Section.TENANTS}.")
+        # Traffic waits while a hundred thousand entries are looked at, so once each and no more.
+        self._grouped = any(
+            "resourcegroup" in value for path, value in entries.items() if path.startswith(attached)
+        )
+        self._rated = any(
+            value.get(key, UNLIMITED) != UNLIMITED
+            for path, value in entries.items()
+            if path.startswith("quotas[")
+            for key in QUOTA_DIMENSIONS
+        )
+        self.active = self._grouped or self._rated
+        self._forget_ways()
+        now_ms = self._clock.steady_ms()
+        for name, account in list(self.accounts.items()):
+            limits = group_limits(policies, name)
+            if limits is None:
+                del self.accounts[name]
+                account.release()
+            else:
+                account.set_limits(limits, now_ms)
+
+    def take_share(self, share: Share) -> None:
+        """This proxy's share of a group was decided or repeated."""
+        now_ms = self._clock.steady_ms()
+        account = self.accounts.get(share.group)
+        if account is None:
+            # A proxy that was restarted under its old name still has its shares, before it has any traffic.
+            known = self._early.get(share.group)
+            if known is not None and share.ts < known[0].ts:
+                return
+            if known is None and len(self._early) >= self._settings.accounts_max:
+                self._early.clear()
+            self._early[share.group] = (share, now_ms)
+            return
+        before = account.state
+        account.take_share(share.limits, share.ts, share.ttl_ms, now_ms)
+        if before is State.EXPIRED:
+            logger.info("group %s: shares are back", share.group)
+
+    def expire(self) -> None:
+        """Once a second: end shares whose life time has passed."""
+        now_ms = self._clock.steady_ms()
+        for account in self.accounts.values():
+            if account.expire(now_ms):
+                logger.warning(
+                    "group %s: its share was not repeated in time; going on by expired_share: %s",
+                    account.name, self._settings.expired_share.value,
+                )  # fmt: skip
+
+    def learn(self, names: Mapping[bytes, str], asked_for: Iterable[bytes] = ()) -> None:
+        """Topic ids and their names.
+
+        Args:
+            names: what a broker said.
+            asked_for: ids of a look-up. One without a name belongs to nobody for a while: the topic is gone,
+                or so new that the broker does not know it yet.
+        """
+        topics_max = self._settings.topics_max
+        if len(self.topic_names) + len(names) > topics_max:
+            # They are looked up again when needed.
+            self.topic_names.clear()
+        self.topic_names.update(names)
+        until_ms = self._clock.steady_ms() + _ABSENT_MS
+        for topic in asked_for:
+            if topic not in names:
+                if len(self._absent) >= topics_max:
+                    self._absent.clear()
+                self._absent[topic] = until_ms
+
+    def unknown_ids(self, topics: Iterable[bytes]) -> list[bytes]:
+        """Those of the topic ids whose name must be looked up."""
+        return [topic for topic in topics if self._is_unknown(topic)] if self._grouped else []
+
+    def _is_unknown(self, topic: bytes) -> bool:
+        return topic not in self.topic_names and self._absent.get(topic, 0.0) <= self._clock.steady_ms()
+
+    def produced(self, frame: Frame, header: RequestHeader, user: str) -> Charged:
+        """Charge a Produce request.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        wait = self._charge_user(self._user_accounts(user, header.client_id or "")[0], PUBLISH, len(frame))
+        if not self._grouped:
+            return Charged(wait, [])
+        passed = produced(frame, header)
+        return self.charge(passed, PUBLISH, header.api_version >= PRODUCE_IDS_FROM, wait)
+
+    def fetched(self, response: Frame, header: RequestHeader, user: str) -> Charged:
+        """Charge a Fetch response.
+
+        Args:
+            response: the broker's.
+            header: of its request.
+            user: Kafka principal.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        account = self._user_accounts(user, header.client_id or "")[1]
+        wait = self._charge_user(account, DISPATCH, len(response))
+        if not self._grouped:
+            return Charged(wait, [])
+        passed = fetched(response, header.api_version)
+        return self.charge(passed, DISPATCH, header.api_version >= FETCH_IDS_FROM, wait)
+
+    def charge(self, passed: list[Passed], direction: int, ids: bool, wait: Wait | None) -> Charged:
+        """Charge what passed of some topics.
+
+        Args:
+            passed: per topic.
+            direction: PUBLISH or DISPATCH.
+            ids: topics are given by id.
+            wait: what the user's own quota asks for.
+
+        Returns:
+            The stricter wait.
+        """
+        now_ms = self._clock.steady_ms()
+        unknown: list[Passed] = []
+        accounts = self._by_id if ids else self._by_name
+        for item in passed:
+            topic, records, size = item
+            try:
+                account = accounts[topic]
+            except KeyError:
+                if ids and topic not in self.topic_names:
+                    if self._is_unknown(topic):
+                        unknown.append(item)
+                    else:
+                        self.unmetered += 1
+                    continue
+                account = self._account_of_topic(topic, ids)
+            if account is not None:
+                own = account.charge(direction, records, size, now_ms)
+                if own.ms and (wait is None or own.ms > wait.ms):
+                    wait = own
+        return Charged(wait, unknown) if wait or unknown else _NOTHING
+
+    def fetch_limit(self, asked: Fetching, accounts: set[Account], user: str, client_id: str) -> int | None:
+        """How many bytes a Fetch may bring at once; None: as many as it asks for.
+
+        A consumer that catches up would else get megabytes at once and then wait for minutes. Where its
+        topics belong to several groups, the smallest counts, as the wait for the debt would.
+
+        Args:
+            asked: the request.
+            accounts: those of the topics in the connection's fetch session; topics named now are added.
+            user: Kafka principal.
+            client_id: of the request.
+        """
+        slice_s = self._settings.fetch_slice_ms / 1000
+        if asked.limit_offset is None or not slice_s:
+            return None
+        own = self._user_accounts(user, client_id)[1]
+        limits = [
+            bucket.rate * slice_s * unit
+            for account in (accounts if own is None else {*accounts, own})
+            if not account.limits.shadow
+            for bucket, unit in (
+                (account.buckets[DISPATCH], record_bytes(account)),
+                (account.buckets[DISPATCH + 1], 1.0),
+            )
+            if bucket is not None
+        ]
+        limit = max(_FETCH_LIMIT_MIN, min(limits, default=float("inf")))
+        return int(limit) if limit < asked.limit_bytes else None
+
+    def account_of(self, topic: bytes, ids: bool) -> Account | None:
+        """The account of a topic, by name or id; None: none, or the id's name is not known."""
+        accounts = self._by_id if ids else self._by_name
+        if topic in accounts:
+            return accounts[topic]
+        if ids and topic not in self.topic_names:
+            return None
+        return self._account_of_topic(topic, ids)
+
+    def told_ms(self, wait: Wait) -> int:
+        """What a client is told of a wait: all of it, but a share that is on its way may make it shorter."""
+        longest_ms = self.interval_ms if wait.account.state is State.JOINING else wait.ms
+        return max(1, round(min(wait.ms, longest_ms)))
+
+    def _account_of_topic(self, topic: bytes, ids: bool) -> Account | None:
+        name = self.topic_names[topic] if ids else topic.decode("utf-8", "replace")
+        namespace = self._namespaces.of(name) if self._grouped else None
+        found = None if namespace is None else namespace_group(self._policies, namespace)
+        account = None if found is None else self._account(found[0])
+        accounts = self._by_id if ids else self._by_name
+        if len(accounts) >= self._settings.topics_max:
+            accounts.clear()
+        accounts[topic] = account
+        return account
+
+    def _charge_user(self, account: Account | None, direction: int, size: int) -> Wait | None:
+        if account is None:
+            return None
+        wait = account.charge(direction, 0, size, self._clock.steady_ms())
+        return wait if wait.ms else None
+
+    def _user_accounts(self, user: str, client_id: str) -> tuple[Account | None, Account | None]:
+        if not self._rated:
+            return None, None
+        key = (user, client_id)
+        try:
+            return self._by_user[key]
+        except KeyError:
+            pass
+        publish, dispatch = (
+            None if subject is None else self._account(f"{QUOTA_GROUP_PREFIX}{subject}")
+            for subject in (
+                byte_quota_subject(self._policies, user, client_id, _PRODUCER_RATE),
+                byte_quota_subject(self._policies, user, client_id, _CONSUMER_RATE),
+            )
+        )
+        if len(self._by_user) >= self._settings.subjects_max:
+            self._by_user.clear()
+        self._by_user[key] = publish, dispatch
+        return publish, dispatch
+
+    def _account(self, group: str) -> Account | None:
+        account = self.accounts.get(group)
+        if account is not None:
+            return account
+        limits = group_limits(self._policies, group)
+        if limits is None:
+            return None
+        if len(self.accounts) >= self._settings.accounts_max:
+            self._make_room()
+        if len(self.accounts) >= self._settings.accounts_max:
+            self.unmetered += 1
+            return None
+        now_ms = self._clock.steady_ms()
+        account = self.accounts[group] = Account(group, limits, self._rules, now_ms)
+        if group in self._early:
+            share, came_ms = self._early.pop(group)
+            left_ms = share.ttl_ms - (now_ms - came_ms)
+            if left_ms > 0:
+                account.take_share(share.limits, share.ts, left_ms, now_ms)
+        return account
+
+    def _make_room(self) -> None:
+        """Forget the accounts that nobody uses; those that have a share tell the job first."""
+        idle = [a.name for a in self.accounts.values() if a.state is not State.ACTIVE and not a.indebted]
+        for name in idle:
+            del self.accounts[name]
+        self._forget_ways()
+
+    def _forget_ways(self) -> None:
+        self.generation += 1
+        self._by_name.clear()
+        self._by_id.clear()
+        self._by_user.clear()
+
+
+def record_bytes(account: Account) -> float:
+    """Mean size of the records that a group's consumers got."""
+    records = account.used[DISPATCH]
+    return account.used[DISPATCH + 1] / records if records else _RECORD_BYTES

@@ -1,0 +1,215 @@
+"""What a step of a law wrote: rows for the sinks."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
+from streaming.contract.decisions import DEADLETTER, DECISIONS, decided_subject
+
+_TYPES: Final = {
+    "sink": pa.string(), "key": pa.string(), "value": pa.large_binary(), "ts": pa.int64(),
+    "type": pa.string(), "id": pa.string(), "source": pa.int64(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionColumns:
+    """Many decisions of one law as columns.
+
+    Attributes:
+        type: of all of them; each one's bytes begin with it and with its id.
+        text: their bytes, one after the other.
+        ends: where each begins in `text`, and where the last one ends.
+        id_length: bytes of each one's id in `text`.
+        ts: event time, ms.
+        source: index of the record that each answers.
+        keys: their keys, Arrow text.
+        key: number of each one's key; None: `keys` has one for each.
+    """
+
+    type: str
+    text: Bytes
+    ends: Integers
+    id_length: Integers
+    ts: Integers
+    source: Integers
+    keys: pa.Array
+    key: Integers | None = None
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def column(self, name: str) -> pa.Array:
+        """One of the columns of `Outputs`; values without a copy of their bytes."""
+        match name:
+            case "value":
+                buffers = [None, pa.py_buffer(self.ends), pa.py_buffer(self.text)]
+                return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
+            case "key":
+                return self.keys if self.key is None else self.keys.take(pa.array(self.key))
+            case "id":
+                return begin_of_ids(self.type, self.text, self.ends, self.id_length)
+            case "ts" | "source":
+                return pa.array(getattr(self, name))
+        return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
+
+    def sizes(self) -> Integers:
+        """Bytes of each value and its key."""
+        keys = np.diff(bytes_in(self.keys)[1])
+        return np.diff(self.ends) + (keys if self.key is None else keys[self.key])
+
+
+def begin_of_ids(type: str, text: Bytes, ends: Integers, length: Integers) -> pa.Array:
+    """So many bytes of the ids of decisions, as Arrow text; see DecisionColumns."""
+    begins = cut(text, ends[:-1] + len(f'{{"type":"{type}","id":"'), length)
+    if not (bytes_in(begins)[0] == ord("\\")).any():
+        return begins
+    return pa.array([orjson.loads(b'"%b"' % name.encode()) for name in begins.to_pylist()], pa.string())
+
+
+def escaped(names: pa.Array) -> pa.Array:
+    """Names as they stand between the quotes of a decision."""
+    text, _ = bytes_in(names)
+    if not ((text < 32) | (text == ord('"')) | (text == ord("\\"))).any():
+        return names
+    return pa.array([written(name) for name in names.to_pylist()], type=pa.binary())
+
+
+def written(text: str) -> bytes:
+    """A text as it stands between the quotes of a decision."""
+    return orjson.dumps(text)[1:-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One output; see `Outputs` for its fields."""
+
+    sink: str
+    key: str
+    value: bytes
+    ts: int
+    type: str
+    id: str
+    source: int
+
+
+@dataclass(slots=True)
+class Outputs:
+    """What one step wrote, read as parallel lists: first the rows made one by one, then those in columns.
+
+    Attributes:
+        rows: dead letters, and decisions of laws that make them one by one.
+        columns: decisions of the others.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    columns: list[DecisionColumns] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows) + sum(map(len, self.columns))
+
+    def column(self, name: str) -> pa.Array:
+        """One of the lists as Arrow."""
+        listed = pa.array([getattr(row, name) for row in self.rows], _TYPES[name])
+        parts = [listed] if self.rows or not self.columns else []
+        parts += [columns.column(name) for columns in self.columns]
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    @property
+    def sink(self) -> list[str]:
+        """DECISIONS or DEADLETTER."""
+        return self._listed("sink")
+
+    @property
+    def key(self) -> list[str]:
+        """The record key: the decision's subject; empty for a dead letter."""
+        return self._listed("key")
+
+    @property
+    def value(self) -> list[bytes]:
+        """The record's bytes, one JSON object."""
+        return self._listed("value")
+
+    @property
+    def ts(self) -> list[int]:
+        """Event time in ms; 0 where a dead letter has none."""
+        return self._listed("ts")
+
+    @property
+    def type(self) -> list[str]:
+        """The decision's `type`, or `dead_letter`."""
+        return self._listed("type")
+
+    @property
+    def id(self) -> list[str]:
+        """The decision's `id`; empty for a dead letter."""
+        return self._listed("id")
+
+    @property
+    def source(self) -> list[int]:
+        """Index of the input record that each answers."""
+        return self._listed("source")
+
+    def _listed(self, name: str) -> list[Any]:
+        # Several times faster than to_pylist, which makes a scalar object of each value.
+        listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
+        return listed
+
+    def add(self, decided: list[tuple[int, dict[str, Any]]] | DecisionColumns) -> None:
+        """Append what a law decided, as its `fold` returns it."""
+        if isinstance(decided, DecisionColumns):
+            self.columns += [decided] if len(decided) else []
+            return
+        for i, decision in decided:
+            self.add_decision(decision, source=i)
+
+    def add_decision(self, decision: dict[str, Any], *, source: int) -> None:
+        """Append a decision; `decision` holds at least type, id, ts and whom it is about."""
+        self.rows.append(
+            Row(
+                sink=DECISIONS,
+                key=decided_subject(decision),
+                value=orjson.dumps(decision),
+                ts=decision["ts"],
+                type=decision["type"],
+                id=decision["id"],
+                source=source,
+            )
+        )
+
+    def add_repeat(self, value: bytes, *, subject: str, type: str, id: str, now: int, source: int) -> None:
+        """Append a standing decision said again; it counts as of `now`, not as of its first writing."""
+        self.rows.append(
+            Row(sink=DECISIONS, key=subject, value=value, ts=now, type=type, id=id, source=source)
+        )
+
+    def add_dead_letter(self, letter: bytes, *, ts: int | None, source: int) -> None:
+        """Append a dead letter made by `dead_letter`."""
+        self.rows.append(
+            Row(
+                sink=DEADLETTER,
+                key="",
+                value=letter,
+                ts=0 if ts is None else ts,
+                type="dead_letter",
+                id="",
+                source=source,
+            )
+        )
+
+    def sizes(self) -> Integers:
+        """Bytes of each value and its key, in the order of the lists."""
+        sizes = np.array([len(row.value) + len(row.key.encode()) for row in self.rows], dtype=np.int64)
+        return np.concatenate([sizes, *(columns.sizes() for columns in self.columns)])
+
+    def bury(self, position: int, letter: bytes) -> None:
+        """Put a dead letter in the place of an output."""
+        if position >= len(self.rows):
+            columns = [self._listed(name) for name in _TYPES]
+            listed = [Row(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
+            self.rows, self.columns = listed, []
+        self.rows[position] = replace(self.rows[position], sink=DEADLETTER, key="", value=letter)

@@ -1,0 +1,74 @@
+"""Numbers of the laws' shards, chosen so that Spark spreads them evenly over its tasks.
+
+Spark puts a number into the task that its hash names. Numbers from 0 up would fall where they like: of four
+shards in two tasks three lie in one. So each shard takes the first number whose hash names the task it should
+be in; the layout of a checkpoint depends on that choice (`query.LAYOUT`).
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from streaming.laws.registry import LAWS
+
+LAWS_MAX: Final = 16
+"""A place is a multiple of this plus the law's number, so that the laws have different ones."""
+_SEED: Final = 42
+_MASK: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What `places_of` chose.
+
+    Attributes:
+        numbers: per law, the number of each of its shards.
+        shards: law and shard of a number.
+    """
+
+    numbers: dict[str, list[int]]
+    shards: dict[int, tuple[str, int]]
+
+
+@cache
+def places_of(shards: int, tasks: int) -> Places:
+    """Number the shards of every law: shard s falls into task s modulo `tasks`.
+
+    Args:
+        shards: per law.
+        tasks: of the stateful stage.
+
+    Example: one task takes any number, so the shards of the first law are 0, 16, 32 and 48.
+    """
+    numbers = {law: _numbers(number, shards, tasks) for number, law in enumerate(LAWS)}
+    found = {place: (law, shard) for law, own in numbers.items() for shard, place in enumerate(own)}
+    return Places(numbers=numbers, shards=found)
+
+
+def task_of(place: int, tasks: int) -> int:
+    """The task into which Spark's HashPartitioning puts a number: Murmur3 of an int, seed 42, modulo."""
+    mixed = _rotated(place * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+    mixed = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64 & _MASK) ^ 4
+    mixed = (mixed ^ mixed >> 16) * 0x85EBCA6B & _MASK
+    mixed = (mixed ^ mixed >> 13) * 0xC2B2AE35 & _MASK
+    mixed ^= mixed >> 16
+    # Java's int has a sign, Spark's modulo has none.
+    return (mixed - (1 << 32) if mixed >> 31 else mixed) % tasks
+
+
+def _numbers(law: int, shards: int, tasks: int) -> list[int]:
+    wanted = {task: list(range(task, shards, tasks))[::-1] for task in range(min(tasks, shards))}
+    chosen = [0] * shards
+    place = law
+    while wanted:
+        task = task_of(place, tasks)
+        if task in wanted:
+            chosen[wanted[task].pop()] = place
+            if not wanted[task]:
+                del wanted[task]
+        place += LAWS_MAX
+    return chosen
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & _MASK

@@ -1,0 +1,131 @@
+"""Segments of resting rows and large parts of bodies as files beside the checkpoint (`laws.segments` and
+`laws.carried` say what they are).
+"""
+
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from streaming.contract.errors import StateError
+from streaming.state.body import unpacked
+
+MAPPED_MAX: Final = 256
+"""Segments that a worker keeps mapped; more are mapped anew when they are asked for."""
+_SUFFIX: Final = ".arrow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelves:
+    """The segments of a checkpoint.
+
+    Attributes:
+        folder: where they lie, a folder for each shard; driver and executors share it.
+        batches_kept: how many batches back Spark may ask for the state again.
+    """
+
+    folder: Path
+    batches_kept: int
+
+    def of(self, law: str, shard: int) -> "FileShelf":
+        """Those of one shard."""
+        return FileShelf(self.folder / f"{law}-{shard}", self.batches_kept)
+
+
+def shelves_of(checkpoint: str, batches_kept: int) -> Shelves | None:
+    """Where a checkpoint's segments lie; None if it is not in a file system that a Python worker can map.
+
+    Args:
+        checkpoint: folder or URI.
+        batches_kept: how many batches back Spark may ask for the state again.
+    """
+    parts = urlsplit(checkpoint)
+    if parts.scheme not in ("", "file"):
+        return None
+    path = Path(unquote(parts.path) if parts.scheme else checkpoint)
+    return Shelves(folder=segments_folder(path.absolute()), batches_kept=batches_kept)
+
+
+def segments_folder(checkpoint: Path) -> Path:
+    """The folder of all segments of a checkpoint: in it, so that whoever copies one has both."""
+    return checkpoint / "segments"
+
+
+@dataclass(frozen=True, slots=True)
+class FileShelf:
+    """The segments of one shard, a file each, named after its content.
+
+    A file appears whole (it is renamed into place) and never changes, so tasks that are tried again, run
+    twice or in another process see the same rows.
+
+    Attributes:
+        folder: where they lie; made when the first one is put there.
+        batches_kept: how many batches back Spark may ask for the state again.
+    """
+
+    folder: Path
+    batches_kept: int
+
+    def put(self, content: bytes) -> str:
+        """Keep `content`; the name is its digest.
+
+        Raises:
+            StateError: it cannot be written.
+        """
+        name = _digest(content)
+        path = self.folder / f"{name}{_SUFFIX}"
+        if path.exists():
+            return name
+        hidden = path.with_name(f".{name}.{os.getpid()}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            hidden.write_bytes(content)
+            os.replace(hidden, path)
+        except OSError as error:
+            with suppress(OSError):
+                hidden.unlink(missing_ok=True)
+            raise StateError(f"a segment of the state cannot be written: {error}") from error
+        return name
+
+    def get(self, name: str) -> pa.RecordBatch:
+        """The rows of this name, mapped into memory.
+
+        Raises:
+            StateError: the file is missing or damaged.
+        """
+        return _mapped(str(self.folder / f"{name}{_SUFFIX}"))
+
+    def read(self, name: str) -> pa.RecordBatch:
+        """As `get`, but not kept mapped: large parts of bodies are new in each batch.
+
+        Raises:
+            StateError: the file is missing or damaged.
+        """
+        return _mapped.__wrapped__(str(self.folder / f"{name}{_SUFFIX}"))
+
+    def drop(self, name: str) -> None:
+        """Delete the file of this name, if it is there."""
+        (self.folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=MAPPED_MAX)
+def _mapped(path: str) -> pa.RecordBatch:
+    """Content never changes under a name, so what was read and checked once stays good."""
+    try:
+        with pa.memory_map(path) as file:
+            content = file.read_buffer()
+    except OSError as error:
+        raise StateError(f"a segment of the state is missing ({error}); the checkpoint is damaged") from error
+    if _digest(content) != Path(path).stem:
+        raise StateError(f"the segment {path} does not hold what its name says; the checkpoint is damaged")
+    return unpacked(content)
+
+
+def _digest(content: bytes | pa.Buffer) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]

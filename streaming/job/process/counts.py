@@ -1,0 +1,70 @@
+"""What a job counts while it decides: workers add, the driver reads.
+
+Through an accumulator and not by `DataFrame.observe`: its nodes and their aggregates are analysed, optimised
+and planned anew for every batch.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from pyspark.accumulators import AccumulatorParam
+
+from streaming.columns.outputs import Outputs
+from streaming.columns.records import Records
+from streaming.contract.decisions import DEADLETTER
+
+BATCHES_KEPT: Final = 100
+"""As many as Spark keeps reports of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Totals since the start of the query; a task that is tried again counts once.
+
+    Attributes:
+        events: read, by law.
+        decisions: written.
+        dead_letters: records that could not be used.
+        oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
+    """
+
+    events: Counter[str] = field(default_factory=Counter)
+    decisions: int = 0
+    dead_letters: int = 0
+    oldest: dict[int, int] = field(default_factory=dict)
+
+
+def tally_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Tally:
+    """One step's part: records for all shards are no events, each shard would count them."""
+    decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
+    dead = len(outputs.rows) - len(decided)
+    decided += [int(columns.ts.min()) for columns in outputs.columns]
+    own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
+    return Tally(
+        events=Counter({law: own}),
+        decisions=len(outputs) - dead,
+        dead_letters=dead,
+        oldest={batch_ms: min(decided)} if decided else {},
+    )
+
+
+class TallyParam(AccumulatorParam[Any]):
+    """How Spark adds tallies up."""
+
+    def zero(self, value: Tally) -> Tally:
+        """Nothing counted."""
+        return Tally()
+
+    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:
+        """A new one: another thread may be reading the old."""
+        oldest = dict(value1.oldest)
+        for batch_ms, ts in value2.oldest.items():
+            oldest[batch_ms] = min(ts, oldest.get(batch_ms, ts))
+        return Tally(
+            events=value1.events + value2.events,
+            decisions=value1.decisions + value2.decisions,
+            dead_letters=value1.dead_letters + value2.dead_letters,
+            oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
+        )

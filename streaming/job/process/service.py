@@ -1,0 +1,171 @@
+"""The life of the job's process: take the checkpoint, start Spark and the query, watch, stop in time."""
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from prometheus_client import start_http_server
+from py4j.protocol import Py4JError
+from pyspark.accumulators import Accumulator
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.job.process.counts import Tally, TallyParam
+from streaming.job.process.lease import Lease
+from streaming.job.process.progress import JobMetrics, ProgressReader
+from streaming.job.process.session import Session, build_session, is_local_path, reason_of, stop_session
+from streaming.job.process.settings import JobSettings
+from streaming.job.process.ticker import Ticker
+from streaming.job.query import checkpoint_path, start_query
+
+_LOG = logging.getLogger("weir.job")
+_POLL_S = 1.0
+_READY_POLL_S = 0.1
+# What Spark says while a query has looked at its sources and found nothing new.
+_IDLE = "Waiting for data to arrive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """Where one job runs.
+
+    Attributes:
+        bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
+        topics: their names; they exist.
+        client: librdkafka properties for the connection that writes ticks.
+        jars: folder with the jars of conf/spark/pom.xml.
+        work_dir: for logs; created.
+        metrics: host and port of /metrics, port 0 = any free one; None: not served.
+        ready_file: gets `{"pid","jvm_pid","metrics"}` when the query works.
+    """
+
+    bootstrap: str
+    topics: Topics
+    client: dict[str, str]
+    jars: Path
+    work_dir: Path
+    metrics: tuple[str, int] | None = None
+    ready_file: Path | None = None
+
+
+def serve(settings: JobSettings, options: JobOptions) -> None:
+    """Run the job until SIGTERM or SIGINT.
+
+    Raises:
+        WeirError: it could not start, or the query failed; names Spark's log.
+    """
+    stop = threading.Event()
+    checkpoint = checkpoint_path(settings)
+    options.work_dir.mkdir(parents=True, exist_ok=True)
+    # On a shared file system the cluster manager, not this machine's process table, keeps jobs apart.
+    lease = (
+        Lease(Path(checkpoint), settings.restart_timeout_s) if is_local_path(checkpoint) else nullcontext()
+    )
+    with _signals(stop), lease as held:
+        session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
+        # pyspark puts its own handler of SIGINT in place when it starts.
+        with _signals(stop), _stopping(session, settings):
+            if held is not None:
+                held.record(session.jvm_pid)
+            metrics = JobMetrics(held.restarts if held is not None else 0)
+            address = _serve_metrics(metrics, options.metrics)
+            tally = session.spark.sparkContext.accumulator(Tally(), TallyParam())
+            query = _start(session, settings, options, tally)
+            ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
+            with closing(ticker):
+                _watch(
+                    query,
+                    ProgressReader(query, tally, metrics),
+                    session,
+                    stop,
+                    ticker,
+                    lambda: _announce(session, options, address),
+                )
+            _LOG.info("stopping")
+
+
+def _start(
+    session: Session, settings: JobSettings, options: JobOptions, tally: Accumulator[Tally]
+) -> StreamingQuery:
+    bootstrap, topics = options.bootstrap, options.topics
+    try:
+        return start_query(session.spark, settings, bootstrap=bootstrap, topics=topics, tally=tally)
+    except (PySparkException, Py4JError) as error:
+        raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
+
+
+def _watch(
+    query: StreamingQuery,
+    reader: ProgressReader,
+    session: Session,
+    stop: threading.Event,
+    ticker: Ticker,
+    announce: Callable[[], None],
+) -> None:
+    ready = False
+    try:
+        while not stop.wait(_POLL_S if ready else _READY_POLL_S):
+            if not query.isActive:
+                raise WeirError(f"the query failed: {reason_of(query.exception())}; see {session.log}")
+            counted = reader.poll()
+            if ready:
+                ticker.poll(time.monotonic() * 1000)
+            if not ready and (counted or query.status["message"] == _IDLE):
+                ready = True
+                announce()
+    except Py4JError as error:
+        raise WeirError(f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
+
+
+def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:
+    if address is None:
+        return None
+    host, port = address
+    try:
+        server, _ = start_http_server(port, addr=host, registry=metrics.registry)
+    except OSError as error:
+        raise WeirError(f"metrics cannot be served on {host}:{port}: {error.strerror}") from error
+    return f"http://{host}:{server.server_port}/metrics"
+
+
+def _announce(session: Session, options: JobOptions, metrics: str | None) -> None:
+    _LOG.info("ready: kafka %s, jvm pid %d, log %s", options.bootstrap, session.jvm_pid, session.log)
+    if options.ready_file is None:
+        return
+    note = {"pid": os.getpid(), "jvm_pid": session.jvm_pid, "metrics": metrics}
+    # Renamed into place: whoever waits for the file must never read half of it.
+    options.ready_file.parent.mkdir(parents=True, exist_ok=True)
+    part = options.ready_file.with_name(options.ready_file.name + ".part")
+    part.write_text(json.dumps(note))
+    part.replace(options.ready_file)
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _stopping(session: Session, settings: JobSettings) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        stop_session(session, settings.stop_timeout_s)

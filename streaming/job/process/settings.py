@@ -1,0 +1,91 @@
+"""Settings of the Spark job: section `job:` of weir.yaml."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from streaming.policy.settings import setting
+
+
+class Profile(Enum):
+    """What the query is tuned for (design.md section 3, measure 6)."""
+
+    LATENCY = "latency"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """How the streaming query runs; the defaults have the lowest latency on two cores."""
+
+    master: str = setting(
+        "local[*]", "Spark master: local[N], spark://HOST:PORT, yarn, k8s://...; --master wins over it"
+    )
+    profile: Profile = setting(
+        Profile.LATENCY,
+        "latency: small batches without code generation; throughput: large batches with it",
+    )
+    shards: int = setting(
+        0,
+        "state rows per law; 0: as many as shuffle partitions, in the throughput profile four times as many; "
+        "another number starts a new checkpoint",
+        minimum=0,
+        maximum=4096,
+    )
+    shuffle_partitions: int = setting(
+        1,
+        "tasks of the stateful stage, for throughput one per core; another number starts a new checkpoint",
+        minimum=1,
+        maximum=4096,
+    )
+    trigger_interval_ms: int = setting(
+        0, "least time between two batches, ms; 0: as soon as there is an event", minimum=0
+    )
+    tick_interval_ms: int = setting(
+        10_000,
+        "longest time between two ticks, ms; rounds shorter than it have one each, down to 1 s",
+        minimum=1000,
+        maximum=15_000,
+    )
+    max_events_per_batch: int = setting(500_000, "requests read in one batch, for catching up", minimum=1)
+    max_usage_per_batch: int = setting(
+        20_000,
+        "usage records read in one batch; a proxy's may have 512 KiB each (proxy.usage_record_bytes), and a "
+        "batch must fit into memory",
+        minimum=1,
+    )
+    checkpoint_dir: str = setting(
+        ".weir/checkpoint",
+        "folder or URI of checkpoints that driver and executors share; --checkpoint wins over it",
+    )
+    starting_offsets: str = setting(
+        "earliest",
+        "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
+        choices=("earliest", "latest"),
+    )
+    driver_memory_mb: int = setting(1024, "heap of the driver's JVM, MiB", minimum=512)
+    fetch_max_wait_ms: int = setting(
+        20, "how long a broker may hold an empty fetch, ms; it delays the next batch", minimum=1, maximum=500
+    )
+    topics_timeout_s: int = setting(
+        60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1
+    )
+    restart_timeout_s: int = setting(
+        30, "limit for the last job's JVM on the same checkpoint to be gone, s", minimum=1
+    )
+    stop_timeout_s: int = setting(
+        10, "limit for a batch and Spark to end at a stop, then it is killed, s", minimum=1
+    )
+    fail_fast: bool = setting(False, "a code error in a law ends the query instead of making dead letters")
+    spark_conf: dict[str, str] = setting({}, "Spark properties, winning over ours")
+    kafka_options: dict[str, str] = setting(
+        {}, "options of Spark's Kafka source and sink, such as kafka.security.protocol"
+    )
+
+    @property
+    def shard_count(self) -> int:
+        """State rows per law, where `shards` leaves it to the profile.
+
+        Each costs a batch milliseconds, however few events it has; a task with several can work on one while
+        it reads or sends another.
+        """
+        return self.shards or self.shuffle_partitions * (1 if self.profile is Profile.LATENCY else 4)

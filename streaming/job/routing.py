@@ -1,0 +1,191 @@
+"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing).
+
+Plain usage reports, which are nearly all of the bytes, are cut up by compiled code; the others go one by one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.contract.usage_events import GroupUsage
+from streaming.job import schemas
+from streaming.job.grouping_keys import places_of
+from streaming.laws.registry import LAW_OF_EVENT
+from streaming.laws.routing import Origin, places, policy_shards
+from streaming.laws.shares.split_reports import pieces
+from streaming.policy.timeline import PolicyTimeline
+
+Batches = Iterable[pa.RecordBatch]
+PLACED_COLUMNS = pa.schema(
+    [
+        ("place", pa.int32()), ("origin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64()),
+        ("ts", pa.int64()), ("value", pa.binary()),
+    ]
+)  # fmt: skip
+RECORDS_AT_ONCE: Final = 1024
+BYTES_AT_ONCE: Final = 16 * 2**20
+"""Read at once, unless a single record is larger: this bounds a task's memory."""
+_NO_TS = 0
+_NOT_STAMPED = -1
+_USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
+_LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
+
+
+def live_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
+    """For live records of `weir.usage` and `weir.policies`.
+
+    Its batches have the record columns of `schemas.RECORD_COLUMNS`, with the origins USAGE and POLICY.
+
+    Args:
+        topic: name of the first topic.
+        shards: shards per law.
+        tasks: of the stateful stage.
+    """
+
+    def run(batches: Batches) -> Batches:
+        placer = _Placer(
+            shards=shards,
+            numbers=places_of(shards, tasks).numbers,
+            origins=_USAGE_ORIGINS,
+            timeline=None,
+            name=lambda partition, offset: f"{topic}-{partition}-{offset}",
+        )
+        for batch in batches:
+            records = batch.select(["partition", "offset", "ts", "value"])
+            of_policies = pc.equal(batch["origin"], schemas.POLICY)
+            yield from placer.place(_only(records, pc.invert(of_policies)))
+            yield from placer.place_policies(_only(records, of_policies))
+
+    return run
+
+
+def line_placer(
+    names: tuple[str, ...], policies: tuple[bytes, bytes], shards: int, tasks: int
+) -> Callable[[Batches], Batches]:
+    """For a replay's lines: every event goes to the home of the quota that was in force at its time.
+
+    Args:
+        names: base names of the files.
+        policies: the timeline of all policies, as JSON.
+        shards: shards per law.
+        tasks: of the stateful stage.
+    """
+
+    def run(batches: Batches) -> Batches:
+        placer = _Placer(
+            shards=shards,
+            numbers=places_of(shards, tasks).numbers,
+            origins=_LINE_ORIGINS,
+            timeline=PolicyTimeline.from_json(*policies),
+            name=lambda file, line: f"{names[file]}:{line}",
+        )
+        for batch in batches:
+            columns = [batch["file"], batch["line"], pa.nulls(len(batch), pa.int64()), batch["value"]]
+            yield from placer.place(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
+
+    return run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placer:
+    """Places the records of one topic, or of a replay.
+
+    Attributes:
+        shards: shards per law.
+        numbers: per law, the number of each of its shards.
+        origins: what stands for an origin in its column.
+        timeline: see `places`.
+        name: id of a record that names none, by partition and offset.
+    """
+
+    shards: int
+    numbers: dict[str, list[int]]
+    origins: dict[Origin, int]
+    timeline: PolicyTimeline | None
+    name: Callable[[int, int], str]
+
+    def place(self, batch: pa.RecordBatch) -> Batches:
+        """Place records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
+        for records in _stretches(batch):
+            times = records["ts"].fill_null(_NOT_STAMPED).to_numpy()
+            cut = pieces(records["value"], times, self.shards)
+            own = np.array(self.numbers[LAW_OF_EVENT[GroupUsage]])[cut.shard]
+            origins = np.full(len(own), self.origins[Origin.EVENT])
+            yield _placed(records, cut.record, own, origins, cut.values)
+            if len(cut.left):
+                yield self._one_by_one(records, cut.left)
+
+    def place_policies(self, batch: pa.RecordBatch) -> Batches:
+        """Place records of the topic of policies, with the same columns."""
+        for records in _stretches(batch):
+            numbers: list[int] = []
+            ends = [0]
+            for ts, value in zip(records["ts"].to_pylist(), records["value"].to_pylist(), strict=True):
+                for law, shards in policy_shards(value, default_ts=ts, shards=self.shards):
+                    numbers += [self.numbers[law][shard] for shard in shards]
+                ends.append(len(numbers))
+            record = np.repeat(np.arange(len(records)), np.diff(ends))
+            copies = records["value"].take(pa.array(record))
+            origins = np.full(len(record), schemas.POLICY)
+            yield _placed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
+
+    def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
+        """Place some of the records as the contract's parser reads them."""
+        columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
+        found = [
+            (i, place)
+            for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
+            for place in places(
+                value,
+                default_id=self.name(partition, offset),
+                default_ts=ts,
+                shards=self.shards,
+                timeline=self.timeline,
+            )
+        ]
+        return _placed(
+            records,
+            np.array([i for i, _ in found], dtype=np.int64),
+            np.array([self.numbers[place.law][place.shard] for _, place in found], dtype=np.int64),
+            np.array([self.origins[place.origin] for _, place in found], dtype=np.int64),
+            pa.array([place.value for _, place in found], pa.binary()),
+        )
+
+
+def _placed(
+    records: pa.RecordBatch, record: Integers, places: Integers, origins: Integers, values: pa.Array
+) -> pa.RecordBatch:
+    """Rows of PLACED_COLUMNS, each made from one of the records."""
+    source = records.select(["partition", "offset", "ts"]).take(pa.array(record))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(places, pa.int32()),
+            pa.array(origins, pa.int32()),
+            source["partition"].cast(pa.int32()),
+            source["offset"],
+            source["ts"].fill_null(_NO_TS),
+            values,
+        ],
+        schema=PLACED_COLUMNS,
+    )
+
+
+def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
+    """The records that are wanted. Nearly every batch is of one topic, and then nothing is copied."""
+    return records if pc.all(wanted).as_py() else records.filter(wanted)
+
+
+def _stretches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The records to read at once, in turn."""
+    ends = bytes_in(batch["value"])[1]
+    first, count = 0, len(batch)
+    while first < count:
+        most = int(np.searchsorted(ends, ends[first] + BYTES_AT_ONCE, side="right")) - 1
+        last = min(max(most, first + 1), first + RECORDS_AT_ONCE, count)
+        yield batch.slice(first, last - first)
+        first = last

@@ -1,0 +1,147 @@
+"""Quotas that a Kafka cluster already has, read with DescribeClientQuotas and turned into policies.
+
+So `kafka-configs --alter --add-config controller_mutation_rate=5` against the cluster is enough to set a
+limit. An entry that somebody wrote into Weir's own policies for the same entity wins (contract section 2).
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError, for_code
+from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
+
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.policy.files import check_entry
+from streaming.policy.policy_set import Entity
+
+ORIGIN = "kafka"
+# The quotas of a policy that Kafka knows too; request_percentage has no law here.
+TAKEN_OVER = ("controller_mutation_rate", "producer_byte_rate", "consumer_byte_rate")
+
+_USER, _CLIENT_ID = "user", "client-id"
+# librdkafka's names for the settings of a connection -> kafka-python's.
+_SAME_SETTING = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
+logger = logging.getLogger(__name__)
+
+
+class QuotaReader:
+    """Asks one cluster for its client quotas; connects when first used and again after a failure.
+
+    Args:
+        bootstrap: `HOST:PORT[,...]` of the cluster.
+        client: librdkafka properties of our own connections.
+        timeout_ms: limit of connecting and of one request.
+    """
+
+    def __init__(self, bootstrap: str, *, client: Mapping[str, str], timeout_ms: int) -> None:
+        self._options: dict[str, Any] = {
+            "bootstrap_servers": bootstrap.split(","),
+            "client_id": "weir-collect",
+            "request_timeout_ms": timeout_ms,
+            "bootstrap_timeout_ms": timeout_ms,
+            **{_SAME_SETTING[name]: value for name, value in client.items() if name in _SAME_SETTING},
+        }
+        self._admin: _QuotaAdmin | None = None
+        self._refused: set[str] = set()
+
+    def read(self) -> dict[str, dict[str, float]]:
+        """The cluster's quotas as policy entries, path -> value.
+
+        Raises:
+            WeirError: the cluster does not answer within the limit, or refuses.
+        """
+        try:
+            if self._admin is None:
+                self._admin = _QuotaAdmin(**self._options)
+            answer = self._admin.describe_client_quotas()
+        except (KafkaError, OSError) as failure:
+            # Whatever state the connection is in, the next read starts from a fresh one.
+            self.close()
+            raise WeirError(f"the cluster's quotas could not be read: {failure}") from failure
+        if answer.error_code:
+            raise WeirError(
+                f"the cluster refuses to tell its quotas: {for_code(answer.error_code).__name__}"
+                f" {answer.error_message or ''}".rstrip()
+            )
+        entries, refused = quota_entries(
+            ({part.entity_type: part.entity_name for part in entry.entity}, entry.values)
+            for entry in answer.entries or ()
+        )
+        # Said once, not every few seconds for as long as the quota stands.
+        for reason in sorted(set(refused) - self._refused):
+            logger.warning("a quota of the cluster is left out: %s", reason)
+        self._refused = set(refused)
+        return entries
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+
+class _QuotaAdmin(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
+    """kafka-python has the messages of this API but no method for it yet."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except KafkaError:
+            # A constructor that fails leaves its thread behind, which would go on trying for ever.
+            self._closed = False
+            self.close()
+            raise
+
+    def describe_client_quotas(self) -> Any:
+        """Every client quota; `strict` false and no component is what asks for all entities."""
+        request = DescribeClientQuotasRequest(components=[], strict=False)
+        return self._manager.run(self._manager.send, request)
+
+
+def quota_entries(
+    quotas: Iterable[tuple[Mapping[str, str | None], Sequence[Any]]],
+) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Turn (entity type -> name or None for the default, its (key, value) pairs) into policy entries.
+
+    Entities other than users and client-ids (ip) and quotas without a law here are left out.
+
+    Returns:
+        Entries, path -> value, and the reasons why others were refused: what a policy file could not hold.
+    """
+    entries: dict[str, dict[str, float]] = {}
+    refused: list[str] = []
+    for entity, values in quotas:
+        rates = {pair.key: _number(pair.value) for pair in values if pair.key in TAKEN_OVER}
+        if not rates or not set(entity) <= {_USER, _CLIENT_ID}:
+            continue
+        path = Entity(
+            user=entity.get(_USER),
+            client_id=entity.get(_CLIENT_ID),
+            default_user=_USER in entity and entity[_USER] is None,
+            default_client_id=_CLIENT_ID in entity and entity[_CLIENT_ID] is None,
+        ).path
+        try:
+            check_entry(path, rates)
+        except BadEvent as reason:
+            refused.append(str(reason))
+            continue
+        entries[path] = rates
+    return entries, refused
+
+
+def _number(value: float) -> float:
+    """Kafka tells every quota as a double; byte rates are whole numbers in policies."""
+    return int(value) if value.is_integer() else value

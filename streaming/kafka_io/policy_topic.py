@@ -1,0 +1,245 @@
+"""The topic `weir.policies`: read to its end, and what would have to change (contract sections 1 and 2).
+
+Used by `weir policy`, `weir up`, `weir admin` and the collector of a cluster's own quotas. Every wait has a
+limit. What is written is written by policy_turn.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import PolicyChange, load_object, parse
+from streaming.contract.topics import Topics
+from streaming.policy.files import check_entry
+from streaming.policy.timeline import PolicyTimeline
+
+TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+MAX_REASONS = 100
+KEEP_MS = 600_000
+"""How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
+_FOLD_AT_LEAST = 64
+_POLL_RECORDS = 1_000
+_POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
+NO_LOG = logging.getLogger("weir.kafka.quiet")
+NO_LOG.addHandler(logging.NullHandler())
+NO_LOG.propagate = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """One entry to publish; the value None removes it."""
+
+    path: str
+    value: Any | None
+
+
+@dataclass(slots=True, kw_only=True)
+class PolicyLog:
+    """What the topic says.
+
+    Attributes:
+        timeline: all changes, those that take effect soon included.
+        origins: entry -> who set it last: file, apply, kafka, admin, or empty if the record does not say.
+        removers: entry that is gone -> who removed it.
+        effective: entry -> time from which its last change is in force, ms since the epoch.
+        records: how many were read; 0 means that nobody has set anything yet.
+        bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
+    """
+
+    timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
+    origins: dict[str, str] = field(default_factory=dict)
+    removers: dict[str, str] = field(default_factory=dict)
+    effective: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    bad_records: int = 0
+    bad: list[str] = field(default_factory=list)
+    _newest_ts: int = 0
+    _unfolded: int = 0
+
+    @property
+    def entries(self) -> Mapping[str, Any]:
+        """The entries after all changes."""
+        return self.timeline.at(self._newest_ts).entries
+
+    @property
+    def newest_version(self) -> int:
+        """The version of the last change; 1 if there is none."""
+        return self.timeline.newest_version
+
+    def take(self, value: bytes | None, timestamp_ms: int) -> None:
+        """Add one record; one that can't be used is counted, with its reason."""
+        self.records += 1
+        try:
+            self._apply(value or b"", timestamp_ms)
+        except BadEvent as error:
+            self.bad_records += 1
+            if len(self.bad) < MAX_REASONS:
+                self.bad.append(error.reason)
+
+    def _apply(self, value: bytes, timestamp_ms: int) -> None:
+        change = parse(value, default_id="", default_ts=timestamp_ms)
+        if not isinstance(change, PolicyChange):
+            raise BadEvent("type: no policy; a policy event was expected")
+        check_entry(change.path, change.value)
+        origin = load_object(value).get("origin", "")
+        if not isinstance(origin, str):
+            raise BadEvent("origin: not text; file, apply, kafka or admin was expected")
+        self.timeline.apply(change.path, change.value, change.ts, change.version)
+        self.effective[change.path] = max(change.ts, self.effective.get(change.path, change.ts))
+        self._newest_ts = max(change.ts, self._newest_ts)
+        removed = change.value is None
+        (self.origins if removed else self.removers).pop(change.path, None)
+        (self.removers if removed else self.origins)[change.path] = origin
+        self._fold()
+
+    def _fold(self) -> None:
+        """A reader that runs for months keeps its entries, not every change that led to them."""
+        self._unfolded += 1
+        # Folding copies the entries: as rarely as there are many of them.
+        if self._unfolded > max(_FOLD_AT_LEAST, len(self.origins)):
+            self.timeline.forget_before(self._newest_ts - KEEP_MS)
+            self._unfolded = 0
+
+
+def differences(
+    log: PolicyLog,
+    wanted: Mapping[str, Any],
+    owned: Sequence[str],
+    *,
+    override: bool,
+    respected: Sequence[str] = (),
+) -> list[Update]:
+    """The updates that turn what the topic says into `wanted`.
+
+    Entries of the origins `owned` that are not wanted are removed; those of other origins are left alone.
+
+    Args:
+        log: the topic as it was just read.
+        wanted: path -> value, checked.
+        owned: origins that the caller speaks for: file and apply for a file, kafka for the collector.
+        override: True takes wanted entries over from other origins (a file), False leaves them to those.
+        respected: origins whose last word on an entry stands all the same, a removal too.
+    """
+    held = log.entries
+    said = log.origins | log.removers
+    left = {path for path in wanted if said.get(path) in respected}
+    # An entry that is taken over is written even if it is equal: its old owner must let go of it.
+    foreign = {path for path in held if log.origins.get(path) not in owned}
+    updates = [
+        Update(path=path, value=value)
+        for path, value in wanted.items()
+        if path not in left and (override if path in foreign else held.get(path) != value)
+    ]
+    gone = [path for path in held if path not in wanted and log.origins.get(path) in owned]
+    return updates + [Update(path=path, value=None) for path in gone]
+
+
+class PolicyReader:
+    """Reads the topic to its end, and later on from there; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+    """
+
+    def __init__(self, bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None) -> None:
+        self.log = PolicyLog()
+        """What has been read."""
+        self._bootstrap, self._topic = bootstrap, topics.policies
+        self._next: dict[int, int] = {}  # partition -> offset behind the last record read
+        self._consumer: Any = Consumer(
+            {
+                **(client or {}),
+                "bootstrap.servers": bootstrap,
+                "group.id": "weir-policy-reader",  # required, but never used: partitions are assigned by hand
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            },
+            logger=NO_LOG,
+        )
+
+    def read(self, timeout_s: float) -> PolicyLog:
+        """Read to where the topic ends now; what was read before is not read again.
+
+        Raises:
+            WeirError: no such topic, or the cluster did not answer in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            open_partitions = self._assign(timeout_s)
+            for message in _messages(self._consumer, deadline, self._topic, open_partitions):
+                self.log.take(message.value(), message.timestamp()[1])
+                self._next[message.partition() or 0] = (message.offset() or 0) + 1
+        except KafkaException as error:
+            raise WeirError(f"cannot read {self._topic} on {self._bootstrap}: {reason_of(error)}") from error
+        return self.log
+
+    def _assign(self, timeout_s: float) -> set[int]:
+        """Start where the last reading ended, at first at the beginning; returns the partitions."""
+        # All topics are asked for: asking for this one by name could create it.
+        known = self._consumer.list_topics(timeout=min(timeout_s, CONNECT_TIMEOUT_S)).topics
+        found = known.get(self._topic)
+        if found is None or not found.partitions:
+            raise WeirError(
+                f"there is no topic {self._topic} on {self._bootstrap}; start `weir up` or `weir job` there"
+                " first"
+            )
+        numbers = sorted(found.partitions)
+        # Assigned anew, also where nothing was read: only then is the end reported again.
+        self._consumer.assign(
+            [TopicPartition(self._topic, n, self._next.get(n, OFFSET_BEGINNING)) for n in numbers]
+        )
+        return set(numbers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+
+def read_policies(
+    bootstrap: str, topics: Topics, client: Mapping[str, Any] | None = None, timeout_s: float = TIMEOUT_S
+) -> PolicyLog:
+    """Read the topic from its beginning to where it ends now.
+
+    Args:
+        bootstrap, topics, client: as of `PolicyReader`.
+        timeout_s: limit of all of it.
+
+    Raises:
+        WeirError: no such topic, or the cluster did not answer in time.
+    """
+    with PolicyReader(bootstrap, topics, client) as reader:
+        return reader.read(timeout_s)
+
+
+def _messages(consumer: Any, deadline: float, topic: str, unfinished: set[int]) -> Iterator[Message]:
+    """Records until every partition has reported its end."""
+    while unfinished:
+        if time.monotonic() > deadline:
+            raise WeirError(f"{topic} could not be read to its end in time")
+        for message in consumer.consume(_POLL_RECORDS, _POLL_S):
+            error = message.error()
+            if error is None:
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unfinished.discard(message.partition())
+            elif error.fatal() or not error.retriable():
+                raise KafkaException(error)
+
+
+def reason_of(error: KafkaException) -> str:
+    """The broker's or library's own words."""
+    return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)

@@ -1,0 +1,262 @@
+"""Writing to `weir.policies`: one writer at a time, so that nobody's change gets lost.
+
+Several programs change policies: `weir policy apply`, `weir up`, the collector and the admin API. Each reads
+the topic, works out what to write, and writes. Were two to do so at a time, the second would write what it
+worked out from a topic that has changed since. Kafka has no compare-and-swap, but it has one producer per
+transactional id: whoever comes later ends the transaction of the one before and everything it may still try
+(KIP-98). So a writer first takes its *turn*, then reads the topic to its end, then writes in one transaction.
+If that succeeds, nobody else has written since the turn was taken; if not, nothing of it was written.
+"""
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import NO_LOG, TIMEOUT_S, PolicyLog, PolicyReader, Update, reason_of
+
+# A change is in force so long after it is published: by then every reader has it (contract section 2).
+EFFECTIVE_AFTER_MS = 2_000
+TURNS_MAX = 20
+# Writers that keep ending each other's turns must get out of step.
+_PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
+# A writer that dies in the middle holds readers up until the broker ends its transaction.
+_TRANSACTION_LIMIT_MS = 10_000
+_ABORT_LIMIT_S = 3.0
+_TURN_IS_OVER = (
+    KafkaError._FENCED,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    # The broker forgets an id that was not used for a week.
+    KafkaError.UNKNOWN_PRODUCER_ID,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+)
+
+
+class TurnLost(WeirError):
+    """Nothing was written: somebody else took their turn, or the cluster could not commit and undid it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a change.
+
+    Attributes:
+        log: the topic as it was just before.
+        updates: what was written, in order; empty if there was nothing to change.
+        version: the last version.
+        effective_ts: from when on all of it is in force, ms since the epoch.
+    """
+
+    log: PolicyLog
+    updates: Sequence[Update]
+    version: int
+    effective_ts: int
+
+
+class Turn:
+    """The right to write to the topic, until somebody else takes it; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+        timeout_s: limit for taking it.
+
+    Raises:
+        WeirError: the cluster did not answer in time or refuses.
+    """
+
+    def __init__(self, bootstrap: str, topics: Topics, client: Mapping[str, Any], timeout_s: float) -> None:
+        self._topic = topics.policies
+        self._where = f"{topics.policies} on {bootstrap}"
+        self._producer = Producer(
+            {
+                **client,
+                "bootstrap.servers": bootstrap,
+                # The topic's own name: every installation has its own turns.
+                "transactional.id": topics.policies,
+                "transaction.timeout.ms": _TRANSACTION_LIMIT_MS,
+                "message.timeout.ms": _TRANSACTION_LIMIT_MS,
+                "linger.ms": 0,
+            },
+            logger=NO_LOG,
+        )
+        try:
+            self._producer.init_transactions(timeout_s)
+        except KafkaException as error:
+            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+
+    def write(self, records: Sequence[tuple[str, bytes]], timeout_s: float) -> None:
+        """Write (key, value) pairs, all or none.
+
+        Raises:
+            TurnLost: nothing was written, and the writer may begin again.
+            WeirError: the cluster refuses, or nobody knows whether it was written, which the message then
+                says; this turn is of no use now.
+        """
+        committing = False
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        try:
+            self._producer.begin_transaction()
+            for key, value in records:
+                self._produce(key.encode(), value, delivered, timeout_s)
+            committing = True
+            self._producer.commit_transaction(timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() in _TURN_IS_OVER:
+                raise TurnLost(f"another writer of {self._where} came in between") from error
+            why = refused[0].str() if refused else reason_of(error)
+            undone = self._abort(timeout_s)
+            what = f"{len(records)} policies"
+            if not committing or refused:
+                raise WeirError(f"{what} were not written to {self._where}: {why}") from error
+            # An error in answer to a commit, such as UNKNOWN_SERVER_ERROR, does not say what became of it.
+            # But a transaction that was committed cannot be aborted: that would be an invalid state.
+            if undone:
+                raise TurnLost(f"{self._where} did not commit: {why}") from error
+            raise WeirError(
+                f"it is not known whether {what} were written to {self._where}: {why}"
+            ) from error
+
+    def _produce(self, key: bytes, value: bytes, delivered: Callable[..., None], timeout_s: float) -> None:
+        with contextlib.suppress(BufferError):
+            self._producer.produce(self._topic, key=key, value=value, on_delivery=delivered)
+            return
+        # librdkafka's queue is full: what is in it goes out first.
+        self._producer.flush(timeout_s)
+        self._producer.produce(self._topic, key=key, value=value, on_delivery=delivered)
+
+    def _abort(self, timeout_s: float) -> bool:
+        """Whether the transaction is aborted for certain; if not, the broker or the next writer ends it."""
+        try:
+            self._producer.abort_transaction(min(timeout_s, _ABORT_LIMIT_S))
+        except KafkaException:
+            return False
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer.purge()
+
+
+def change_policies(
+    bootstrap: str,
+    topics: Topics,
+    decide: Callable[[PolicyLog], Sequence[Update]],
+    *,
+    origin: str,
+    client: Mapping[str, Any] | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> Written:
+    """Read the topic, ask `decide` what to write, and write it, as one step.
+
+    Args:
+        bootstrap, topics, client: as of `PolicyReader`.
+        decide: the topic as it is -> updates; called again if nothing could be written.
+        origin: who writes: file, apply or kafka.
+        timeout_s: limit of all of it.
+
+    Raises:
+        WeirError: no such topic, no answer in time, or others kept writing. If it is not known whether the
+            change was made, the message says so.
+    """
+    deadline = time.monotonic() + timeout_s
+
+    def left() -> float:
+        return max(0.001, deadline - time.monotonic())
+
+    with PolicyReader(bootstrap, topics, client) as reader:
+        log = reader.read(timeout_s)
+        # Mostly there is nothing to do, and then nobody else's turn need end.
+        if not decide(log):
+            return Written(log=log, updates=[], version=log.newest_version, effective_ts=_now_ms())
+        return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, origin, left)
+
+
+def _in_turn(
+    reader: PolicyReader,
+    take_turn: Callable[[], Turn],
+    decide: Callable[[PolicyLog], Sequence[Update]],
+    origin: str,
+    left: Callable[[], float],
+) -> Written:
+    """Take a turn, read what has come since, decide and write, until nobody came in between."""
+    lost: TurnLost | None = None
+    for number in range(TURNS_MAX):
+        with take_turn() as turn:
+            log = reader.read(left())
+            updates = decide(log)
+            effective_ts = effective_from(log, updates, _now_ms())
+            try:
+                if updates:
+                    turn.write(records(log, updates, effective_ts, origin), left())
+            except TurnLost as failure:
+                lost = failure
+                time.sleep(min(left(), pause_s(number)))
+                continue
+        version = log.newest_version + len(updates)
+        return Written(log=log, updates=updates, version=version, effective_ts=effective_ts)
+    raise WeirError(f"the policies were not changed in {TURNS_MAX} attempts: {lost}") from lost
+
+
+def pause_s(lost: int) -> float:
+    """How long to wait, s, after a turn was lost for the n-th time (from 0)."""
+    return random.uniform(0, min(_PAUSE_MAX_S, _PAUSE_S * 2.0**lost))
+
+
+def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> int:
+    """When updates take effect, all at one time: two seconds from now, ms since the epoch.
+
+    Now if nobody has set any policy yet, since then nobody can be behind. Never before an entry's last
+    change, whatever the other writer's clock: the later record must be the one in force.
+    """
+    soon = now_ms + (EFFECTIVE_AFTER_MS if log.records else 0)
+    return max([soon, *(log.effective.get(update.path, 0) for update in updates)])
+
+
+def records(
+    log: PolicyLog, updates: Sequence[Update], effective_ts: int, origin: str
+) -> list[tuple[str, bytes]]:
+    """Updates as records (key, value) with rising versions."""
+    return [
+        (update.path, _record(update, log.newest_version + number, effective_ts, origin))
+        for number, update in enumerate(updates, 1)
+    ]
+
+
+def _record(update: Update, version: int, effective_ts: int, origin: str) -> bytes:
+    return orjson.dumps(
+        {
+            "type": "policy",
+            "id": f"{origin}-{effective_ts}-{version}",
+            "ts": effective_ts,
+            "effective_ts": effective_ts,
+            "version": version,
+            "path": update.path,
+            "value": update.value,
+            "origin": origin,
+        }
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+

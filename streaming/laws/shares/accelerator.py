@@ -1,0 +1,387 @@
+"""The rounds of resource groups (contract 3.2): when one closes, who leaves, who is told.
+
+What the members then get is settled in shares.py. Everything here is compiled and works on the columns of
+shares_columns.py. Groups do not touch each other, so each is taken through all that concerns it before the
+next one. A round is judged by the policies of its end: a group whose round ends under other policies than
+those at hand waits until they are.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import compiled, lean
+from streaming.laws.shares.columns import (
+    DONE,
+    EXPIRED,
+    IDLE,
+    NOT_WRITTEN,
+    NOWHERE,
+    SHARE,
+    SHARING,
+    WIDTH,
+    Groups,
+    Members,
+    Pending,
+    Progress,
+    Rules,
+    Steps,
+    Told,
+)
+from streaming.laws.shares.law import share_out
+from streaming.laws.shares.limits import Limits
+
+STALE_ROUNDS: Final = 2
+"""A report this many rounds older than the group's newest is still taken, an older one is stale."""
+
+
+@lean
+def walk(
+    active: Integers, begin: int, stretch: int, groups: Groups, members: Members, steps: Steps,
+    rules: Rules, limits: Limits, progress: Progress, told: Told, shared: Pending, pending: Pending,
+) -> int:  # fmt: skip
+    """Take groups through what happens to them, as far as the policies at hand reach.
+
+    Args:
+        active: numbers of groups.
+        begin: the first of them to take.
+        stretch: number of the policies at hand, NOWHERE for none.
+        groups: changed, as are the next but `steps`, `rules` and `limits`.
+        members: their brokers.
+        steps: what happens.
+        rules: the rhythm.
+        limits: of all groups under the policies at hand.
+        progress: how far they are.
+        told: filled.
+        shared: rounds that have been shared out.
+        pending: filled with the rounds that must be.
+
+    Returns:
+        How many of `active` were taken; the next one finds no room in `told`.
+    """
+    for number in range(begin, len(active)):
+        g = active[number]
+        while progress.need[g] == stretch:
+            step = _next_step(g, groups, steps, progress)
+            if step == DONE:
+                progress.need[g] = DONE
+                break
+            if step >= 0 and not progress.fresh[g] and _is_stale(g, step, groups, members, steps):
+                progress.stale[0] += 1
+                progress.row[g] += 1
+                continue
+            progress.fresh[g] = step >= 0
+            upto, position, source = _when(g, step, groups, steps, progress)
+            while groups.size[g] > 0 and groups.end[g] <= upto:
+                progress.need[g] = _stretch_of(groups.end[g], rules)
+                if progress.need[g] != stretch:
+                    break
+                if not _has_room(g, groups, told):
+                    return number
+                if progress.shared[g] != NOWHERE:
+                    _tell_shares(g, position, source, groups, members, limits, progress, told, shared)
+                elif _close(
+                    g, stretch, position, source, groups, members, rules, limits, progress, told, pending
+                ):
+                    break
+                _open(g, groups.end[g], groups, rules)
+                _skip_quiet_rounds(g, upto, groups, members, rules)
+            if progress.need[g] == stretch:
+                _pass(g, step, groups, members, steps, rules, progress)
+    return len(active)
+
+
+@compiled
+def share_all(pending: Pending, limits: Limits) -> None:
+    """Share out the limits of every round that waits for it."""
+    for number in range(pending.filled[0]):
+        first, end = pending.first[number], pending.first[number + 1]
+        pending.shares[first:end] = share_out(
+            limits.rates[pending.group[number]], pending.used[first:end], pending.throttled[first:end],
+            pending.last[first:end],
+        )  # fmt: skip
+
+
+_TICK: Final = -1
+_END: Final = -2
+
+
+@lean
+def _next_step(g: int, groups: Groups, steps: Steps, progress: Progress) -> int:
+    """Number of a report, or _TICK, _END or DONE."""
+    row, tick = progress.row[g], progress.tick[g]
+    if row < steps.first[g + 1]:
+        return _TICK if tick < steps.ticks[steps.event[row]] else int(row)
+    if tick < len(steps.tick_at):
+        return _TICK
+    open_still = groups.touched[g] or progress.shared[g] != NOWHERE
+    return _END if steps.end and open_still else DONE
+
+
+@lean
+def _when(g: int, step: int, groups: Groups, steps: Steps, progress: Progress) -> tuple[int, int, int]:
+    """Up to what time (ms) a step closes rounds, its position and its source."""
+    if step >= 0:
+        event = steps.event[step]
+        return steps.at[event], steps.position[event], steps.source[event]
+    if step == _TICK:
+        tick = progress.tick[g]
+        return steps.tick_at[tick], steps.tick_position[tick], steps.tick_source[tick]
+    source = steps.last[0]
+    if steps.first[g + 1] > steps.first[g]:
+        source = steps.source[steps.event[steps.first[g + 1] - 1]]
+    return groups.end[g], steps.last[1], source
+
+
+@lean
+def _pass(
+    g: int, step: int, groups: Groups, members: Members, steps: Steps, rules: Rules, progress: Progress
+) -> None:
+    """A step has closed its rounds: take the report in, if it is one, and go on."""
+    if step == _TICK:
+        progress.tick[g] += 1
+    elif step >= 0:
+        _take(g, step, groups, members, steps, rules)
+        progress.row[g] += 1
+    progress.fresh[g] = False
+
+
+@lean
+def _is_stale(g: int, row: int, groups: Groups, members: Members, steps: Steps) -> bool:
+    """Whether a report is older than its broker's last one, or too old for the group."""
+    ts, slot = steps.ts[steps.event[row]], steps.slot[row]
+    if members.there[slot] and ts < members.ts[slot]:
+        return True
+    if groups.size[g] == 0:
+        return False
+    return bool(groups.newest[g] // groups.every[g] - ts // groups.every[g] > STALE_ROUNDS)
+
+
+@lean
+def _take(g: int, row: int, groups: Groups, members: Members, steps: Steps, rules: Rules) -> None:
+    ts, slot = steps.ts[steps.event[row]], steps.slot[row]
+    if groups.size[g] == 0:
+        _open(g, steps.at[steps.event[row]], groups, rules)
+        groups.newest[g] = ts
+    groups.newest[g] = max(groups.newest[g], ts)
+    groups.touched[g] = True
+    if not members.there[slot]:
+        members.there[slot] = True
+        groups.size[g] += 1
+    members.ts[slot] = ts
+    for dimension in range(WIDTH):
+        members.used[slot, dimension] = steps.used[row, dimension]
+        members.throttled[slot, dimension] = steps.throttled[row, dimension]
+
+
+@lean
+def _stretch_of(ts: int, rules: Rules) -> int:
+    """Number of the policies in force at `ts` ms: of the changes made by then."""
+    low, high = 0, len(rules.changes)
+    while low < high:
+        middle = (low + high) // 2
+        if rules.changes[middle] <= ts:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@lean
+def _open(g: int, start: int, groups: Groups, rules: Rules) -> None:
+    """Open the round that holds `start`; it ends as the policies of that time say."""
+    every = rules.every[_stretch_of(start, rules)]
+    groups.every[g] = every
+    groups.end[g] = (start // every + 1) * every
+
+
+@lean
+def _skip_quiet_rounds(g: int, upto: int, groups: Groups, members: Members, rules: Rules) -> None:
+    """Pass over rounds without reports up to one in which somebody expires or the policies change.
+
+    Nothing happens in the others, and after a silence of a year there are very many.
+    """
+    if groups.size[g] == 0 or groups.end[g] > upto:
+        return
+    every = groups.every[g]
+    start = groups.end[g] - every
+    stretch = _stretch_of(start, rules)
+    oldest = DONE
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if members.there[slot]:
+            oldest = min(oldest, members.ts[slot])
+    until = min(oldest // every + rules.expiry[stretch] + 2, upto // every + 1) * every
+    if stretch < len(rules.changes) and rules.changes[stretch] <= upto:
+        until = min(until, -(-rules.changes[stretch] // every) * every)
+    groups.end[g] = max(groups.end[g], until)
+
+
+@lean
+def _has_room(g: int, groups: Groups, told: Told) -> bool:
+    """Whether one more round of this group fits, whatever it decides."""
+    rounds, decisions = told.filled[0], told.filled[1]
+    return bool(
+        rounds < len(told.group) and decisions + groups.first[g + 1] - groups.first[g] <= len(told.why)
+    )
+
+
+@lean
+def _close(
+    g: int, stretch: int, position: int, source: int, groups: Groups, members: Members, rules: Rules,
+    limits: Limits, progress: Progress, told: Told, pending: Pending,
+) -> bool:  # fmt: skip
+    """Close the open round by the policies of its end; the caller opens the next.
+
+    Returns:
+        Whether it waits for its shares.
+    """
+    before = told.filled[1]
+    touched = groups.touched[g]
+    groups.touched[g] = False
+    _let_go(g, rules.expiry[stretch], groups, members, limits, told)
+    removed = told.filled[1] > before
+    if removed:
+        _file(g, before, position, source, groups, limits, told)
+    if limits.known[g] and (touched or removed) and _ask(g, groups, members, limits, progress, pending):
+        return True
+    if not _stands(g, groups, members):
+        _note(g, 0, 0, groups, limits)
+    return False
+
+
+@lean
+def _file(
+    g: int, first: int, position: int, source: int, groups: Groups, limits: Limits, told: Told
+) -> None:
+    """File the decisions from number `first` on under the round that closes."""
+    rounds = told.filled[0]
+    told.position[rounds], told.source[rounds], told.group[rounds] = position, source, g
+    told.end[rounds], told.every[rounds] = groups.end[g], groups.every[g]
+    told.shadow[rounds], told.first[rounds] = limits.shadow[g], first
+    for dimension in range(WIDTH):
+        told.limited[rounds, dimension] = not np.isnan(limits.rates[g, dimension])
+    told.filled[0] = rounds + 1
+
+
+@lean
+def _let_go(g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told) -> None:
+    """Drop the brokers whose report is too old, and the shares of those that use nothing.
+
+    Who had shares is told, by name. Where the policies do not know the group, nobody has shares any more.
+    """
+    every = groups.every[g]
+    this_round = groups.end[g] // every - 1
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if not members.there[slot]:
+            continue
+        expired = this_round - members.ts[slot] // every > expiry
+        if expired:
+            members.there[slot] = False
+            groups.size[g] -= 1
+        if limits.known[g]:
+            _forget_unused(slot, g, members, limits)
+            if members.told[slot] and (expired or not _uses(slot, g, members, limits)):
+                _tell(slot, EXPIRED if expired else IDLE, members, told)
+        if expired or not limits.known[g] or not _uses(slot, g, members, limits):
+            _take_back(slot, members)
+
+
+@lean
+def _uses(slot: int, g: int, members: Members, limits: Limits) -> bool:
+    """Whether it is a member: it uses some limited dimension."""
+    for dimension in range(WIDTH):
+        if not np.isnan(limits.rates[g, dimension]) and members.used[slot, dimension] > 0.0:
+            return True
+    return False
+
+
+@lean
+def _forget_unused(slot: int, g: int, members: Members, limits: Limits) -> None:
+    """Its shares of dimensions that are not limited or that it does not use are its last ones no more."""
+    for dimension in range(WIDTH):
+        if np.isnan(limits.rates[g, dimension]) or not members.used[slot, dimension] > 0.0:
+            members.held[slot, dimension] = False
+
+
+@lean
+def _take_back(slot: int, members: Members) -> None:
+    """Nothing is told that stands."""
+    members.told[slot] = False
+    for dimension in range(WIDTH):
+        members.shares[slot, dimension] = np.nan
+        members.held[slot, dimension] = False
+        members.told_used[slot, dimension] = 0.0
+
+
+@lean
+def _tell(slot: int, why: int, members: Members, told: Told) -> None:
+    number = told.filled[1]
+    told.broker[number], told.why[number] = members.broker[slot], why
+    for dimension in range(WIDTH):
+        told.used[number, dimension] = members.told_used[slot, dimension]
+        told.shares[number, dimension] = members.shares[slot, dimension]
+    told.filled[1] = number + 1
+
+
+@lean
+def _ask(
+    g: int, groups: Groups, members: Members, limits: Limits, progress: Progress, pending: Pending
+) -> bool:
+    """Ask for the shares of the members; False: there are none."""
+    number, count = pending.filled[0], pending.filled[1]
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        if members.there[slot] and _uses(slot, g, members, limits):
+            pending.slots[count] = slot
+            for dimension in range(WIDTH):
+                pending.used[count, dimension] = members.used[slot, dimension]
+                pending.throttled[count, dimension] = members.throttled[slot, dimension]
+                held = members.held[slot, dimension]
+                pending.last[count, dimension] = members.shares[slot, dimension] if held else np.nan
+            count += 1
+    if count == pending.filled[1]:
+        return False
+    pending.group[number], pending.first[number + 1] = g, count
+    pending.filled[0], pending.filled[1] = number + 1, count
+    progress.shared[g], progress.need[g] = number, SHARING
+    return True
+
+
+@lean
+def _tell_shares(
+    g: int, position: int, source: int, groups: Groups, members: Members, limits: Limits,
+    progress: Progress, told: Told, shared: Pending,
+) -> None:  # fmt: skip
+    """The round that closes has been shared out: tell its members."""
+    number = progress.shared[g]
+    progress.shared[g] = NOWHERE
+    _file(g, told.filled[1], position, source, groups, limits, told)
+    _note(g, groups.end[g], groups.every[g], groups, limits)
+    for member in range(shared.first[number], shared.first[number + 1]):
+        slot = shared.slots[member]
+        members.told[slot] = True
+        for dimension in range(WIDTH):
+            share, limited = shared.shares[member, dimension], not np.isnan(limits.rates[g, dimension])
+            members.shares[slot, dimension] = share
+            members.held[slot, dimension] = not np.isnan(share)
+            members.told_used[slot, dimension] = members.used[slot, dimension] if limited else 0.0
+        _tell(slot, SHARE, members, told)
+
+
+@lean
+def _stands(g: int, groups: Groups, members: Members) -> bool:
+    """Whether somebody has shares."""
+    standing = 0
+    for slot in range(groups.first[g], groups.first[g + 1]):
+        standing += members.told[slot]
+    return standing > 0
+
+
+@lean
+def _note(g: int, end: int, every: int, groups: Groups, limits: Limits) -> None:
+    """Note the round whose shares stand; 0: none do."""
+    groups.told_end[g], groups.told_every[g] = end, every
+    groups.told_shadow[g] = end > 0 and limits.shadow[g]
+    groups.written[g] = NOT_WRITTEN if end > 0 else 0
+    for dimension in range(WIDTH):
+        groups.told_limited[g, dimension] = end > 0 and not np.isnan(limits.rates[g, dimension])

@@ -1,0 +1,238 @@
+"""What the law of shares works on: columns of a shard's groups and brokers, what happens, what is decided."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streaming.columns.byte_strings import Integers
+from streaming.contract.usage_events import DIMENSIONS
+
+Doubles = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Codes = NDArray[np.int8]
+
+NOT_WRITTEN: Final = -1
+"""For the time at which a group's shares were last written: they are still to be."""
+
+SHARE: Final = 0
+IDLE: Final = 1
+EXPIRED: Final = 2
+"""What a decision says: a share, or why there is none any more."""
+
+NOWHERE: Final = -1
+"""Number of the policies at hand while there are none, and of what there is not."""
+SHARING: Final = -2
+"""Instead of the number of the policies that a group waits for: it waits for its shares."""
+DONE: Final = 2**62
+"""The same: it waits for nothing."""
+WIDTH: Final = len(DIMENSIONS)
+
+
+class Groups(NamedTuple):
+    """Groups of a shard.
+
+    Attributes:
+        first: slot of each one's first broker, and one more.
+        size: how many of its slots hold a broker; `end`, `every` and `newest` mean something while any does.
+        end: when its open round ends, ms.
+        every: length of the open round, ms, as the policies had it when the round began.
+        newest: time of its newest report, ms.
+        touched: a report came in the open round.
+        told_end: end of the round whose shares stand, ms; 0: none stand, as in the next four.
+        told_every: length of that round, ms.
+        told_limited: dimensions that were limited in it.
+        told_shadow: the shares are not enforced.
+        written: time (ms) of their last writing or repeat, NOT_WRITTEN if that is still to be noted.
+    """
+
+    first: Integers
+    size: Integers
+    end: Integers
+    every: Integers
+    newest: Integers
+    touched: Flags
+    told_end: Integers
+    told_every: Integers
+    told_limited: Flags
+    told_shadow: Flags
+    written: Integers
+
+
+class Members(NamedTuple):
+    """Brokers that report of a group, in slots; those of a group by name, so that no sum depends on who
+    reported first.
+
+    Attributes:
+        there: whether the slot holds one; the others say nothing.
+        broker: its number among the names.
+        ts: time of its last report, ms.
+        used: rate per second in each of DIMENSIONS.
+        throttled: THROTTLED, FREE or NOT_REPORTED in each of them.
+        told: its last decision gave it shares, so its leaving must be told too.
+        shares: those shares, NaN where it has none.
+        held: which of them still count as its last share; unused ones are forgotten.
+        told_used: the rates that were told with them; 0 where not limited.
+    """
+
+    there: Flags
+    broker: Integers
+    ts: Integers
+    used: Doubles
+    throttled: Codes
+    told: Flags
+    shares: Doubles
+    held: Flags
+    told_used: Doubles
+
+
+class Steps(NamedTuple):
+    """What happens to the groups: reports and ticks. Reports stand by group, each group's in order, so that
+    they are read one after the other.
+
+    Attributes:
+        first: where each group's reports begin, and one more.
+        event: of each report, number of its event.
+        slot: of each report, where its broker stands.
+        used: of each report, rates.
+        throttled: of each report, THROTTLED, FREE or NOT_REPORTED.
+        at, ts, source, ticks: of each event, see Reports.
+        position: of each event among all of the batch.
+        tick_at: times of the ticks, ms.
+        tick_position, tick_source: the same of them.
+        end: no more input will come.
+        last: source and position of what happens at the end.
+    """
+
+    first: Integers
+    event: Integers
+    slot: Integers
+    used: Doubles
+    throttled: Codes
+    at: Integers
+    ts: Integers
+    source: Integers
+    ticks: Integers
+    position: Integers
+    tick_at: Integers
+    tick_position: Integers
+    tick_source: Integers
+    end: bool
+    last: Integers
+
+
+class Rules(NamedTuple):
+    """The rhythm of rounds over time.
+
+    Attributes:
+        changes: distinct times (ms) at which any policy changes.
+        every: length of a round (ms) before the first change, after it, and so on.
+        expiry: how many rounds old a member's report may be, likewise.
+    """
+
+    changes: Integers
+    every: Integers
+    expiry: Integers
+
+
+class Progress(NamedTuple):
+    """How far each group is.
+
+    Attributes:
+        row: number of its next report.
+        tick: number of its next tick.
+        fresh: its next report is known not to be stale.
+        need: number of the policies that it waits for, SHARING or DONE.
+        shared: number of its closing round among those that have been shared out, NOWHERE if it has none.
+        stale: in its only place, how many reports were stale.
+    """
+
+    row: Integers
+    tick: Integers
+    fresh: Flags
+    need: Integers
+    shared: Integers
+    stale: Integers
+
+
+class Told(NamedTuple):
+    """What was decided: closed rounds, and a row for each decision of them.
+
+    Attributes:
+        position: of the event that closed the round.
+        source: index of its record.
+        group: whose round.
+        end, every, limited, shadow: see Groups.
+        first: number of its first decision.
+        broker: of each decision, number of the broker.
+        why: of each decision, SHARE, IDLE or EXPIRED.
+        used: of each decision, rates.
+        shares: of each decision, NaN where there is none.
+        filled: numbers of rounds and of decisions so far.
+    """
+
+    position: Integers
+    source: Integers
+    group: Integers
+    end: Integers
+    every: Integers
+    limited: Flags
+    shadow: Flags
+    first: Integers
+    broker: Integers
+    why: Codes
+    used: Doubles
+    shares: Doubles
+    filled: Integers
+
+
+class Pending(NamedTuple):
+    """Closing rounds whose limits are to be shared out.
+
+    Attributes:
+        group: whose round.
+        first: number of its first member, and one more.
+        slots: of each member, its slot.
+        used, throttled, last: of each member, what `shares.share_out` takes.
+        shares: of each member, what it gives.
+        filled: numbers of rounds and of members so far.
+    """
+
+    group: Integers
+    first: Integers
+    slots: Integers
+    used: Doubles
+    throttled: Codes
+    last: Doubles
+    shares: Doubles
+    filled: Integers
+
+
+def no_pending(rounds: int, members: int) -> Pending:
+    """Room for so many."""
+    return Pending(
+        group=np.empty(rounds, np.int64), first=np.zeros(rounds + 1, np.int64),
+        slots=np.empty(members, np.int64), used=np.empty((members, WIDTH)),
+        throttled=np.empty((members, WIDTH), np.int8), last=np.empty((members, WIDTH)),
+        shares=np.empty((members, WIDTH)), filled=np.zeros(2, np.int64),
+    )  # fmt: skip
+
+
+def no_told(rounds: int, decisions: int) -> Told:
+    """Room for so many."""
+    return Told(
+        position=np.empty(rounds, np.int64), source=np.empty(rounds, np.int64),
+        group=np.empty(rounds, np.int64), end=np.empty(rounds, np.int64), every=np.empty(rounds, np.int64),
+        limited=np.empty((rounds, WIDTH), np.bool_), shadow=np.empty(rounds, np.bool_),
+        first=np.empty(rounds, np.int64), broker=np.empty(decisions, np.int64),
+        why=np.empty(decisions, np.int8), used=np.empty((decisions, WIDTH)),
+        shares=np.empty((decisions, WIDTH)), filled=np.zeros(2, np.int64),
+    )  # fmt: skip
+
+
+def more_room(told: Told, largest: int) -> Told:
+    """The same with room for twice as much, and for one more round of the largest group."""
+    wide = no_told(2 * len(told.group) + 1, 2 * len(told.why) + largest)
+    for name, column in told._asdict().items():
+        getattr(wide, name)[: len(column)] = column
+    return wide

@@ -1,0 +1,166 @@
+"""The reports among a shard's records as columns: plain ones straight from their bytes, the others parsed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming.columns.byte_strings import Integers, cut
+from streaming.columns.records import Records
+from streaming.contract.usage_events import DIMENSIONS, GroupUsage
+from streaming.laws.shares.report_json import NOT_PLAIN, scan_reports
+from streaming.laws.shares.reports import Reports, Rows
+
+_NONE: Final = np.empty(0, dtype=np.int64)
+_WIDTH: Final = len(DIMENSIONS)
+
+
+class Arrived(NamedTuple):
+    """A report or tick that was parsed.
+
+    Attributes:
+        at: when it is applied, ms.
+        source: its record.
+        event: the report; None: it is a tick.
+    """
+
+    at: int
+    source: int
+    event: GroupUsage | None
+
+
+@dataclass(slots=True)
+class _Part:
+    """Reports of some records: a row a record in `record` to `brokers`, a row an entry in the others."""
+
+    record: Integers
+    at: Integers
+    ts: Integers
+    period_ms: Integers
+    entries: Integers
+    brokers: pa.StringArray
+    counts: Integers
+    throttled_ms: Integers
+    groups: pa.StringArray
+
+
+class PlainReports:
+    """The plain reports among the records of a shard.
+
+    Attributes:
+        taken: whether each record is one; all others are left to the parser.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self.taken: NDArray[np.bool_] = np.zeros(len(records), dtype=np.bool_)
+        self._parts: list[_Part] = []
+        self._records = records
+        times = records.times()
+        for first, text, ends in records.texts():
+            scanned = scan_reports(text, ends, times[first : first + len(ends) - 1])
+            if records.broadcast is not None:
+                # A report that every shard got came by the wrong topic, which the parser's way says.
+                scanned.entries[np.asarray(records.broadcast)[first : first + len(ends) - 1]] = NOT_PLAIN
+            own = np.flatnonzero(scanned.entries != NOT_PLAIN)
+            if len(own):
+                self.taken[first + own] = True
+                rows = _stretches(scanned.first[own], scanned.entries[own])
+                name, broker = scanned.name[rows], scanned.broker[own]
+                part = _Part(
+                    record=first + own, at=scanned.at[own], ts=scanned.ts[own],
+                    period_ms=scanned.period_ms[own], entries=scanned.entries[own],
+                    brokers=cut(text, broker[:, 0], broker[:, 1] - broker[:, 0]),
+                    counts=scanned.counts[rows], throttled_ms=scanned.throttled_ms[rows],
+                    groups=cut(text, name[:, 0], name[:, 1] - name[:, 0]),
+                )  # fmt: skip
+                self._parts.append(part)
+
+    @property
+    def newest(self) -> int:
+        """The time of the newest one, ms; -1: there is none."""
+        return max((int(part.at.max()) for part in self._parts), default=-1)
+
+    def merged(self, arrived: Sequence[Arrived]) -> tuple[Reports, Integers]:
+        """All reports in the order of contract section 1, and the records of them and of ticks in that order.
+
+        Args:
+            arrived: the reports and ticks that were parsed, in any order.
+        """
+        events = [one for one in arrived if one.event is not None]
+        ticks = [one for one in arrived if one.event is None]
+        whole = _joined([*self._parts, *([_parsed(events)] if events else [])])
+        record = np.concatenate([whole.record, np.array([tick.source for tick in ticks], dtype=np.int64)])
+        at = np.concatenate([whole.at, np.array([tick.at for tick in ticks], dtype=np.int64)])
+        first, second = (column[record] for column in self._records.arrivals())
+        order = np.lexsort((record, second, first, at))
+        is_tick = order >= len(whole.record)
+        ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
+        return _rows(whole, order[~is_tick], ticks_before), record[order]
+
+
+def _rows(whole: _Part, order: Integers, ticks: Integers) -> Reports:
+    """The entries of some records in this order; `ticks` is how many ticks come before each record."""
+    ends = np.cumsum(whole.entries)
+    entries = whole.entries[order]
+    rows = _stretches(ends[order] - entries, entries)
+    groups, brokers = whole.groups.take(pa.array(rows)), whole.brokers.take(pa.array(order))
+    group, broker = groups.dictionary_encode(), brokers.dictionary_encode()
+    return Reports(
+        at=np.repeat(whole.at[order], entries),
+        ts=np.repeat(whole.ts[order], entries),
+        period_ms=np.repeat(whole.period_ms[order], entries),
+        source=np.repeat(whole.record[order], entries),
+        ticks=np.repeat(ticks, entries),
+        counts=whole.counts[rows],
+        throttled_ms=whole.throttled_ms[rows],
+        group=_numbers(group),
+        broker=np.repeat(_numbers(broker), entries),
+        groups=group.dictionary,
+        brokers=broker.dictionary,
+    )
+
+
+def _parsed(events: Sequence[Arrived]) -> _Part:
+    """Reports that were parsed one by one."""
+    put, entries = Rows(), []
+    for one in events:
+        assert one.event is not None
+        put.put(one.event, source=one.source, ticks=0)
+        entries.append(len(one.event.usage))
+    rows = put.finish()
+    heads = [(one.source, one.at, one.event.ts, one.event.period_ms) for one in events if one.event]
+    record, at, ts, period_ms = np.array(heads, dtype=np.int64).T.copy()
+    return _Part(
+        record=record, at=at, ts=ts, period_ms=period_ms, entries=np.array(entries, dtype=np.int64),
+        brokers=pa.array([one.event.broker for one in events if one.event], pa.string()),
+        counts=rows.counts, throttled_ms=rows.throttled_ms, groups=rows.groups.take(pa.array(rows.group)),
+    )  # fmt: skip
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    nothing = _Part(
+        record=_NONE, at=_NONE, ts=_NONE, period_ms=_NONE, entries=_NONE, brokers=pa.array([], pa.string()),
+        counts=_NONE.reshape(0, _WIDTH), throttled_ms=_NONE.reshape(0, _WIDTH),
+        groups=pa.array([], pa.string()),
+    )  # fmt: skip
+    joined = {}
+    for name in _Part.__slots__:
+        columns = [getattr(part, name) for part in (nothing, *parts)]
+        joined[name] = (pa.concat_arrays if name in ("brokers", "groups") else np.concatenate)(columns)
+    return _Part(**joined)
+
+
+def _stretches(first: Integers, count: Integers) -> Integers:
+    """The numbers from each `first` on, `count` of them, one stretch after the other."""
+    ends = np.cumsum(count)
+    return np.repeat(first - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def _numbers(column: pa.DictionaryArray) -> Integers:
+    numbers: Integers = column.indices.to_numpy().astype(np.int64)
+    return numbers

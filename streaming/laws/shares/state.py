@@ -1,0 +1,232 @@
+"""Groups and their brokers as Arrow columns for the checkpoint, and as arrays for the compiled law.
+
+Both are in one order, groups by name and a group's brokers by name, so the same history gives the same bytes
+however it was cut into batches.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import lean
+from streaming.laws.shares.columns import WIDTH, Groups, Members
+from streaming.laws.shares.law import NOT_REPORTED
+
+_WIDE: Final = ("used", "throttled", "shares", "held", "told_used", "told_limited")
+"""Columns with a value for each of DIMENSIONS."""
+_OF_GROUPS: Final = (
+    "end", "every", "newest", "touched", "told_end", "told_every", "told_limited", "told_shadow", "written"
+)  # fmt: skip
+_OF_MEMBERS: Final = ("broker", "ts", "used", "throttled", "told", "shares", "held", "told_used")
+_TYPES: Final[dict[str, Any]] = {
+    "touched": np.bool_, "told_limited": np.bool_, "told_shadow": np.bool_, "there": np.bool_,
+    "used": np.float64, "throttled": np.int8, "told": np.bool_, "shares": np.float64, "held": np.bool_,
+    "told_used": np.float64,
+}  # fmt: skip
+"""Of the columns that are not int64."""
+_NOBODY: Final[dict[str, Any]] = {"throttled": NOT_REPORTED, "shares": nan}
+"""What slots hold that nobody is in, where it is not 0."""
+
+
+@dataclass(slots=True)
+class State:
+    """The groups of a shard.
+
+    Attributes:
+        names: of the groups, ascending; no two alike.
+        brokers: names of all brokers, ascending; no two alike.
+        groups: a row per group.
+        members: a slot per group and broker.
+    """
+
+    names: pa.Array
+    brokers: pa.Array
+    groups: Groups
+    members: Members
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No groups."""
+        none = pa.array([], type=pa.string())
+        groups = {name: _blank(name, 0) for name in _OF_GROUPS}
+        members = {name: _blank(name, 0) for name in _OF_MEMBERS}
+        return cls(
+            none, none, Groups(first=np.zeros(1, np.int64), size=np.zeros(0, np.int64), **groups),
+            Members(there=np.zeros(0, np.bool_), **members),
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, columns: Mapping[str, pa.Array]) -> Self:
+        """The groups that `columns` described; nothing may be written to these arrays."""
+        listed = columns["members"]
+        first = listed.offsets.to_numpy().astype(np.int64)
+        rows = listed.values
+        dictionary = rows.field("broker")
+        fields = dict(zip(rows.type.names, rows.flatten(), strict=True))
+        members = _numbers(fields, _OF_MEMBERS[1:], len(rows))
+        groups = _numbers(columns, _OF_GROUPS, len(first) - 1)
+        broker = dictionary.indices.to_numpy().astype(np.int64)
+        return cls(
+            columns["group"], dictionary.dictionary,
+            Groups(first=first, size=np.diff(first), **groups),
+            Members(there=np.ones(len(rows), dtype=np.bool_), broker=broker, **members),
+        )  # fmt: skip
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The groups as Arrow columns; slots are all taken."""
+        members = _columns(self.members, _OF_MEMBERS[1:])
+        numbers = pa.array(self.members.broker.astype(np.int32))
+        members["broker"] = pa.DictionaryArray.from_arrays(numbers, self.brokers)
+        rows = pa.StructArray.from_arrays(list(members.values()), names=list(members))
+        listed = pa.ListArray.from_arrays(pa.array(self.groups.first.astype(np.int32)), rows)
+        return {"group": self.names, **_columns(self.groups, _OF_GROUPS), "members": listed}
+
+    def widened(self, names: pa.Array, brokers: pa.Array) -> tuple["State", Integers, Integers]:
+        """A copy to write to, which knows these groups and brokers too, and the number of each of them."""
+        names, group, group_was = _merged(self.names, names)
+        brokers, broker, broker_was = _merged(self.brokers, brokers)
+        groups = {
+            name: _spread(name, getattr(self.groups, name), group_was, len(names)) for name in _OF_GROUPS
+        }
+        size = _spread("size", self.groups.size, group_was, len(names))
+        first = np.zeros(len(names) + 1, dtype=np.int64)
+        np.cumsum(_spread("size", np.diff(self.groups.first), group_was, len(names)), out=first[1:])
+        members = {name: getattr(self.members, name).copy() for name in ("there", *_OF_MEMBERS)}
+        members["broker"] = broker_was[members["broker"]]
+        state = State(names, brokers, Groups(first=first, size=size, **groups), Members(**members))
+        return state, group, broker
+
+    def slots(self, group: Integers, broker: Integers) -> Integers:
+        """The slot of each of these pairs; where there is none, it is made."""
+        slots = np.empty(len(group), dtype=np.int64)
+        if _find(group, broker, self.groups.first, self.members.broker, slots):
+            missing = slots < 0
+            self._add(np.unique(group[missing] * len(self.brokers) + broker[missing]))
+            _find(group, broker, self.groups.first, self.members.broker, slots)
+        return slots
+
+    def _add(self, keys: Integers) -> None:
+        """Add slots: group times number of brokers plus broker, ascending."""
+        size, count = len(self.brokers), len(self.names)
+        group = np.repeat(np.arange(count), np.diff(self.groups.first))
+        own = group * size + self.members.broker
+        keys = np.concatenate([own, keys])
+        order = np.argsort(keys, kind="stable")
+        was = np.empty(len(keys), dtype=np.int64)
+        was[order] = np.arange(len(keys))
+        members = {
+            name: _spread(name, getattr(self.members, name), was[: len(own)], len(keys))
+            for name in ("there", *_OF_MEMBERS)
+        }
+        members["broker"] = keys[order] % size
+        self.members = Members(**members)
+        first = np.searchsorted(keys[order], np.arange(count + 1) * size)
+        self.groups = self.groups._replace(first=first.astype(np.int64))
+
+    def narrowed(self) -> "State":
+        """Without the slots that nobody is in, the groups without brokers and the names that nobody has."""
+        there, some = self.members.there, self.groups.size > 0
+        used = np.zeros(len(self.brokers), dtype=np.bool_)
+        used[self.members.broker[there]] = True
+        if there.all() and some.all() and used.all():
+            return self
+        members = {name: getattr(self.members, name)[there] for name in ("there", *_OF_MEMBERS)}
+        members["broker"] = (np.cumsum(used) - 1)[members["broker"]]
+        groups = {name: getattr(self.groups, name)[some] for name in ("size", *_OF_GROUPS)}
+        first = np.zeros(int(some.sum()) + 1, dtype=np.int64)
+        np.cumsum(groups["size"], out=first[1:])
+        return State(
+            self.names.filter(pa.array(some)), self.brokers.filter(pa.array(used)),
+            Groups(first=first, **groups), Members(**members),
+        )  # fmt: skip
+
+
+def _merged(known: pa.Array, names: pa.Array) -> tuple[pa.Array, Integers, Integers]:
+    """All names in order, the number of each of `names` and of each of `known` among them."""
+    number = _places(names, known)
+    fresh = number < 0
+    if not fresh.any():
+        return known, number, np.arange(len(known))
+    together = pa.concat_arrays([known, names.filter(pa.array(fresh))])
+    order = pc.sort_indices(together).to_numpy().astype(np.int64)
+    place = np.empty(len(together), dtype=np.int64)
+    place[order] = np.arange(len(together))
+    number[fresh] = len(known) + np.arange(int(fresh.sum()))
+    return together.take(pa.array(order)), place[number], place[: len(known)]
+
+
+def _places(names: pa.Array, known: pa.Array) -> Integers:
+    found: Integers = pc.index_in(names, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)
+
+
+def _blank(name: str, count: int) -> Any:
+    shape = (count, WIDTH) if name in _WIDE else (count,)
+    return np.full(shape, _NOBODY.get(name, 0), dtype=_TYPES.get(name, np.int64))
+
+
+def _spread(name: str, column: Any, places: Integers, count: int) -> Any:
+    """A new column of `count` rows, with those of `column` in these places."""
+    if len(places) == count:
+        return column.copy()
+    wide = _blank(name, count)
+    wide[places] = column
+    return wide
+
+
+def _columns(table: Groups | Members, names: tuple[str, ...]) -> dict[str, pa.Array]:
+    """Arrow columns; of wide ones a column for each dimension, left out where it says nothing."""
+    columns: dict[str, pa.Array] = {}
+    for name in names:
+        values = getattr(table, name)
+        if values.ndim == 1:
+            columns[name] = pa.array(values)
+            continue
+        blank = _NOBODY.get(name, 0)
+        for dimension in range(WIDTH):
+            column = values[:, dimension].copy()
+            if not (np.isnan(column) if blank != blank else column == blank).all():
+                columns[f"{name}.{dimension}"] = pa.array(column)
+    return columns
+
+
+def _numbers(columns: Mapping[str, pa.Array], names: tuple[str, ...], count: int) -> dict[str, Any]:
+    """What `_columns` was made of."""
+    found = {}
+    for name in names:
+        if name in _WIDE:
+            found[name] = _blank(name, count)
+            for dimension in range(WIDTH):
+                column = columns.get(f"{name}.{dimension}")
+                if column is not None:
+                    found[name][:, dimension] = column.to_numpy(zero_copy_only=False)
+        else:
+            found[name] = columns[name].to_numpy(zero_copy_only=False)
+    return found
+
+
+@lean
+def _find(group: Integers, broker: Integers, first: Integers, brokers: Integers, slots: Integers) -> bool:
+    """Fill in the slot of each pair, -1 where there is none; whether one is missing."""
+    missing = False
+    for i in range(len(group)):
+        low, high = first[group[i]], first[group[i] + 1]
+        end = high
+        while low < high:
+            middle = (low + high) // 2
+            if brokers[middle] < broker[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end and brokers[low] == broker[i]:
+            slots[i] = low
+        else:
+            slots[i] = -1
+            missing = True
+    return missing

@@ -1,0 +1,114 @@
+"""Which limits a resource group has, and how long its rounds are (contract sections 2 and 3.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.usage_events import DIMENSIONS
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section, candidates, parse_subject
+from streaming.policy.schema import QUOTA_GROUP_PREFIX
+
+QUOTA_DIMENSIONS: Final = {"producer_byte_rate": 1, "consumer_byte_rate": 3}
+"""Position in DIMENSIONS of the rates of a Kafka quota."""
+MIN_LIMIT: Final = 1e-280
+MAX_LIMIT: Final = 1e280
+"""Limits are brought within these bounds, so that a limit times any count is a finite number above 0."""
+DEFAULT_INTERVAL_S: Final = 60
+DEFAULT_EXPIRY_ROUNDS: Final = 5
+LIFE_ROUNDS: Final = 3
+"""How many rounds a share stands when nothing is heard (contract section 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """The limits of a resource group.
+
+    Attributes:
+        rates: per second, in the order of DIMENSIONS; None: not limited.
+        shadow: decided, but nobody acts on it.
+    """
+
+    rates: tuple[float | None, ...]
+    shadow: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRules:
+    """The rhythm of the rounds.
+
+    Attributes:
+        interval_ms: length R of a round (resourceUsagePublishIntervalInSecs).
+        expiry_rounds: how many rounds old a member's report may be (resourceUsageMemberExpiryRounds).
+    """
+
+    interval_ms: int
+    expiry_rounds: int
+
+
+def round_rules(policies: PolicySet) -> RoundRules:
+    """The rhythm in force for all groups."""
+    broker = policies.entries.get(Section.BROKER, {})
+    return RoundRules(
+        interval_ms=int(broker.get("resourceUsagePublishIntervalInSecs", DEFAULT_INTERVAL_S)) * 1000,
+        expiry_rounds=int(broker.get("resourceUsageMemberExpiryRounds", DEFAULT_EXPIRY_ROUNDS)),
+    )
+
+
+def group_limits(policies: PolicySet, group: str) -> GroupLimits | None:
+    """The limits of a group by its name; None: the policies do not know it.
+
+    `quota/` and a subject name the group that shares out that subject's byte rates. Each of its two rates
+    comes from the first of the eight levels that charges the subject and sets that rate. Such a group is in
+    shadow only if all its rates are: one share cannot be enforced by half.
+    """
+    if group.startswith(QUOTA_GROUP_PREFIX):
+        return _quota_limits(policies, group.removeprefix(QUOTA_GROUP_PREFIX))
+    value = policies.entries.get(f"{Section.RESOURCE_GROUPS}.{group}")
+    if value is None:
+        return None
+    return GroupLimits(
+        rates=tuple(_bounded(value.get(dimension, UNLIMITED)) for dimension in DIMENSIONS),
+        shadow=value.get("shadow", False),
+    )
+
+
+def byte_quota_subject(policies: PolicySet, user: str, client_id: str, key: str) -> str | None:
+    """The subject that a client's bytes are charged to; None: not limited.
+
+    Args:
+        policies: in force.
+        user: Kafka principal.
+        client_id: Kafka client id.
+        key: one of QUOTA_DIMENSIONS.
+    """
+    for place in candidates(user, client_id):
+        if policies.entries.get(place.path, {}).get(key, UNLIMITED) != UNLIMITED:
+            return place.subject
+    return None
+
+
+def _quota_limits(policies: PolicySet, subject: str) -> GroupLimits | None:
+    try:
+        user, client_id = parse_subject(subject)
+    except BadEvent:
+        return None
+    # A missing part leaves the levels that need it with other subjects, which are passed over.
+    places = [place.path for place in candidates(user or "", client_id or "") if place.subject == subject]
+    values = [value for value in map(policies.entries.get, places) if value is not None]
+    rates: list[float | None] = [None] * len(DIMENSIONS)
+    shadows: list[bool] = []
+    for key, dimension in QUOTA_DIMENSIONS.items():
+        value = _first_that_sets(values, key)
+        if value is not None:
+            rates[dimension] = _bounded(value[key])
+            shadows.append(value.get("shadow", False))
+    return GroupLimits(rates=tuple(rates), shadow=all(shadows)) if shadows else None
+
+
+def _first_that_sets(values: list[Mapping[str, Any]], key: str) -> Mapping[str, Any] | None:
+    return next((value for value in values if value.get(key, UNLIMITED) != UNLIMITED), None)
+
+
+def _bounded(rate: float) -> float | None:
+    return None if rate == UNLIMITED else min(max(float(rate), MIN_LIMIT), MAX_LIMIT)

@@ -1,0 +1,254 @@
+"""Policies over time: what a log of policy events means (contract sections 1 and 2).
+
+Every reader of `weir.policies` (the job, each proxy, replay) feeds its records to a timeline and asks it what
+was in force when. The same events give the same answers in whatever order they come in, except that events
+with one and the same time count in the order in which they came.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Final, Self
+
+import orjson
+
+from streaming.columns.lru_cache import Kept
+from streaming.policy.policy_set import PolicySet
+
+# Sets kept for reuse. Each holds a table as large as the policies, so they are few.
+MAX_CACHED_SETS: Final = 32
+FOLD_PARTS: Final = 8
+"""Changes that are past are folded into the first set once they are one for so many of its entries: a
+table of a hundred thousand is not made anew for each change of one of them."""
+KEPT_BYTES: Final = 64 * 2**20
+"""Of JSON whose entries and timelines are kept: shards have much alike, and most batches change nothing."""
+_LEAST_BYTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One entry set, or removed (value None), from `ts` on.
+
+    Attributes:
+        path: the entry; None: all that is known is that there were changes, which count as versions.
+        version: the version afterwards is at least this one,
+        count: and at least so many more than the version before.
+    """
+
+    ts: int
+    path: str | None
+    value: Any | None
+    version: int
+    count: int = 1
+
+
+class PolicyTimeline:
+    """Policies as a function of time.
+
+    Args:
+        initial: entries in force before every change.
+        version: their version.
+    """
+
+    __slots__ = (
+        "_changes", "_initial", "_json", "_last", "_past", "_sets", "_shared", "_since", "_times",
+        "_until", "_version", "_versions",
+    )  # fmt: skip
+
+    def __init__(self, initial: Mapping[str, Any] | None = None, version: int = 1) -> None:
+        self._initial: Mapping[str, Any] = dict(initial or {})  # replaced, never changed
+        self._version = version
+        self._changes: list[Change] = []  # in order of time, then of arrival
+        self._times: list[int] = []  # of _changes, for bisect
+        self._versions: list[int] = []  # of _changes as far as computed; a late change cuts it
+        self._past = 0  # so many of _changes count as made at all times
+        self._shared = False  # lists and sets belong to other timelines too, and are copied before a change
+        # As read or written last, entries and changes; policies change far less often than state.
+        self._json: tuple[bytes | None, bytes | None] = (None, None)
+        self._sets: dict[int, PolicySet] = {}  # number of changes made -> set, least recently used first
+        self._last = PolicySet()  # the set asked for last, in force in [_since, _until)
+        self._since = self._until = 0.0
+
+    def apply(self, path: str, value: Any | None, ts: int, version: int | None = None) -> None:
+        """Take a change in force from `ts` on; None removes the entry.
+
+        Its version is the one given if that is greater than the version before it in time, else one more
+        than that. A change that comes late, with an older `ts` than others, is filed where it belongs, and
+        the versions after it move up if they must.
+        """
+        self._insert(Change(ts=ts, path=path, value=value, version=version or 0))
+
+    def count(self, ts: int, version: int | None = None) -> None:
+        """Take a change of an entry that is of no use here: it is a version as any other, and no more.
+
+        Many of them at one time take no more room than one.
+        """
+        position = bisect_right(self._times, ts, self._past)
+        if position == self._past or self._times[position - 1] != ts:
+            self._insert(Change(ts=ts, path=None, value=None, version=version or 0))
+            return
+        self._alter(position - 1)
+        before = self._changes[position - 1]
+        # What both make of the version before them.
+        after = max(version or 0, before.version + 1)
+        self._changes[position - 1] = replace(before, version=after, count=before.count + 1)
+
+    def at(self, ts: int) -> PolicySet:
+        """The policies that apply to what happens at `ts`: changes at that very time are made already."""
+        # Nearly every question is about the stretch of time of the one before.
+        if self._since <= ts < self._until:
+            return self._last
+        made = bisect_right(self._times, ts, self._past)
+        found = self._sets.pop(made, None)
+        if found is None:
+            found = self._build(made)
+            if len(self._sets) >= MAX_CACHED_SETS:
+                del self._sets[next(iter(self._sets))]
+        self._sets[made] = self._last = found
+        self._since = self._times[made - 1] if made > self._past else -inf
+        self._until = self._times[made] if made < len(self._times) else inf
+        return found
+
+    def changes(self, after: int, upto: int) -> list[int]:
+        """Distinct times of change in (after, upto], ascending."""
+        return sorted(set(self._times[self._span(after, upto)]))
+
+    def changed(self, after: int, upto: int) -> list[tuple[int, str]]:
+        """Time and path of every change in (after, upto], in order; not of those that only count."""
+        span = self._changes[self._span(after, upto)]
+        return [(change.ts, change.path) for change in span if change.path is not None]
+
+    def forget_before(self, ts: int) -> None:
+        """Let the changes made at or before `ts` count as made ever since; `at` is exact from `ts` on."""
+        made = bisect_right(self._times, ts, self._past)
+        if made == self._past:
+            return
+        counted = all(change.path is None for change in self._changes[:made])
+        folded = self.at(ts) if counted or made * FOLD_PARTS >= len(self._initial) else None
+        self._json = self._json[0] if folded is None or counted else None, None
+        self._since = self._until = 0.0
+        self._past = made
+        if folded is None:
+            return
+        self._initial, self._version = folded.entries, folded.version
+        self._sets = {count - made: kept for count, kept in self._sets.items() if count >= made}
+        self._changes, self._times = self._changes[made:], self._times[made:]
+        self._versions = self._versions[made:]
+        self._past, self._shared = 0, False
+
+    @property
+    def newest_version(self) -> int:
+        """The version after all changes, those of the future too."""
+        return self._version_after(len(self._changes))
+
+    def to_json(self) -> tuple[bytes, bytes]:
+        """All of it, for a checkpoint; `from_json` gives an equal timeline back.
+
+        Returns:
+            The first entries, which are often many and stay the same, and what changes.
+        """
+        entries, rest = self._json
+        if entries is None:
+            entries = orjson.dumps(self._initial)
+            _entries.put(entries, self._initial, len(entries))
+        if rest is None:
+            changes = [
+                [change.ts, change.path, change.value, change.version, change.count]
+                for change in self._changes
+            ]
+            rest = orjson.dumps({"version": self._version, "past": self._past, "changes": changes})
+        if self._json != (entries, rest):
+            self._json = entries, rest
+            _remember(self, entries, rest)
+        return entries, rest
+
+    @classmethod
+    def from_json(cls, entries: bytes, rest: bytes) -> Self:
+        """Read what `to_json` wrote."""
+        known = _timelines.get((entries, rest)) or _read(entries, rest)
+        timeline = cls()
+        timeline._take(known)
+        return timeline
+
+    def _take(self, other: "PolicyTimeline") -> None:
+        """Be what another timeline is; what it holds is shared until one of them changes."""
+        self._initial, self._version, self._past = other._initial, other._version, other._past
+        self._changes, self._times, self._versions = other._changes, other._times, other._versions
+        self._sets, self._json = other._sets, other._json
+        self._shared = other._shared = True
+
+    def _insert(self, change: Change) -> None:
+        position = bisect_right(self._times, change.ts, self._past)
+        self._alter(position)
+        self._changes.insert(position, change)
+        self._times.insert(position, change.ts)
+
+    def _alter(self, position: int) -> None:
+        """Forget what follows from the changes from this one on, before they become others."""
+        if self._shared:
+            self._changes, self._times = self._changes.copy(), self._times.copy()
+            self._versions, self._sets, self._shared = self._versions.copy(), self._sets.copy(), False
+        self._json = self._json[0], None
+        self._since = self._until = 0.0
+        del self._versions[position:]
+        for made in [made for made in self._sets if made > position]:
+            del self._sets[made]
+
+    def _span(self, after: int, upto: int) -> slice:
+        return slice(
+            bisect_right(self._times, after, self._past), bisect_right(self._times, upto, self._past)
+        )
+
+    def _version_after(self, made: int) -> int:
+        for change in self._changes[len(self._versions) : made]:
+            before = self._versions[-1] if self._versions else self._version
+            self._versions.append(max(change.version, before + change.count))
+        return self._versions[made - 1] if made else self._version
+
+    def _build(self, made: int) -> PolicySet:
+        """Start from the nearest older set that is still kept; most times that is the one just before."""
+        start = max((count for count in self._sets if count < made), default=0)
+        entries = self._sets[start].entries if start in self._sets else self._initial
+        changes = [change for change in self._changes[start:made] if change.path is not None]
+        if changes:
+            # A new table: the old one belongs to other sets.
+            altered = dict(entries)
+            for change in changes:
+                assert change.path is not None
+                if change.value is None:
+                    altered.pop(change.path, None)
+                else:
+                    altered[change.path] = change.value
+            entries = altered
+        return PolicySet(entries, self._version_after(made))
+
+
+_entries = Kept(KEPT_BYTES)
+"""First entries by their JSON; nobody may change them."""
+_timelines = Kept(KEPT_BYTES)
+"""By their JSON, in both parts; nobody may change them."""
+
+
+def _read(entries: bytes, rest: bytes) -> PolicyTimeline:
+    initial = _entries.get(entries)
+    if initial is None:
+        initial = orjson.loads(entries)
+        _entries.put(entries, initial, len(entries))
+    timeline, fields = PolicyTimeline(), orjson.loads(rest)
+    timeline._initial, timeline._version, timeline._past = initial, fields["version"], fields["past"]
+    timeline._changes = [
+        Change(ts=ts, path=path, value=value, version=version, count=count)
+        for ts, path, value, version, count in fields["changes"]
+    ]
+    timeline._times = [change.ts for change in timeline._changes]
+    timeline._json = entries, rest
+    _remember(timeline, entries, rest)
+    return timeline
+
+
+def _remember(timeline: PolicyTimeline, entries: bytes, rest: bytes) -> None:
+    """Keep it for whoever reads the same JSON."""
+    kept = PolicyTimeline()
+    kept._take(timeline)
+    _timelines.put((entries, rest), kept, _LEAST_BYTES + len(entries) + len(rest))

@@ -1,0 +1,148 @@
+"""Which policies apply to a topic: resource group, dispatch rates, backlog quotas (contract section 2).
+
+Precedence per kind of limit: a subscription's own rate, then the topic, the namespace, the broker's defaults.
+A dispatch rate wins as a whole if it sets at least one rate; a backlog quota if its limit is not -1.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from streaming.contract.errors import BadEvent
+from streaming.policy.checks import Report
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.schema import NAME_CHECKS
+
+DEFAULT_RETENTION = "producer_request_hold"
+
+
+class RateKind(StrEnum):
+    """The two dispatch limiters of a topic, by their key in topics and namespaces."""
+
+    TOPIC = "dispatchRate"
+    SUBSCRIPTION = "subscriptionDispatchRate"
+
+
+class BacklogKind(StrEnum):
+    """The two backlog quotas, by their key in backlogQuotaMap."""
+
+    SIZE = "destination_storage"
+    AGE = "message_age"
+
+
+# In order of precedence; the first is number 1.
+LEVELS = ("subscription", "topic", "namespace", "broker")
+_BROKER_RATES = {
+    RateKind.TOPIC: ("dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte"),
+    RateKind.SUBSCRIPTION: (
+        "dispatchThrottlingRatePerSubscriptionInMsg",
+        "dispatchThrottlingRatePerSubscriptionInByte",
+    ),
+}
+_BROKER_BACKLOGS = {
+    BacklogKind.SIZE: "backlogQuotaDefaultLimitBytes",
+    BacklogKind.AGE: "backlogQuotaDefaultLimitSecond",
+}
+_LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Somewhere a limit is looked for.
+
+    Attributes:
+        level: one of LEVELS.
+        path: the entry and the key in it.
+        value: what stands there, None if nothing does.
+        wins: it sets a limit, so nothing further is looked for.
+    """
+
+    level: str
+    path: str
+    value: Mapping[str, Any] | None
+    wins: bool
+
+
+def namespace_of(topic: str) -> str:
+    """`TENANT/NAMESPACE` of a topic.
+
+    Raises:
+        BadEvent: not a full topic name.
+    """
+    report = Report()
+    NAME_CHECKS[Section.TOPICS](report, (), topic)
+    if report.findings:
+        raise BadEvent(f"topic {topic!r} {report.findings[0].message}")
+    # The check has made sure of exactly two slashes behind the domain.
+    return topic.partition("://")[2].rpartition("/")[0]
+
+
+def resource_group(policies: PolicySet, topic: str) -> tuple[str, str] | None:
+    """The group that a topic's traffic counts in, and the path of the entry that says so; None: no group."""
+    return namespace_group(policies, namespace_of(topic))
+
+
+def namespace_group(policies: PolicySet, namespace: str) -> tuple[str, str] | None:
+    """The group of `TENANT/NAMESPACE`, and the path of the entry that says so; None: no group."""
+    for path in (f"{Section.NAMESPACES}.{namespace}", f"{Section.TENANTS}.{namespace.partition('/')[0]}"):
+        group = policies.entries.get(path, {}).get("resourcegroup")
+        if group is not None:
+            return group, path
+    return None
+
+
+def dispatch_places(
+    policies: PolicySet, topic: str, subscription: str | None, kind: RateKind
+) -> Iterator[Place]:
+    """Where a dispatch rate is looked for, in order of precedence.
+
+    Every value has the keys dispatchThrottlingRateInMsg, dispatchThrottlingRateInByte and
+    ratePeriodInSecond as far as they are set. Without a subscription its own rate is left out.
+    """
+    own_path, namespace_path = f"{Section.TOPICS}.{topic}", f"{Section.NAMESPACES}.{namespace_of(topic)}"
+    own, shared = policies.entries.get(own_path, {}), policies.entries.get(namespace_path, {})
+    # Only the limiter of a subscription has a level more than that of a topic.
+    if kind is RateKind.SUBSCRIPTION and subscription is not None:
+        rate = own.get("subscriptions", {}).get(subscription, {}).get("dispatchRate")
+        yield _rate_place("subscription", f"{own_path}.subscriptions.{subscription}.dispatchRate", rate)
+    yield _rate_place("topic", f"{own_path}.{kind}", own.get(kind))
+    yield _rate_place("namespace", f"{namespace_path}.{kind}", shared.get(kind))
+    broker = policies.entries.get(Section.BROKER, {})
+    msgs, size = _BROKER_RATES[kind]
+    default = {
+        "dispatchThrottlingRateInMsg": broker.get(msgs, UNLIMITED),
+        "dispatchThrottlingRateInByte": broker.get(size, UNLIMITED),
+    }
+    # The broker's defaults know no period: they are per second.
+    yield _rate_place("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
+
+
+def backlog_places(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterator[Place]:
+    """Where a backlog quota is looked for, in order of precedence; values hold the limit and `policy`."""
+    limit_key = _LIMIT_KEYS[kind]
+    levels = (
+        ("topic", f"{Section.TOPICS}.{topic}"),
+        ("namespace", f"{Section.NAMESPACES}.{namespace_of(topic)}"),
+    )
+    for level, path in levels:
+        quota = policies.entries.get(path, {}).get("backlogQuotaMap", {}).get(kind)
+        yield _backlog_place(level, f"{path}.backlogQuotaMap.{kind}", quota, limit_key)
+    broker = policies.entries.get(Section.BROKER, {})
+    default_key = _BROKER_BACKLOGS[kind]
+    default = {
+        limit_key: broker.get(default_key, UNLIMITED),
+        "policy": broker.get("backlogQuotaDefaultRetentionPolicy", DEFAULT_RETENTION),
+    }
+    yield _backlog_place("broker", f"{Section.BROKER}.{default_key}", default, limit_key)
+
+
+def _rate_place(level: str, path: str, value: Mapping[str, Any] | None) -> Place:
+    keys = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+    wins = value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in keys)
+    return Place(level=level, path=path, value=value, wins=wins)
+
+
+def _backlog_place(level: str, path: str, value: Mapping[str, Any] | None, limit_key: str) -> Place:
+    wins = value is not None and value[limit_key] != UNLIMITED
+    return Place(level=level, path=path, value=value, wins=wins)

@@ -1,0 +1,124 @@
+"""A shard's body as Spark carries it: what is large lies on the shelf, and only its name is carried.
+
+Carrying a megabyte costs 45 ms of processor time a batch, changed or not (docs/decisions.md, "State"). A body
+has parts: the law's columns together, and each note. A part beyond SHELF_BYTES becomes a file named after its
+content, so a part that a batch does not change is not even written again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+import pyarrow as pa
+
+from streaming.columns.lru_cache import Kept
+from streaming.contract.errors import StateError
+from streaming.state.blob_store import NO_SHELF, Discarded, Shelf
+from streaming.state.body import Body, decode, encode, packed
+
+SHELF_BYTES: Final = 256 * 2**10
+"""A part of so many bytes or more goes to the shelf: carrying it would cost 12 ms, a file costs about 1."""
+NOTES_BYTES: Final = 64 * 2**20
+"""Of large notes that a worker keeps: policies, which many shards have alike, and which are parsed once."""
+_COLUMNS: Final = ""
+"""Name of the part that is the columns; notes have names."""
+_SHELVED: Final = "shelved"
+
+_notes = Kept(NOTES_BYTES)
+"""By the name of their content, which never changes."""
+
+
+@dataclass(slots=True)
+class Carried:
+    """A body as it was read, so that what stays the same stays where it lies.
+
+    Attributes:
+        body: the whole of it.
+        names: of the parts that lie on the shelf.
+        discarded: names that it mentions no more.
+    """
+
+    body: Body = field(default_factory=lambda: Body(columns={}, notes={}))
+    names: dict[str, str] = field(default_factory=dict)
+    discarded: Discarded = field(default_factory=Discarded)
+
+    @classmethod
+    def of(cls, raw: bytes | None, shelf: Shelf | None) -> "Carried":
+        """What `to_bytes` wrote; None: the shard has no state yet.
+
+        Raises:
+            StateError: it cannot be read.
+        """
+        if raw is None:
+            return cls()
+        body = decode(raw)
+        notes = dict(body.notes)
+        shelved = notes.pop(_SHELVED, None)
+        if shelved is None:
+            return cls(body=body)
+        names, batch, gone = orjson.loads(shelved)
+        if names and shelf is None:
+            raise StateError(NO_SHELF)
+        columns = body.columns
+        for part, name in names.items():
+            assert shelf is not None
+            if part == _COLUMNS:
+                rows = shelf.read(name)
+                columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+            else:
+                notes[part] = _note(name, shelf)
+        return cls(Body(columns=columns, notes=notes), names, Discarded(batch, gone))
+
+    def to_bytes(self, after: Body, shelf: Shelf | None) -> bytes:
+        """The body after a batch.
+
+        Raises:
+            StateError: it cannot be kept.
+        """
+        if shelf is None:
+            return encode(after)
+        names: dict[str, str] = {}
+        notes = dict(after.notes)
+        columns = after.columns
+        if sum(column.nbytes for column in columns.values()) >= SHELF_BYTES:
+            same = _are_same(columns, self.body.columns)
+            names[_COLUMNS] = self._put(_COLUMNS, same, columns, shelf)
+            columns = {}
+        for part, note in after.notes.items():
+            if len(note) >= SHELF_BYTES:
+                same = note is self.body.notes.get(part)
+                names[part] = self._put(part, same, {part: pa.array([note], pa.large_binary())}, shelf)
+                # Most often it is this worker that reads it in the next batch.
+                _notes.put(names[part], note, len(note))
+                del notes[part]
+        for name in {*self.names.values()} - {*names.values()}:
+            self.discarded.add(name)
+        self.discarded.end_batch(shelf)
+        if names or self.discarded.names:
+            gone = self.discarded
+            notes[_SHELVED] = orjson.dumps([names, gone.batch, gone.names])
+        return encode(Body(columns=columns, notes=notes))
+
+    def _put(self, part: str, same: bool, columns: Mapping[str, pa.Array], shelf: Shelf) -> str:
+        if same and part in self.names:
+            return self.names[part]
+        name = shelf.put(packed(pa.RecordBatch.from_pydict(dict(columns))))
+        self.discarded.use(name)
+        return name
+
+
+def _are_same(columns: Mapping[str, pa.Array], others: Mapping[str, pa.Array]) -> bool:
+    """Whether these are the very arrays that were read: nobody has touched them."""
+    return columns.keys() == others.keys() and all(
+        column is others[name] for name, column in columns.items()
+    )
+
+
+def _note(name: str, shelf: Shelf) -> bytes:
+    """A large note; one object for all shards, so that what was read from it is found at once."""
+    note = _notes.get(name)
+    if note is None:
+        note = bytes(shelf.read(name).column(0)[0].as_py())
+        _notes.put(name, note, len(note))
+    return bytes(note)

@@ -1,0 +1,91 @@
+"""`weir collect`: what the cluster already knows, published as policies."""
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming.contract.errors import WeirError
+from streaming.policy.settings import read_settings
+from weir.foreground import StopSignal, write_ready_file
+from weir.options import Cluster, add_cluster_options, cluster_of
+from weir.settings import CollectSettings
+
+if TYPE_CHECKING:
+    from streaming.kafka_io.cluster_quotas import QuotaReader
+
+logger = logging.getLogger("weir.collect")
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "collect",
+        help="publish the cluster's own client quotas as policies",
+        description="Read controller_mutation_rate and the byte rates of the cluster (kafka-configs) every "
+        "few seconds and publish what changed, until Ctrl-C. Entries of a policy file win over them.",
+    )
+    add_cluster_options(parser)
+    parser.add_argument("--once", action="store_true", help="one round, then end")
+    parser.add_argument("--ready-file", type=Path, help="written as JSON {pid} after the first round")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Collect until a signal; with --once raises WeirError if the round failed."""
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from streaming.kafka_io.cluster_quotas import QuotaReader
+
+    settings = read_settings(CollectSettings, "collect", args.settings)
+    cluster = cluster_of(args)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s collect: %(message)s")
+    logger.setLevel(logging.INFO)
+    # Its errors come as ours, one line a round; its own lines would repeat each of them.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    stop = StopSignal()
+    stop.install()
+    reader = QuotaReader(cluster.bootstrap, client=cluster.client, timeout_ms=settings.request_timeout_ms)
+    ready = False
+    try:
+        while True:
+            try:
+                collect_once(reader, cluster, settings.request_timeout_ms / 1000)
+            except WeirError as failure:
+                if args.once:
+                    raise
+                # The next round tries anew: a cluster that is down now is not down for ever.
+                logger.warning("%s", failure)
+            else:
+                if args.ready_file and not ready:
+                    write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": None})
+                ready = True
+            if args.once or stop.wait(settings.interval_ms / 1000):
+                return 0
+    finally:
+        reader.close()
+
+
+def collect_once(reader: "QuotaReader", cluster: Cluster, timeout_s: float) -> int:
+    """One round: read both sides, publish the difference; returns the number of changes."""
+    from streaming.kafka_io.cluster_quotas import ORIGIN
+    from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
+    from streaming.kafka_io.policy_turn import change_policies
+
+    found = reader.read()
+
+    def decide(log: PolicyLog) -> list[Update]:
+        return differences(log, found, (ORIGIN,), override=False)
+
+    written = change_policies(
+        cluster.bootstrap,
+        cluster.topics,
+        decide,
+        origin=ORIGIN,
+        client=cluster.client,
+        timeout_s=timeout_s,
+    )
+    for update in written.updates:
+        logger.info("%s is now %s", update.path, "removed" if update.value is None else update.value)
+    return len(written.updates)

@@ -1,0 +1,84 @@
+"""`weir job`: the Spark job alone."""
+
+import argparse
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from streaming.contract.topics import Topics
+from streaming.policy.settings import read_settings
+from weir.foreground import host_port
+from weir.settings import KafkaSettings, LocalSettings
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "job",
+        help="run the Spark job",
+        description="Reads events and policies from Kafka, decides and writes decisions, until stopped.",
+    )
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="the cluster (default: kafka.bootstrap of the settings)"
+    )
+    parser.add_argument("--master", help="Spark master (default: job.master of the settings)")
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", help="checkpoints (default: job.checkpoint_dir of the settings)"
+    )
+    parser.add_argument("--settings", metavar="FILE", help="settings, see conf/weir.yaml")
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
+    )
+    parser.add_argument(
+        "--log-dir", metavar="DIR", type=Path, default=Path(".weir/log"), help="Spark's own log"
+    )
+    parser.add_argument(
+        "--ready-file", metavar="FILE", type=Path, help="written as JSON when the query works"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
+    # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
+    from streaming.job.process.service import JobOptions, serve
+    from streaming.job.process.settings import JobSettings
+    from weir.stack.jars import jars_dir
+    from weir.stack.topics import ensure_topics
+
+    _log_to_stderr()
+    settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
+    kafka = read_settings(KafkaSettings, "kafka", args.settings)
+    local = read_settings(LocalSettings, "local", args.settings)
+    bootstrap = args.kafka or kafka.bootstrap
+    jars = jars_dir("spark")
+    topics = Topics(kafka.topic_prefix)
+    ensure_topics(
+        bootstrap, topics, partitions=local.partitions, client=kafka.client, limit_s=settings.topics_timeout_s
+    )
+    options = JobOptions(
+        bootstrap=bootstrap,
+        topics=topics,
+        client=kafka.client,
+        jars=jars,
+        work_dir=args.log_dir,
+        metrics=args.metrics,
+        ready_file=args.ready_file,
+    )
+    serve(settings, options)
+    return 0
+
+
+def _overridden(settings: Any, args: argparse.Namespace) -> Any:
+    changes = {"master": args.master, "checkpoint_dir": args.checkpoint}
+    return replace(settings, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s job: %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("weir")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)

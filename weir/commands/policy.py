@@ -1,0 +1,144 @@
+"""`weir policy check | explain | apply | get`: policy files and policies in force (contract section 4)."""
+
+import argparse
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from streaming.contract.errors import BadEvent
+from streaming.policy.files import load_policies, policy_file
+from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path
+from streaming.policy.topics import namespace_of
+from weir.options import add_cluster_options, cluster_of
+from weir.policy_explain import explain_topic, explain_user
+
+if TYPE_CHECKING:
+    from streaming.kafka_io.policy_topic import PolicyLog
+
+# Entries of these origins come from a file, so the next file may remove them.
+FILE_ORIGINS = ("file", "apply")
+_ORIGIN_REMARKS = {"kafka": "read from the cluster", "admin": "set by the admin API"}
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command with its subcommands."""
+    parser = subparsers.add_parser("policy", help="check, explain, apply and show policies")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    checked = commands.add_parser("check", help="find every mistake in a policy file")
+    checked.add_argument("file", metavar="FILE")
+    checked.set_defaults(run=check)
+
+    explained = commands.add_parser("explain", help="say which limits apply to a client or topic, and why")
+    explained.add_argument("--policies", metavar="FILE", required=True)
+    explained.add_argument(
+        "--user", metavar="NAME", help=f"default {DEFAULT_USER}, as without authentication"
+    )
+    explained.add_argument("--client-id", metavar="NAME", help="default empty")
+    explained.add_argument("--topic", metavar="NAME", help="such as persistent://acme/orders/t1")
+    explained.add_argument("--subscription", metavar="NAME", help="a subscription of --topic")
+    explained.set_defaults(run=explain, usage_error=explained.error)
+
+    applied = commands.add_parser("apply", help="publish a policy file to a running system")
+    applied.add_argument("file", metavar="FILE")
+    add_cluster_options(applied)
+    applied.set_defaults(run=apply)
+
+    got = commands.add_parser("get", help="print the policies in force as a policy file")
+    add_cluster_options(got)
+    got.set_defaults(run=get)
+
+
+def check(args: argparse.Namespace) -> int:
+    """Check a file; raises ConfigError with every problem."""
+    counts = Counter(parse_path(path).section for path in load_policies(args.file))
+    found = ", ".join(f"{counts[section]} in {section}" for section in Section if counts[section])
+    print(f"{args.file}: no problems; entries: {found or 'none'}")
+    return 0
+
+
+def explain(args: argparse.Namespace) -> int:
+    """Say which limit applies and why; raises ConfigError if the file is wrong."""
+    if args.topic is None:
+        if args.subscription is not None:
+            args.usage_error("--subscription needs --topic")
+        if args.user is None and args.client_id is None:
+            args.usage_error("one of --user, --client-id, --topic is required")
+    elif args.user is not None or args.client_id is not None:
+        args.usage_error("--topic does not go together with --user or --client-id")
+    policies = PolicySet(load_policies(args.policies))
+    if args.topic is None:
+        user = DEFAULT_USER if args.user is None else args.user
+        lines = explain_user(policies, user, args.client_id or "", args.policies)
+    else:
+        try:
+            namespace_of(args.topic)
+        except BadEvent as error:
+            args.usage_error(error.reason)
+        lines = explain_topic(policies, args.topic, args.subscription, args.policies)
+    print("\n".join(lines))
+    return 0
+
+
+def apply(args: argparse.Namespace) -> int:
+    """Publish what differs between a file and the policies in force.
+
+    Raises:
+        ConfigError: the file or the settings are wrong; nothing was published.
+        WeirError: the cluster did not answer in time or has no policy topic.
+    """
+    # Here and not above: `weir policy check` must not load a Kafka client.
+    from streaming.kafka_io.policy_topic import Update, differences
+    from streaming.kafka_io.policy_turn import change_policies
+
+    wanted = load_policies(args.file)
+    cluster = cluster_of(args)
+
+    def decide(log: "PolicyLog") -> list[Update]:
+        return differences(log, wanted, FILE_ORIGINS, override=True)
+
+    written = change_policies(
+        cluster.bootstrap, cluster.topics, decide, origin="apply", client=cluster.client
+    )
+    log, updates = written.log, written.updates
+    kept = [path for path in log.entries if path not in wanted and log.origins.get(path) not in FILE_ORIGINS]
+    for path in kept:
+        print(f"left   {path} (not set by a file)")
+    if not updates:
+        print(f"no difference: version {written.version} is what {args.file} says")
+        return 0
+    for update in updates:
+        verb = "remove" if update.value is None else "change" if update.path in log.entries else "add   "
+        print(f"{verb} {update.path}")
+    print(f"version {written.version}, in force from {_utc(written.effective_ts)}")
+    return 0
+
+
+def get(args: argparse.Namespace) -> int:
+    """Print the policies in force; raises WeirError if the cluster has none or does not answer."""
+    from streaming.kafka_io.policy_topic import read_policies
+
+    cluster = cluster_of(args)
+    log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
+    print("\n".join(_remarks(log, cluster.topics.policies, cluster.bootstrap, time.time_ns() // 1_000_000)))
+    print(policy_file(log.entries), end="")
+    return 0
+
+
+def _remarks(log: "PolicyLog", topic: str, bootstrap: str, now_ms: int) -> list[str]:
+    """Comments above the printed file: what a policy file can't say."""
+    remarks = [f"# version {log.newest_version} of {topic} on {bootstrap}"]
+    for path, effective_ts in log.effective.items():
+        if effective_ts > now_ms:
+            remarks.append(f"# changed, in force from {_utc(effective_ts)}: {path}")
+    for path in log.entries:
+        remark = _ORIGIN_REMARKS.get(log.origins.get(path, ""))
+        remarks += [f"# {remark}: {path}"] if remark else []
+    if log.bad_records:
+        remarks.append(f"# {log.bad_records} records could not be used, such as: {log.bad[0]!r}")
+    return remarks
+
+
+def _utc(ts: int) -> str:
+    seconds, milliseconds = divmod(ts, 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03}Z"

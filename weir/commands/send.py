@@ -1,0 +1,93 @@
+"""`weir send`: publish event files to the topics, as fast as they were recorded, faster, or at once."""
+
+import argparse
+import math
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from weir.foreground import StopSignal
+from weir.options import add_cluster_options, cluster_of
+
+if TYPE_CHECKING:
+    from weir.logs.send_lines import Addresser
+    from weir.logs.sender import Sender
+
+_EPILOG = """\
+Times. Policies and rounds belong to the time in which they are in force, and a running job has seen that
+time pass: so by default all times in the events are moved so that the recording begins now (--now), to the
+next round of resource groups, which keeps every event's place in its round and second. --keep-times leaves
+them: for events that were made for this hour, or to see what happens with old ones.
+
+The limits are those of the running system: `weir policy apply FILE` publishes a file's policies to it.
+Exit status: 0 all was delivered, 1 some was not or Ctrl-C came first, 2 bad usage. Lines that are not valid
+events are sent as they are; the job writes a dead letter for each.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "send",
+        help="publish event files",
+        description="Publish event files (.jsonl, .jsonl.gz) to the topics that the job reads, in the order\n"
+        "of their times, each event when its time comes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="events, one JSON object a line")
+    add_cluster_options(parser)
+    pace = parser.add_mutually_exclusive_group()
+    pace.add_argument("--speed", type=speed, default=1.0, metavar="N", help="N times as fast as recorded")
+    pace.add_argument("--at-once", action="store_true", help="as fast as the cluster takes them")
+    times = parser.add_mutually_exclusive_group()
+    times.add_argument("--now", action="store_true", help="move all times so that the first is now (default)")
+    times.add_argument("--keep-times", action="store_true", help="send the times as they were recorded")
+    parser.set_defaults(run=run)
+
+
+def speed(text: str) -> float:
+    """A speed factor; for argparse, so it raises ValueError on anything but a finite number above 0."""
+    factor = float(text)
+    if not (math.isfinite(factor) and factor > 0):
+        raise ValueError(f"{text!r} is no speed")
+    return factor
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send the files; raises WeirError if the cluster does not answer or a file cannot be read."""
+    # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
+    from streaming.kafka_io.policy_topic import read_policies
+    from weir.logs.send_lines import Addresser, recorded
+    from weir.logs.sender import Pace, Sender, producer_for, send
+
+    cluster = cluster_of(args)
+    stop = StopSignal()
+    stop.install()
+    log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
+    addresser = Addresser(topics=cluster.topics, log=log, now_ms=time.time_ns() // 1_000_000)
+    sender = Sender(producer_for(cluster), progress=_say)
+    pace = None if args.at_once else Pace(factor=args.speed, wait=stop.wait, now_s=time.time)
+    finished = send(
+        recorded(args.files),
+        addresser,
+        sender,
+        pace,
+        keep_times=args.keep_times,
+        stopped=lambda: stop.requested,
+    )
+    return _report(sender, addresser, finished)
+
+
+def _say(text: str) -> None:
+    print(f"send: {text}", file=sys.stderr, flush=True)
+
+
+def _report(sender: "Sender", addresser: "Addresser", finished: bool) -> int:
+    counts = [f"{topic} {count}" for topic, count in sorted(sender.delivered.items())]
+    _say(f"{'done' if finished else 'stopped'}: {', '.join(counts) or 'nothing'} delivered")
+    if addresser.invalid:
+        _say(f"{addresser.invalid} lines are no valid events, sent as they are; {addresser.first_invalid}")
+    if sender.failed:
+        _say(f"{sender.failed} records were not delivered: {sender.failure}")
+    return 0 if finished and not sender.failed else 1

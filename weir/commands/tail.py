@@ -1,0 +1,94 @@
+"""`weir tail`: follow the decisions, as aligned lines or as they are."""
+
+import argparse
+
+import orjson
+
+from weir.foreground import StopSignal
+from weir.logs import tail_lines
+from weir.logs.times import BEGINNING_MS, EXPECTED
+from weir.options import add_cluster_options, cluster_of, time_argument
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "tail",
+        help="follow the decisions",
+        description="Print decisions as they are made, until Ctrl-C. Times are UTC.",
+    )
+    add_cluster_options(parser)
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="end",
+        type=lambda text: None if text == "end" else time_argument(text),
+        metavar="TIME",
+        help=f"end (default), or {EXPECTED}",
+    )
+    parser.add_argument(
+        "--subject",
+        help="only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
+    )
+    parser.add_argument(
+        "--type", help="only decisions of this type: admission, share, dispatch, limit or backlog"
+    )
+    parser.add_argument(
+        "--repeats", action="store_true", help="show standing decisions that are only said again, too"
+    )
+    parser.add_argument("--json", action="store_true", help="print the records as they are, one per line")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Follow until a signal; raises WeirError if the cluster does not answer or has no decisions topic."""
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from weir.logs.reading import Record, TopicReader
+
+    cluster = cluster_of(args)
+    stop = StopSignal()
+    stop.install()
+    reader = TopicReader(cluster.bootstrap, cluster.client)
+
+    def show(record: Record) -> None:
+        line = render(
+            record.value, as_json=args.json, subject=args.subject, kind=args.type, repeats=args.repeats
+        )
+        if line is not None:
+            print(line, flush=True)
+
+    try:
+        spans = reader.spans(cluster.topics.decisions, args.start or BEGINNING_MS, None)
+        if args.start is None:
+            spans = [span.at_end() for span in spans]
+        for batch in reader.follow(spans):
+            for record in batch:
+                show(record)
+            if stop.requested:
+                break
+    finally:
+        reader.close()
+    return 0
+
+
+def render(
+    value: bytes, *, as_json: bool, subject: str | None, kind: str | None, repeats: bool = False
+) -> str | None:
+    """One decision as a line; None if the filters leave it out.
+
+    A record that is no JSON object is shown as it is, unless a filter is set: it has no subject. A standing
+    decision that is only said again is left out too, unless `repeats` or `as_json` asks for it.
+    """
+    try:
+        decision = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        decision = None
+    if not isinstance(decision, dict):
+        return None if subject or kind else value.decode("utf-8", "replace")
+    if subject is not None and tail_lines.subject(decision) != subject:
+        return None
+    if kind is not None and decision.get("type") != kind:
+        return None
+    if as_json:
+        return value.decode("utf-8", "replace")
+    return None if decision.get("repeat") is True and not repeats else tail_lines.describe(decision)

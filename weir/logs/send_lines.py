@@ -1,0 +1,179 @@
+"""Lines of event files as records for Kafka: which topic, which key, which time (contract section 1)."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from streaming.contract.broker_events import Backlog, Latency
+from streaming.contract.errors import BadEvent
+from streaming.contract.events import Event, PolicyChange, Refund, Request, parse
+from streaming.contract.topics import Topics
+from streaming.contract.usage_events import DispatchUsage, GroupUsage
+from streaming.kafka_io.policy_topic import PolicyLog
+from streaming.laws.routing import home_of
+from streaming.policy.groups import round_rules
+from streaming.replay import Line, read_lines
+
+_TIMES: Final = ("ts", "applied_ts", "of_ts", "effective_ts")
+_NS_PER_MS: Final = 1_000_000
+_INT64_MAX: Final = 2**63 - 1
+TS_MAX_MS: Final = 253_402_300_799_999
+"""The last time that an event may have; see the contract's parser."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A line with its place in time.
+
+    Attributes:
+        at: time of the recording, ms since the epoch; that of the line before it if it has none of its own.
+        event: what it says, or why it cannot be used.
+        line: where it stands and its bytes.
+    """
+
+    at: int
+    event: Event | BadEvent
+    line: Line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A record to publish.
+
+    Attributes:
+        due: time of the event in it, ms since the epoch, shifted if times are.
+        topic, key, value: as produced.
+    """
+
+    due: int
+    topic: str
+    key: bytes
+    value: bytes
+
+
+def recorded(files: Sequence[str]) -> Iterator[Recorded]:
+    """The lines of all files by time; a line that is older than one before it in its file comes after that.
+
+    Files are read side by side, never whole.
+
+    Raises:
+        WeirError: a file cannot be read.
+    """
+    return heapq.merge(*(_timed(read_lines([file])) for file in files), key=lambda each: each.at)
+
+
+def _timed(lines: Iterable[Line]) -> Iterator[Recorded]:
+    at = 0
+    for line in lines:
+        event: Event | BadEvent
+        try:
+            event = parse(line.value, default_id=line.name, default_ts=at)
+            at = max(at, event.ts)
+        except BadEvent as error:
+            event = error
+        yield Recorded(at=at, event=event, line=line)
+
+
+def shift_for(first_ms: int, now_ms: int, round_ms: int) -> int:
+    """By how much to move times so that a recording begins now, in ms.
+
+    It is a multiple of the rounds of resource groups, so every event keeps its place within its round (and
+    within its second): reports that were divided together still are. The first event is at most one round
+    ahead of now, never behind, since policies that were just published do not apply to what was before.
+
+    >>> shift_for(3_200, 1_000_100, 60_000)
+    1020000
+    """
+    return -((first_ms - now_ms) // round_ms) * round_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class Addresser:
+    """Makes records of lines.
+
+    Attributes:
+        topics: names of the topics.
+        log: policies in force, for requests that name no quota entity; policies of the files are added.
+        now_ms: wall time of the start.
+        shift_ms: added to every time of every event.
+        invalid: lines that cannot be used; they are sent as they are.
+        first_invalid: the first of them, as `FILE:LINE: reason`.
+    """
+
+    topics: Topics
+    log: PolicyLog
+    now_ms: int
+    shift_ms: int = 0
+    invalid: int = 0
+    first_invalid: str = field(default="", init=False)
+
+    @property
+    def round_ms(self) -> int:
+        """Length of a resource group's round in force now."""
+        return round_rules(self.log.timeline.at(self.now_ms)).interval_ms
+
+    def address(self, item: Recorded) -> Outgoing:
+        """The record for one line; a line that cannot be used is counted and goes out unchanged."""
+        due, event, value = item.at + self.shift_ms, item.event, item.line.value
+        if isinstance(event, BadEvent):
+            # The job writes the dead letter, as it does for what any other producer sends.
+            self.invalid += 1
+            self.first_invalid = self.first_invalid or f"{item.line.name}: {event.reason}"
+            return Outgoing(due=due, topic=self.topics.requests, key=b"", value=value)
+        if self.shift_ms:
+            value = orjson.dumps(shifted(orjson.loads(value), self.shift_ms))
+        topic, key = self.topics.usage, _reporter(event)
+        if isinstance(event, PolicyChange):
+            self.log.take(value, due)
+            topic, key = self.topics.policies, event.path
+        elif isinstance(event, Request | Refund):
+            subject = event.subject
+            if subject is None:
+                subject = self._subject(event)
+                value = orjson.dumps(orjson.loads(value) | {"subject": subject})
+            topic, key = self.topics.requests, home_of(subject, event.user)
+        return Outgoing(due=due, topic=topic, key=key.encode(), value=value)
+
+    def _subject(self, event: Request | Refund) -> str:
+        # What is in force now counts for what is older, too: so does the proxy's stamp.
+        policies = self.log.timeline.at(max(event.at + self.shift_ms, self.now_ms))
+        quota = policies.mutation_quota(event.user, event.client_id)
+        return "" if quota is None else quota.subject
+
+
+def _reporter(event: Event) -> str:
+    """Whom an event on `weir.usage` belongs to; nobody for a tick."""
+    if isinstance(event, GroupUsage | DispatchUsage):
+        return event.broker
+    if isinstance(event, Latency):
+        return event.partition
+    return event.topic if isinstance(event, Backlog) else ""
+
+
+def shifted(event: dict[str, Any], shift_ms: int) -> dict[str, Any]:
+    """An event with all its times moved; a time that would leave the calendar stays.
+
+    A broker's own clock (`start_ns`) moves along: a recording sent twice must not have it go back.
+
+    Args:
+        event: a valid event; changed in place.
+        shift_ms: how far, ms.
+    """
+    for name in _TIMES:
+        _move(event, name, shift_ms, TS_MAX_MS)
+    _move(event, "start_ns", shift_ms * _NS_PER_MS, _INT64_MAX)
+    if event["type"] == "backlog":
+        for ledger in event["ledgers"]:
+            _move(ledger, "closeTime", shift_ms, _INT64_MAX)
+        for subscription in event["subscriptions"]:
+            _move(subscription, "oldestPublishTime", shift_ms, _INT64_MAX)
+    return event
+
+
+def _move(item: dict[str, Any], name: str, by: int, most: int) -> None:
+    # A field that this type of event does not have may hold anything: unknown fields are ignored.
+    if type(item.get(name)) is int and 0 <= item[name] + by <= most:
+        item[name] += by

@@ -1,0 +1,212 @@
+"""Publishes records in the rhythm of their recording, with a bound on what is on its way (`weir send`)."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import confluent_kafka
+
+from streaming.contract.errors import WeirError
+from weir.logs.send_lines import Addresser, Outgoing, Recorded, shift_for
+from weir.logs.times import clock
+from weir.options import Cluster
+
+BUFFER_MAX: Final = 10_000
+"""Records on their way at once; then sending waits for the cluster."""
+DELIVERY_LIMIT_S: Final = 30.0
+"""A record that the cluster has not taken by then has failed."""
+_PROGRESS_S: Final = 1.0
+_POLL_S: Final = 0.1
+
+
+class Producer(Protocol):
+    """What is used of confluent_kafka.Producer."""
+
+    def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+        """Queue a record; raises BufferError if the queue is full."""
+
+    def poll(self, timeout: float) -> int:
+        """Report deliveries for `timeout` s at most."""
+
+    def flush(self, timeout: float) -> int:
+        """Wait `timeout` s at most until nothing is queued; returns what still is."""
+
+
+def producer_for(cluster: Cluster) -> Producer:
+    """An idempotent producer (contract section 1) with a bounded queue."""
+    producer: Producer = confluent_kafka.Producer(
+        {
+            **cluster.client,
+            "bootstrap.servers": cluster.bootstrap,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": BUFFER_MAX,
+            "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
+            "linger.ms": 5,
+            # What fails is counted and reported once; librdkafka would write lines of its own.
+            "log_level": 0,
+        }
+    )
+    return producer
+
+
+class Sender:
+    """Hands records to a producer and counts what became of them.
+
+    Args:
+        producer: where they go.
+        progress: takes a line for people about once a second.
+        now_s: the clock, s.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        progress: Callable[[str], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._producer = producer
+        self._progress = progress
+        self._now_s = now_s
+        self._started = self._said = now_s()
+        self.delivered: dict[str, int] = {}
+        self.failed = 0
+        self.failure = ""
+
+    def send(self, record: Outgoing) -> None:
+        """Queue a record, waiting for room as long as the cluster takes any.
+
+        A record that the library refuses, such as one that is too large, has failed.
+
+        Raises:
+            WeirError: nothing was taken for DELIVERY_LIMIT_S, or the producer has broken for good.
+        """
+        deadline = self._now_s() + DELIVERY_LIMIT_S + _POLL_S
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic, value=record.value, key=record.key, on_delivery=self._note
+                )
+                break
+            except confluent_kafka.KafkaException as refused:
+                error = refused.args[0]
+                if error.fatal():
+                    raise WeirError(f"sending broke off: {error.str()}") from refused
+                self._note(error, None)
+                break
+            except BufferError:
+                if self._now_s() > deadline:
+                    raise WeirError(f"{BUFFER_MAX} records wait and the cluster takes none") from None
+                self.idle(record.due, _POLL_S)
+        self.idle(record.due, 0)
+
+    def say(self, text: str) -> None:
+        """Tell people something beside the progress."""
+        self._progress(text)
+
+    def idle(self, at_ms: int, limit_s: float) -> None:
+        """Take reports of deliveries for `limit_s` at most; `at_ms` is where the recording stands."""
+        self._producer.poll(limit_s)
+        now_s = self._now_s()
+        if now_s - self._said >= _PROGRESS_S:
+            self._said = now_s
+            done = sum(self.delivered.values())
+            rate = done / (now_s - self._started)
+            self._progress(f"{done} delivered ({rate:.0f}/s), {self.failed} failed, at {clock(at_ms)}")
+
+    def finish(self) -> None:
+        """Wait for all that is on its way; what is not delivered in time has failed."""
+        left = self._producer.flush(DELIVERY_LIMIT_S)
+        if left:
+            self.failed += left
+            self.failure = self.failure or f"no answer within {DELIVERY_LIMIT_S:g} s"
+
+    def _note(self, error: Any, message: Any) -> None:
+        if error is None:
+            topic = message.topic()
+            self.delivered[topic] = self.delivered.get(topic, 0) + 1
+        else:
+            self.failed += 1
+            self.failure = self.failure or error.str()
+
+
+@dataclass(slots=True, kw_only=True)
+class Pace:
+    """When an event's time has come.
+
+    Attributes:
+        factor: how many times as fast as recorded.
+        wait: sleeps for so many s at most; True: a stop was asked for.
+        now_s: wall clock, s.
+        begin_s: wall time of the recording's first event, s; set by `begin`, as is the next.
+        first_ms: time in that event, ms.
+    """
+
+    factor: float
+    wait: Callable[[float], bool]
+    now_s: Callable[[], float]
+    begin_s: float = 0.0
+    first_ms: int = 0
+
+    def begin(self, first_ms: int, *, at_its_time: bool) -> None:
+        """Start with the first event: when its time comes, or now."""
+        self.first_ms = first_ms
+        self.begin_s = max(self.now_s(), first_ms / 1000) if at_its_time else self.now_s()
+
+    def steps(self, due_ms: int) -> Iterator[int]:
+        """Wait until `due_ms` comes, a little at a time; yields where the recording stands, ms."""
+        due_s = self.begin_s + (due_ms - self.first_ms) / 1000 / self.factor
+        while (left := due_s - self.now_s()) > 0:
+            yield due_ms - round(left * 1000 * self.factor)
+            if self.wait(min(left, _POLL_S)):
+                return
+
+
+def send(
+    items: Iterator[Recorded],
+    addresser: Addresser,
+    sender: Sender,
+    pace: Pace | None,
+    *,
+    keep_times: bool,
+    stopped: Callable[[], bool],
+) -> bool:
+    """Send every line when its time comes; True if none is left.
+
+    Args:
+        items: lines in order of time.
+        addresser: makes records of them; its shift is set here.
+        sender: takes the records; all of them have been answered or given up when this returns.
+        pace: None: no waiting.
+        keep_times: leave the times in the events as they are.
+        stopped: asked before each line.
+
+    Raises:
+        WeirError: a file cannot be read, or the cluster takes nothing any more.
+    """
+    begun = False
+    try:
+        for item in items:
+            if not begun and item.at:  # lines before the first event have no time
+                begun = True
+                _begin(item.at, addresser, pace, keep_times)
+                if pace is not None and pace.begin_s > pace.now_s() + _PROGRESS_S:
+                    sender.say(f"begins with the next round, at {clock(round(pace.begin_s * 1000))}")
+            record = addresser.address(item)
+            if begun and pace is not None:
+                for reached_ms in pace.steps(record.due):
+                    sender.idle(reached_ms, 0)
+            if stopped():
+                return False
+            sender.send(record)
+    finally:
+        sender.finish()
+    return True
+
+
+def _begin(first_ms: int, addresser: Addresser, pace: Pace | None, keep_times: bool) -> None:
+    if not keep_times:
+        addresser.shift_ms = shift_for(first_ms, addresser.now_ms, addresser.round_ms)
+    if pace is not None:
+        pace.begin(first_ms + addresser.shift_ms, at_its_time=not keep_times)

@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+import argparse
+import time
+from dataclasses import dataclass
+
+from streaming.contract.topics import Topics
+from streaming.policy.settings import read_settings
+from weir.logs.times import parse_time
+from weir.settings import KafkaSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster that holds Weir's topics, as options and settings say.
+
+    Attributes:
+        bootstrap: `HOST:PORT[,...]`.
+        topics: names of our topics on it.
+        client: librdkafka properties of our own connections.
+    """
+
+    bootstrap: str
+    topics: Topics
+    client: dict[str, str]
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Add --kafka and --settings."""
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="the cluster (default: kafka.bootstrap of the settings)"
+    )
+    parser.add_argument("--settings", metavar="FILE", help="settings file, such as conf/weir.yaml")
+
+
+def cluster_of(args: argparse.Namespace) -> Cluster:
+    """What --kafka and --settings say together; raises ConfigError if the file is wrong."""
+    settings = read_settings(KafkaSettings, "kafka", args.settings)
+    return Cluster(
+        bootstrap=args.kafka or settings.bootstrap,
+        topics=Topics(settings.topic_prefix),
+        client=settings.client,
+    )
+
+
+def time_argument(text: str) -> int:
+    """A TIME on the command line as ms since the epoch; relative ones count back from now."""
+    try:
+        return parse_time(text, int(time.time() * 1000))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,0 +1,136 @@
+"""One part of the local stack: a `weir ...` child process that says when it is ready."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from weir.stack.process import Child, wait_until_gone
+
+BACKOFF_MAX_S = 30.0
+# A part that ran this long has recovered: its next failure is a new story.
+STEADY_S = 300.0
+_JVM_EXIT_S = 5.0
+
+
+class Change(Enum):
+    """What a look at a part found."""
+
+    NONE = "none"
+    READY = "ready"
+    DIED = "died"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long and how often, see LocalSettings."""
+
+    start_s: float
+    backoff_s: float
+    restarts_max: int
+
+
+class Part:
+    """A part and where it is in its life: starting, ready, or waiting to be restarted.
+
+    Args:
+        name: its subcommand and how messages call it.
+        args: arguments of `weir NAME`, without --ready-file.
+        log: file for its output.
+        run_dir: folder for its ready file.
+        limits: see Limits.
+        now: monotonic seconds; given by tests.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[str],
+        *,
+        log: Path,
+        run_dir: Path,
+        limits: Limits,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.ready: dict[str, Any] | None = None
+        self._ready_file = run_dir / f"{name}.json"
+        command = [sys.executable, "-m", "weir", name, *args, "--ready-file", str(self._ready_file)]
+        self.child = Child(name, command, log=log, env={"PYTHONUNBUFFERED": "1"})
+        self._limits = limits
+        self._now = now
+        self._started = 0.0
+        self._failures = 0
+        self._restart_at: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been up, or starting."""
+        return self._now() - self._started
+
+    def start(self) -> None:
+        """Start it and forget what an earlier run said."""
+        self.ready, self._restart_at = None, None
+        self._ready_file.parent.mkdir(parents=True, exist_ok=True)
+        self._ready_file.unlink(missing_ok=True)
+        self._started = self._now()
+        self.child.start()
+
+    def look(self) -> Change:
+        """What has changed; starts it again when a planned restart is due."""
+        if self._restart_at is not None:
+            if self._now() >= self._restart_at:
+                self.start()
+            return Change.NONE
+        if not self.child.alive():
+            return Change.DIED
+        if self.ready is not None:
+            if self.seconds > STEADY_S:
+                self._failures = 0
+            return Change.NONE
+        self.ready = self._read_ready()
+        if self.ready is not None:
+            return Change.READY
+        return Change.LATE if self.seconds > self._limits.start_s else Change.NONE
+
+    def plan_restart(self) -> float | None:
+        """Take away what is left of it and plan the next start.
+
+        Returns:
+            Seconds until then, doubled from one failure to the next; None if it failed too often.
+        """
+        self.kill()
+        self.ready = None
+        self._failures += 1
+        if self._failures > self._limits.restarts_max:
+            return None
+        pause = min(BACKOFF_MAX_S, self._limits.backoff_s * 2.0 ** (self._failures - 1))
+        self._restart_at = self._now() + pause
+        return pause
+
+    def kill(self) -> None:
+        """SIGKILL to it and its children, and wait until its JVM is gone too."""
+        jvm = int((self.ready or {}).get("jvm_pid") or 0)
+        self.child.kill()
+        if jvm:
+            # It ends by itself when its Python parent is gone, but not at once.
+            wait_until_gone(jvm, _JVM_EXIT_S)
+
+    def why(self, lines: int = 15) -> str:
+        """How it ended, with the last lines of its log, for people."""
+        status = self.child.poll()
+        what = "did not get ready in time" if status is None else f"ended with status {status}"
+        tail = "".join(f"\n    {line}" for line in self.child.last_lines(lines))
+        return f"{self.name} {what}; the end of {self.child.log}:{tail}"
+
+    def _read_ready(self) -> dict[str, Any] | None:
+        try:
+            content = json.loads(self._ready_file.read_text())
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
