@@ -14,10 +14,11 @@ import orjson
 from benchmarks.kit.events import POLICIES, SEED, T0, requests
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.concurrency import law as concurrency
 from streaming.laws.dispatch import law as dispatch
+from streaming.laws.law import StepContext
 from streaming.laws.mutation import law as mutation
 from streaming.laws.shard import step
 from streaming.laws.shares import accelerator as shares_rounds

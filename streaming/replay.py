@@ -16,10 +16,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.records import Named, Records, StepContext
+from streaming.columns.records import Named, Records
 from streaming.contract.decisions import DECISIONS, decided_subject
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
+from streaming.laws.law import StepContext
 from streaming.laws.shard import replay_all
 from streaming.policy.files import check_entry, load_policies
 from streaming.policy.timeline import PolicyTimeline

@@ -2,27 +2,11 @@
 
 import argparse
 import time
-from dataclasses import dataclass
 
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.policy.settings import read_settings
 from weir.logs.times import parse_time
 from weir.settings import KafkaSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """The cluster that holds Weir's topics, as options and settings say.
-
-    Attributes:
-        bootstrap: `HOST:PORT[,...]`.
-        topics: names of our topics on it.
-        client: librdkafka properties of our own connections.
-    """
-
-    bootstrap: str
-    topics: Topics
-    client: dict[str, str]
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:

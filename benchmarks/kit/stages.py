@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.kit.events import POLICIES, T0, requests
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.job import schemas
@@ -24,6 +24,7 @@ from streaming.job.process.session import reason_of
 from streaming.job.process.settings import JobSettings
 from streaming.job.sources import kafka_requests
 from streaming.job.transforms import routed_requests
+from streaming.laws.law import StepContext
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
 from streaming.state.body import decode, encode

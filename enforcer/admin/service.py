@@ -22,8 +22,8 @@ from enforcer.core.feeds.shares import Share
 from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import parse
+from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import GroupUsage
-from weir.options import Cluster
 
 logger = logging.getLogger("weir.admin")
 

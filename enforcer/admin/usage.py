@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from enforcer.core.feeds.shares import Share
+from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 from streaming.policy.groups import GroupLimits, RoundRules
 from streaming.policy.policy_set import UNLIMITED
-from streaming.policy.schema import QUOTA_GROUP_PREFIX
 
 _NONE: Final = (0,) * len(DIMENSIONS)
 

@@ -13,11 +13,11 @@ from enforcer.core.feeds.policies import Policies
 from enforcer.core.gate import Verdict, judge
 from enforcer.core.ledger import Answered, Ask, Ledger, correct
 from enforcer.core.metrics import Metrics
-from enforcer.core.recent_topics import RecentTopics
 from enforcer.core.settings import AutoCreation, OnLate, ProxySettings
-from enforcer.kafka.protocol.messages import TopicCounts
+from enforcer.core.topic_counts import RecentTopics, TopicCounts
 from streaming.contract.events import ANONYMOUS
-from streaming.policy.policy_set import MutationQuota, encode_name
+from streaming.contract.names import encode_name
+from streaming.policy.policy_set import MutationQuota
 
 logger = logging.getLogger(__name__)
 

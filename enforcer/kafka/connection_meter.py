@@ -16,8 +16,8 @@ from enforcer.kafka.protocol.traffic import (
 )
 from enforcer.metering.account import PUBLISH, Account, Wait
 from enforcer.metering.meter import Charged, Meter
+from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.policy.schema import QUOTA_GROUP_PREFIX
 
 SESSION_TOPICS_MAX: Final = 1_000
 """Topics of one connection's fetch session that are remembered; others do not make its responses smaller."""

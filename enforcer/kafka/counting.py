@@ -7,8 +7,8 @@ from uuid import UUID
 
 from enforcer.core.coordinator import Asked
 from enforcer.core.feeds.decisions import Decision
+from enforcer.core.topic_counts import TopicCounts
 from enforcer.kafka.protocol.answers import decode_answer
-from enforcer.kafka.protocol.messages import TopicCounts
 from enforcer.kafka.protocol.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
 from streaming.policy.policy_set import MutationQuota
 

@@ -24,6 +24,7 @@ from enforcer.kafka.protocol.traffic import (
 )
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State, Wait
 from enforcer.metering.namespaces import Namespaces
+from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.policy.groups import (
     QUOTA_DIMENSIONS,
     byte_quota_subject,
@@ -31,7 +32,6 @@ from streaming.policy.groups import (
     round_rules,
 )
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
-from streaming.policy.schema import QUOTA_GROUP_PREFIX
 from streaming.policy.topics import namespace_group
 
 logger = logging.getLogger(__name__)

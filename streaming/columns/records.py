@@ -1,6 +1,6 @@
-"""What goes into a shard's step: records, and what must be known beside them."""
+"""What goes into a shard's step: records as parallel columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in
 from streaming.contract.errors import BadEvent
-from streaming.state.blob_store import Shelf
 
 CHUNK: Final = 4096
 """Records that are joined at once: about a megabyte, which stays in the cache until it is read."""
@@ -116,22 +115,3 @@ class Records:
             np.cumsum(piece, out=ends[1 : len(piece) + 1])
             joined = b"".join(self.value[first : first + CHUNK])
             yield first, np.frombuffer(joined, dtype=np.uint8), ends[: len(piece) + 1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepContext:
-    """What a step needs to know beside its records.
-
-    Attributes:
-        initial: policies in force before every event, as version 1 (replay's `--policies`).
-        processed_ts: wall time of the micro-batch in ms, None in a replay.
-        fail_fast: a code error in a law stops the query instead of making dead letters.
-        replay: subjects are resolved against the policies, not taken from the event.
-        shelf: where rows rest that are not needed; None: all stay in the body.
-    """
-
-    initial: Mapping[str, Any] = field(default_factory=dict)
-    processed_ts: int | None = None
-    fail_fast: bool = False
-    replay: bool = False
-    shelf: Shelf | None = None

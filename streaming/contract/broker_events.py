@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, integer, shown, text
-from streaming.policy.topics import namespace_of
+from streaming.contract.names import namespace_of
 
 Item = TypeVar("Item")
 _TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"

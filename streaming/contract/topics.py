@@ -43,3 +43,18 @@ class Topics:
     def all(self) -> tuple[str, ...]:
         """Every topic, in the order in which they are created."""
         return (self.requests, self.usage, self.policies, self.decisions, self.deadletter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster that holds Weir's topics, as options and settings say.
+
+    Attributes:
+        bootstrap: `HOST:PORT[,...]`.
+        topics: names of our topics on it.
+        client: librdkafka properties of our own connections.
+    """
+
+    bootstrap: str
+    topics: Topics
+    client: dict[str, str]

@@ -12,7 +12,7 @@ import orjson
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import Fields, applied_ts, flag, integer, number, shown, text
-from streaming.policy.topics import namespace_of
+from streaming.contract.names import namespace_of
 
 DIMENSIONS: Final = ("publishRateInMsgs", "publishRateInBytes", "dispatchRateInMsgs", "dispatchRateInBytes")
 """What a resource group limits, in the order of its policy entry."""

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.columns.outputs import Outputs
-from streaming.columns.records import Named, Records, StepContext
+from streaming.columns.records import Named, Records
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
 from streaming.contract.topics import Topics
@@ -27,6 +27,7 @@ from streaming.job.process.blob_files import Shelves
 from streaming.job.process.counts import Tally, tally_of
 from streaming.job.record_size_limit import fit
 from streaming.job.routing import live_placer
+from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION, step
 
 _WARM_UP_POLICY = {

@@ -4,7 +4,6 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.columns.records import StepContext
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
 from streaming.job.process.blob_files import shelves_of
@@ -12,6 +11,7 @@ from streaming.job.process.counts import Tally
 from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.transforms import placed, routed_requests
+from streaming.laws.law import StepContext
 
 LAYOUT = 4
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed

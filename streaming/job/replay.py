@@ -18,7 +18,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming.columns.records import StepContext
 from streaming.contract.decisions import DEADLETTER, DECISIONS
 from streaming.contract.errors import WeirError
 from streaming.job import schemas
@@ -27,6 +26,7 @@ from streaming.job.process.session import build_session, reason_of, stop_session
 from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.routing import line_placer
 from streaming.job.sources import staged_lines
+from streaming.laws.law import StepContext
 from streaming.policy.files import load_policies
 from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
 

@@ -1,7 +1,7 @@
 """What a law is to the rest of the program: a table of subjects that folds events into decisions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
@@ -71,6 +71,25 @@ class Batch:
     def replay(self) -> bool:
         """Whether files are replayed; a replay writes every decision, the live job only what changed."""
         return self.processed_ts is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext:
+    """What a step needs to know beside its records.
+
+    Attributes:
+        initial: policies in force before every event, as version 1 (replay's `--policies`).
+        processed_ts: wall time of the micro-batch in ms, None in a replay.
+        fail_fast: a code error in a law stops the query instead of making dead letters.
+        replay: subjects are resolved against the policies, not taken from the event.
+        shelf: where rows rest that are not needed; None: all stay in the body.
+    """
+
+    initial: Mapping[str, Any] = field(default_factory=dict)
+    processed_ts: int | None = None
+    fail_fast: bool = False
+    replay: bool = False
+    shelf: Shelf | None = None
 
 
 class LawState(Protocol):

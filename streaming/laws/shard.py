@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionColumns, Outputs
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
+from streaming.contract.names import parse_subject
 from streaming.contract.usage_events import GroupUsage, Tick
-from streaming.laws.law import Asked, Batch, Decision, Entry, LawState
+from streaming.laws.law import Asked, Batch, Decision, Entry, LawState, StepContext
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import ID, Requests, Rows, ordered
 from streaming.laws.mutation.routing_keys import homes
@@ -29,7 +30,6 @@ from streaming.laws.registry import LAW_OF_EVENT, LAWS, STANDING_LAWS
 from streaming.laws.shares.report_merge import Arrived, PlainReports
 from streaming.laws.shares.reports import Reports
 from streaming.policy.files import check_entry
-from streaming.policy.policy_set import parse_subject
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body
 from streaming.state.spilled import Carried

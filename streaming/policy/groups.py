@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.names import QUOTA_GROUP_PREFIX, parse_subject
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section, candidates, parse_subject
-from streaming.policy.schema import QUOTA_GROUP_PREFIX
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section, candidates
 
 QUOTA_DIMENSIONS: Final = {"producer_byte_rate": 1, "consumer_byte_rate": 3}
 """Position in DIMENSIONS of the rates of a Kafka quota."""

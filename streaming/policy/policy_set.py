@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.names import DEFAULT_NAME, encode_name, parse_subject, split_names
 
 Key = TypeVar("Key")
 
 UNLIMITED = -1
-DEFAULT_NAME = "<default>"
 DEFAULT_USER = "ANONYMOUS"
 # One text each, not one for every client that they apply to.
 _DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
@@ -32,9 +32,6 @@ DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget the oldest rather than grow with them.
 MAX_CACHED_QUOTAS = 131_072
 
-# The less-than sign, so that a user called <default> is not the default user.
-_MEANING = frozenset("%,=<")
-_ENCODED = {ord("%"): "%25", ord(","): "%2C", ord("="): "%3D", ord("<"): "%3C"}
 
 
 class Section(StrEnum):
@@ -126,36 +123,6 @@ class Candidate(NamedTuple):
     level: int
     path: str
     subject: str
-
-
-def encode_name(name: str) -> str:
-    """Percent-encode what has a meaning in subjects: `%`, `,`, `=` and `<`."""
-    # Hardly any name has one of them, and looking is faster than translating.
-    return name if _MEANING.isdisjoint(name) else name.translate(_ENCODED)
-
-
-def subject_of(user: str | None, client_id: str | None) -> str:
-    """Write a subject with concrete names; a part that is None does not belong to it."""
-    parts = []
-    if user is not None:
-        parts.append(f"user={encode_name(user)}")
-    if client_id is not None:
-        parts.append(f"client-id={encode_name(client_id)}")
-    return ",".join(parts)
-
-
-def parse_subject(subject: str) -> tuple[str | None, str | None]:
-    """Read a subject back: (user, client_id), decoded.
-
-    Raises:
-        BadEvent: it is not what `subject_of` writes. The empty subject is (None, None).
-    """
-    user, client_id = _split_names(subject, f"subject {subject!r}")
-    names = (None if user is None else unquote(user), None if client_id is None else unquote(client_id))
-    # Also refuses <default>, which is no name that anybody can be charged under.
-    if subject_of(*names) != subject:
-        raise BadEvent(f"subject {subject!r} is not in its canonical form; expected {subject_of(*names)!r}")
-    return names
 
 
 def quota_path(user: str | None, client_id: str | None) -> str:
@@ -291,24 +258,9 @@ def _keep(
     return quota
 
 
-def _split_names(text: str, what: str) -> tuple[str | None, str | None]:
-    """Split `user=U,client-id=C`, either part absent, into its still encoded names."""
-    user, client_id, rest = None, None, text
-    if rest.startswith("user="):
-        # Commas inside names are encoded, so the first one ends the user.
-        user, comma, rest = rest.removeprefix("user=").partition(",")
-        if comma and not rest:
-            raise BadEvent(f"{what} ends with a comma; expected a client-id after it")
-    if rest.startswith("client-id="):
-        client_id, rest = rest.removeprefix("client-id="), ""
-    if rest or "," in (client_id or "") or "=" in (user or "") + (client_id or ""):
-        raise BadEvent(f"{what} is not an entity; expected user=NAME, client-id=NAME or both, in this order")
-    return user, client_id
-
-
 def _parse_entity(path: str) -> Entity:
     inner = path.removeprefix("quotas[").removesuffix("]")
-    user, client_id = _split_names(inner, f"policy path {path!r}")
+    user, client_id = split_names(inner, f"policy path {path!r}")
     entity = Entity(
         user=None if user in (None, DEFAULT_NAME) else unquote(user),
         client_id=None if client_id in (None, DEFAULT_NAME) else unquote(client_id),

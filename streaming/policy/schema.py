@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+from streaming.contract.names import NAMESPACE, QUOTA_GROUP_PREFIX, TENANT, TOPIC, TOPIC_EXPECTED
 from streaming.policy.checks import Check, Report, choice, fields, flag, number, rate, table, text
 from streaming.policy.concurrency_schema import partition_limit
 from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, UNLIMITED, Algorithm, Section
@@ -15,16 +16,8 @@ MAX_WINDOWS = 100_000
 # Keeps burst / rate and 11 x rate finite.
 MIN_MUTATION_RATE, MAX_MUTATION_RATE = 1e-9, 1e300
 RETENTION_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
-QUOTA_GROUP_PREFIX = "quota/"
 MUTATION_RATE, MUTATION_BURST = "controller_mutation_rate", "controller_mutation_burst"
 
-# Pulsar's rule for the names of tenants and namespaces; a topic's own name may hold more, but no slash.
-_PULSAR_NAME = r"[-=:.\w]{1,255}"
-_NAMESPACE = re.compile(rf"{_PULSAR_NAME}/{_PULSAR_NAME}", re.ASCII)
-_TENANT = re.compile(_PULSAR_NAME, re.ASCII)
-_TOPIC = re.compile(
-    rf"(?:persistent|non-persistent)://{_PULSAR_NAME}/{_PULSAR_NAME}/[^/\x00-\x1f]{{1,1024}}", re.ASCII
-)
 
 
 def sampled_windows(limit: float, burst: float) -> int:
@@ -152,8 +145,8 @@ SCHEMAS: dict[Section, Check] = {
 }
 NAME_CHECKS: dict[Section, Check] = {
     Section.RESOURCE_GROUPS: _group_name,
-    Section.TENANTS: _shaped(_TENANT, "a tenant's name of letters, digits and - = : . _"),
-    Section.NAMESPACES: _shaped(_NAMESPACE, "TENANT/NAMESPACE, each of letters, digits and - = : . _"),
-    Section.TOPICS: _shaped(_TOPIC, "persistent://TENANT/NAMESPACE/TOPIC or non-persistent://..."),
+    Section.TENANTS: _shaped(TENANT, "a tenant's name of letters, digits and - = : . _"),
+    Section.NAMESPACES: _shaped(NAMESPACE, "TENANT/NAMESPACE, each of letters, digits and - = : . _"),
+    Section.TOPICS: _shaped(TOPIC, TOPIC_EXPECTED),
     Section.PARTITIONS: text,
 }

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import orjson
 
-from streaming.columns.lru_cache import Kept
+from streaming.contract.lru_cache import Kept
 from streaming.policy.policy_set import PolicySet
 
 # Sets kept for reuse. Each holds a table as large as the policies, so they are few.

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from streaming.contract.errors import BadEvent
-from streaming.policy.checks import Report
+from streaming.contract.names import namespace_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
-from streaming.policy.schema import NAME_CHECKS
 
 DEFAULT_RETENTION = "producer_request_hold"
 
@@ -62,20 +60,6 @@ class Place:
     path: str
     value: Mapping[str, Any] | None
     wins: bool
-
-
-def namespace_of(topic: str) -> str:
-    """`TENANT/NAMESPACE` of a topic.
-
-    Raises:
-        BadEvent: not a full topic name.
-    """
-    report = Report()
-    NAME_CHECKS[Section.TOPICS](report, (), topic)
-    if report.findings:
-        raise BadEvent(f"topic {topic!r} {report.findings[0].message}")
-    # The check has made sure of exactly two slashes behind the domain.
-    return topic.partition("://")[2].rpartition("/")[0]
 
 
 def resource_group(policies: PolicySet, topic: str) -> tuple[str, str] | None:

@@ -12,8 +12,8 @@ from typing import Final
 import orjson
 import pyarrow as pa
 
-from streaming.columns.lru_cache import Kept
 from streaming.contract.errors import StateError
+from streaming.contract.lru_cache import Kept
 from streaming.state.blob_store import NO_SHELF, Discarded, Shelf
 from streaming.state.body import Body, decode, encode, packed
 

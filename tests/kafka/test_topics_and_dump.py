@@ -14,13 +14,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from weir.commands.collect import collect_once
 from weir.commands.dump import dump
-from weir.options import Cluster
 from weir.stack.jars import java_command
 from weir.stack.kafka import LocalKafka, brokers_seen
 from weir.stack.topics import KEPT_MS, ensure_topics

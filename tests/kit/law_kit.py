@@ -5,8 +5,9 @@ from typing import Any
 
 import orjson
 
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
+from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from streaming.state.blob_store import Shelf
 

@@ -16,7 +16,8 @@ from enforcer.kafka.connection_meter import Tally
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
 from enforcer.metering.meter import Meter
 from enforcer.metering.usage import UsageReports
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
+from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from streaming.policy.policy_set import PolicySet
 

@@ -12,8 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enforcer.core.ledger import Ask
 from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.topics import Topics
+from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 
 WAIT_S = 20.0

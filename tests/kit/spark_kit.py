@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from streaming.columns.records import StepContext
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns
 from streaming.job.operator import Input
+from streaming.laws.law import StepContext
 
 TOPICS = ("weir.requests", "weir.policies")
 SHARDS, TASKS = 4, 2

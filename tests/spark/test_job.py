@@ -18,8 +18,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from law_kit import quota
 from spark_kit import TOPICS
 
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.topics import Topics
+from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics

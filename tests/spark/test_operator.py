@@ -7,12 +7,12 @@ from law_kit import T0, policy, quota, request
 from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, FakeGroupState, output_rows, record_columns
 
-from streaming.columns.records import StepContext
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns
 from streaming.job.grouping_keys import places_of
 from streaming.job.operator import Input, group_function
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
+from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION
 
 ALICE = "user=alice"

@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, write_records
 
-from streaming.columns.records import Records, StepContext
+from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns, takes_columns
 from streaming.job.grouping_keys import places_of
 from streaming.job.operator import decide, group_function
 from streaming.job.process.blob_files import Shelves
+from streaming.laws.law import StepContext
 from streaming.laws.mutation import table as mutation_table
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, write_ready_file
-from weir.options import Cluster, add_cluster_options, cluster_of
+from weir.options import add_cluster_options, cluster_of
 from weir.settings import CollectSettings
 
 if TYPE_CHECKING:

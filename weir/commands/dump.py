@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster
 from weir.logs.dump_lines import Annotator, Counts, History, Line
 from weir.logs.times import BEGINNING_MS, EXPECTED
-from weir.options import Cluster, add_cluster_options, cluster_of, time_argument
+from weir.options import add_cluster_options, cluster_of, time_argument
 
 _PROGRESS_EVERY = 50_000
 

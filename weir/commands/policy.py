@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.names import namespace_of
 from streaming.policy.files import load_policies, policy_file
 from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path
-from streaming.policy.topics import namespace_of
 from weir.options import add_cluster_options, cluster_of
 from weir.policy_explain import explain_topic, explain_user
 

@@ -4,11 +4,11 @@ Sources: facts/kip599.md sections 4.3, 4.4 and 1.4.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
+from enforcer.core.topic_counts import TopicCounts
 from enforcer.kafka.protocol import fields
 from enforcer.kafka.protocol.fields import Cursor
 from enforcer.kafka.protocol.frames import (
@@ -195,36 +195,6 @@ def metadata_answer_as(response: bytes, version: int) -> bytes:
 
 
 TOPICS_VERSION: Final = 12  # the first that can ask by topic id (Kafka 3.1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCounts:
-    """What a lookup said about topics.
-
-    Attributes:
-        by_name: partition count per name asked for; None if there is no such topic. Names that the client
-            may not describe, or that failed, are missing.
-        by_id: the same per topic id.
-        names: topic id -> name, of every topic seen.
-        broker_count: brokers alive.
-    """
-
-    by_name: Mapping[str, int | None]
-    by_id: Mapping[bytes, int | None]
-    names: Mapping[bytes, str]
-    broker_count: int
-
-    def merged(self, other: "TopicCounts") -> "TopicCounts":
-        """Both lookups together; where both know a topic, `other` counts."""
-        return TopicCounts(
-            by_name={**self.by_name, **other.by_name},
-            by_id={**self.by_id, **other.by_id},
-            names={**self.names, **other.names},
-            broker_count=max(self.broker_count, other.broker_count),
-        )
-
-
-NOTHING_KNOWN: Final = TopicCounts(by_name={}, by_id={}, names={}, broker_count=0)
 
 
 def topics_request(

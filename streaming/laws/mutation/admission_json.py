@@ -1,20 +1,16 @@
 """A compiled writer of admissions: the JSON of contract 3.1, byte for byte as orjson would write it.
-
-Doubles are orjson's own: it writes whole arrays of them, and here their digits are copied. tests/unit/
-test_write.py holds the rest equal to orjson.
 """
 
 from typing import Final, NamedTuple
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_of
 from streaming.columns.compiled import lean
+from streaming.columns.json_write import doubles_as_json, put, put_copy, put_double, put_integer
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.mutation.law import REJECT, THROTTLE, Events, Results
-from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DRY, ID, PROXY, Requests
 
 _HEAD, _TS, _PROXY = bytes_of('{"type":"admission","id":"'), bytes_of('","ts":'), bytes_of(',"proxy":"')
@@ -28,7 +24,6 @@ _MUTATIONS, _VERSION = bytes_of(',"mutations":'), bytes_of(',"policy_version":')
 _SHADOW, _TRUE, _FALSE = bytes_of(',"shadow":'), bytes_of("true"), bytes_of("false")
 _LATE, _ANSWERED = bytes_of(',"late":true'), bytes_of(',"answered":"not_before"')
 _QUOTE, _COMMA, _CLOSE, _END = (np.uint8(ord(sign)) for sign in '",]}')
-_ZERO, _MINUS = np.uint8(ord("0")), np.uint8(ord("-"))
 
 ROOM: Final = 512
 """An admission without its texts has less than this: 360 bytes of keys and words, four numbers of at most 20
@@ -80,22 +75,6 @@ def write(order: Integers, requests: Requests, late: NDArray[np.bool_], events: 
         doubles_as_json(results.level[limited]), doubles_as_json(results.plain_rate[limited]), text, ends,
     )  # fmt: skip
     return Written(text=text[: ends[-1]], ends=ends)
-
-
-def doubles_as_json(values: Doubles) -> Bytes:
-    """Doubles as orjson writes them, each followed by one byte."""
-    written = np.frombuffer(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY), dtype=np.uint8)
-    return written[1:] if len(values) else written[:0]
-
-
-@lean
-def ends_of(written: Bytes, ends: Integers) -> None:
-    """Where each of the doubles that `doubles_as_json` wrote begins, and where one more would."""
-    number = 1
-    for at in range(len(written)):
-        if written[at] == _COMMA or written[at] == _CLOSE:
-            ends[number] = at + 1
-            number += 1
 
 
 @lean
@@ -217,45 +196,3 @@ def _charged(i: int, requests: Requests, results: Results) -> int:
             if not results.rejected[item]:
                 charged += min(requests.mutations[item], INT64_MAX - charged)
     return charged
-
-
-@lean
-def put(text: Bytes, at: int, piece: Bytes) -> int:
-    """Write `piece` at `at`; position after it, as for the next three."""
-    room = text[at : at + len(piece)]
-    for offset in range(len(piece)):
-        room[offset] = piece[offset]
-    return at + len(piece)
-
-
-@lean
-def put_copy(text: Bytes, at: int, source: Bytes, start: int, length: int) -> int:
-    """Copy a stretch of `source`."""
-    room, piece = text[at : at + length], source[start : start + length]
-    for offset in range(length):
-        room[offset] = piece[offset]
-    return at + length
-
-
-@lean
-def put_double(text: Bytes, at: int, doubles: Bytes, start: int) -> tuple[int, int]:
-    """Copy the double that begins at `start`; position after it, and where the next one begins."""
-    while doubles[start] != _COMMA and doubles[start] != _CLOSE:
-        text[at] = doubles[start]
-        at += 1
-        start += 1
-    return at, start + 1
-
-
-@lean
-def put_integer(text: Bytes, at: int, value: int) -> int:
-    """Write an integer that is not negative."""
-    digits = 1
-    rest = value // 10
-    while rest > 0:
-        digits += 1
-        rest //= 10
-    for place in range(digits):
-        text[at + digits - 1 - place] = _ZERO + value % 10
-        value //= 10
-    return at + digits

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.compiled import lean
+from streaming.columns.json_write import doubles_as_json, ends_of
 from streaming.columns.outputs import DecisionColumns, escaped
 from streaming.laws.law import Asked
-from streaming.laws.mutation.admission_json import Labels, doubles_as_json, ends_of, write
+from streaming.laws.mutation.admission_json import Labels, write
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
 from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests

@@ -26,8 +26,8 @@ from streaming.columns.byte_strings import (
     name_end,
 )
 from streaming.columns.compiled import lean
-from streaming.laws.derived import Derived
 from streaming.laws.mutation.rates import sample_count
+from streaming.policy.derived import Derived
 from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
 
 MAX_CACHED: Final = 8

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean
 from streaming.columns.outputs import DecisionColumns
+from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, LawState
 from streaming.laws.mutation.batch import Stretch, Walked, admissions, begin, label
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms, walk
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles, refill, window_of
 from streaming.laws.mutation.windows import NO_RING, plain_column, plain_of, ring_column, rings_of
-from streaming.policy.policy_set import DEFAULT_NAME, Section
+from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import Shelf
 from streaming.state.cold_rows import Resting

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Bytes, Index, Integers, bytes_in, bytes_of, found, index_of
 from streaming.columns.compiled import lean
+from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.derived import Derived
+from streaming.policy.derived import Derived
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet, Section
-from streaming.policy.schema import QUOTA_GROUP_PREFIX
 
 MAX_CACHED: Final = 64
 """Sets whose columns are kept: those of a worker's shards have a part of the groups each, and a batch rarely

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, bytes_of
 from streaming.columns.compiled import lean
+from streaming.columns.json_write import doubles_as_json, put, put_copy, put_double, put_integer
 from streaming.columns.outputs import DecisionColumns, begin_of_ids, escaped
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.mutation.admission_json import doubles_as_json, put, put_copy, put_double, put_integer
 from streaming.laws.shares.columns import EXPIRED, SHARE, Doubles, Told
 from streaming.policy.groups import LIFE_ROUNDS
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionColumns
+from streaming.contract.names import QUOTA_GROUP_PREFIX, subject_of
 from streaming.contract.usage_events import Tick
 from streaming.laws.law import Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
@@ -32,8 +33,7 @@ from streaming.laws.shares.share_json import write
 from streaming.laws.shares.state import State
 from streaming.laws.shares.steps import NO_SOURCE, no_reports, steps_of
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from streaming.policy.policy_set import EntryPath, Section, subject_of
-from streaming.policy.schema import QUOTA_GROUP_PREFIX
+from streaming.policy.policy_set import EntryPath, Section
 from streaming.policy.timeline import PolicyTimeline
 
 REPEAT_PARTS: Final = 4

@@ -1,0 +1,80 @@
+"""Names as events, policies and decisions write them: quota entities, topics, groups (contract section 2)."""
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from streaming.contract.errors import BadEvent
+
+DEFAULT_NAME: Final = "<default>"
+QUOTA_GROUP_PREFIX: Final = "quota/"
+"""Byte rates of a quota are shared out as the group of this name and the quota's subject."""
+# The less-than sign, so that a user called <default> is not the default user.
+_MEANING = frozenset("%,=<")
+_ENCODED = {ord("%"): "%25", ord(","): "%2C", ord("="): "%3D", ord("<"): "%3C"}
+
+# Pulsar's rule for the names of tenants and namespaces; a topic's own name may hold more, but no slash.
+_PULSAR_NAME = r"[-=:.\w]{1,255}"
+NAMESPACE: Final = re.compile(rf"{_PULSAR_NAME}/{_PULSAR_NAME}", re.ASCII)
+TENANT: Final = re.compile(_PULSAR_NAME, re.ASCII)
+TOPIC: Final = re.compile(
+    rf"(?:persistent|non-persistent)://{_PULSAR_NAME}/{_PULSAR_NAME}/[^/\x00-\x1f]{{1,1024}}", re.ASCII
+)
+TOPIC_EXPECTED: Final = "persistent://TENANT/NAMESPACE/TOPIC or non-persistent://..."
+
+
+def encode_name(name: str) -> str:
+    """Percent-encode what has a meaning in subjects: `%`, `,`, `=` and `<`."""
+    # Hardly any name has one of them, and looking is faster than translating.
+    return name if _MEANING.isdisjoint(name) else name.translate(_ENCODED)
+
+
+def subject_of(user: str | None, client_id: str | None) -> str:
+    """Write a subject with concrete names; a part that is None does not belong to it."""
+    parts = []
+    if user is not None:
+        parts.append(f"user={encode_name(user)}")
+    if client_id is not None:
+        parts.append(f"client-id={encode_name(client_id)}")
+    return ",".join(parts)
+
+
+def parse_subject(subject: str) -> tuple[str | None, str | None]:
+    """Read a subject back: (user, client_id), decoded.
+
+    Raises:
+        BadEvent: it is not what `subject_of` writes. The empty subject is (None, None).
+    """
+    user, client_id = split_names(subject, f"subject {subject!r}")
+    names = (None if user is None else unquote(user), None if client_id is None else unquote(client_id))
+    # Also refuses <default>, which is no name that anybody can be charged under.
+    if subject_of(*names) != subject:
+        raise BadEvent(f"subject {subject!r} is not in its canonical form; expected {subject_of(*names)!r}")
+    return names
+
+
+def split_names(text: str, what: str) -> tuple[str | None, str | None]:
+    """Split `user=U,client-id=C`, either part absent, into its still encoded names."""
+    user, client_id, rest = None, None, text
+    if rest.startswith("user="):
+        # Commas inside names are encoded, so the first one ends the user.
+        user, comma, rest = rest.removeprefix("user=").partition(",")
+        if comma and not rest:
+            raise BadEvent(f"{what} ends with a comma; expected a client-id after it")
+    if rest.startswith("client-id="):
+        client_id, rest = rest.removeprefix("client-id="), ""
+    if rest or "," in (client_id or "") or "=" in (user or "") + (client_id or ""):
+        raise BadEvent(f"{what} is not an entity; expected user=NAME, client-id=NAME or both, in this order")
+    return user, client_id
+
+
+def namespace_of(topic: str) -> str:
+    """`TENANT/NAMESPACE` of a topic.
+
+    Raises:
+        BadEvent: not a full topic name.
+    """
+    if not TOPIC.fullmatch(topic):
+        raise BadEvent(f"topic {topic!r} is not a valid name; expected {TOPIC_EXPECTED}")
+    # The pattern has made sure of exactly two slashes behind the domain.
+    return topic.partition("://")[2].rpartition("/")[0]

@@ -1,0 +1,140 @@
+"""The tables and plots of README.md and docs/performance.md are those of the kept results."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.kit import pages
+from benchmarks.kit.result import read, table
+from benchmarks.kit.runner import known
+from streaming.contract.errors import WeirError
+
+ROOT = Path(__file__).resolve().parents[3]
+RESULTS = ROOT / "benchmarks" / "results"
+SVG = "{http://www.w3.org/2000/svg}"
+BYTES_MAX = 30_000
+LINE: dict[str, Any] = {
+    "name": "latency",
+    "title": "Latency",
+    "date": "2026-11-21 19:45 UTC",
+    "seconds": 9.0,
+    "machine": {"cpu": "Some CPU", "cores": 2, "memory_gib": 16.0, "kernel": "6.1.0"},
+    "versions": {"weir": "0123456789"},
+    "rows": [
+        {
+            "what": "p50", "value": 90.0, "unit": "ms", "baseline": 45.0, "baseline_what": "direct",
+            "ratio": 2.0, "target": "<= 100 ms", "met": True,
+        },
+        {
+            "what": "p90", "value": 1.0, "unit": "ms", "baseline": None, "baseline_what": "", "ratio": None,
+            "target": "", "met": None,
+        },
+    ],
+    "notes": ["A note."],
+    "skipped": [],
+    "percentiles": {},
+    "quantiles": {},
+}  # fmt: skip
+
+
+@pytest.fixture
+def plots(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, which lives beside its pictures."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "plots"))
+    import plot_benchmarks
+
+    return plot_benchmarks
+
+
+@pytest.mark.parametrize("page", [pages.README, pages.PERFORMANCE])
+def test_a_page_quotes_the_kept_results(page: str) -> None:
+    """Filled again it is the same; `python -m benchmarks --readme` mends it."""
+    text = (ROOT / page).read_text()
+    assert pages.filled(text, pages.blocks(ROOT)) == text
+
+
+def test_every_benchmark_has_its_block() -> None:
+    """docs/performance.md shows each of them, README the targets of all."""
+    names = re.findall(r"<!-- bench ([a-z]+) -->", (ROOT / pages.PERFORMANCE).read_text())
+    assert set(known()) <= set(names) and len(set(names)) == len(names)
+    assert "<!-- bench all -->" in (ROOT / pages.README).read_text()
+
+
+def test_kept_results_are_measured_ones() -> None:
+    """Each has its table, and none comes from a smoke run."""
+    for name, line in read(RESULTS).items():
+        assert line["name"] == name and line["smoke"] is False
+        assert (RESULTS / f"{name}.md").read_text() == table(line)
+
+
+def test_plots_are_drawn_from_the_kept_results(plots: ModuleType) -> None:
+    """Drawn again they are the same files, and no old one is left."""
+    drawn = dict(plots.pictures(RESULTS))
+    kept = {file.name: file.read_text() for file in (ROOT / "docs" / "plots").glob("bench-*.svg")}
+    assert kept == drawn
+    assert all(len(text) < BYTES_MAX for text in drawn.values())
+
+
+def test_a_plot_stays_within_its_axes(plots: ModuleType) -> None:
+    """Single samples far out are left to the table."""
+    quantiles = {"one, ms": [[0.0, 1.0], [99.5, 480.0], [100.0, 9000.0]], "two, ms": [[0.0, 0.5], [50.0, 2]]}
+    text = plots.draw(plots.distribution("Latency", quantiles))
+    lines = list(ElementTree.fromstring(text).iter(f"{SVG}polyline"))
+    assert len(lines) == 2
+    for line in lines:
+        for corner in line.attrib["points"].split():
+            x, y = map(float, corner.split(","))
+            assert 56 <= x <= 624 and 40 <= y <= 276
+
+
+def test_series_far_apart_get_a_logarithmic_axis(plots: ModuleType) -> None:
+    """Each factor of ten as wide as any other."""
+    quantiles = {"ours, us": [[0.0, 0.5], [50.0, 1.0]], "theirs, us": [[0.0, 100.0], [50.0, 1000.0]]}
+    plot = plots.distribution("Checks", quantiles)
+    assert plot.log_x and plot.x_ticks == [0.1, 1.0, 10.0, 100.0, 1000.0]
+    ours, theirs = ElementTree.fromstring(plots.draw(plot)).iter(f"{SVG}polyline")
+    at = [float(line.attrib["points"].split()[-1].split(",")[0]) for line in (ours, theirs)]
+    assert at == pytest.approx([56 + 568 / 4, 56 + 568])
+
+
+@pytest.mark.parametrize(
+    ("furthest", "last"), [(480.0, 600.0), (0.3, 0.3), (61.0, 120.0), (7.0, 12.0), (1499.0, 1500.0)]
+)
+def test_axes_end_at_round_numbers(plots: ModuleType, furthest: float, last: float) -> None:
+    """Six even steps, the last one at or beyond the furthest point."""
+    ticks = plots.axis(furthest)
+    assert len(ticks) == 7 and ticks[0] == 0 and ticks[-1] == pytest.approx(last)
+
+
+def test_bars_show_each_part(plots: ModuleType) -> None:
+    """The longest takes the room there is; a part that came out negative has no length."""
+    rows = [
+        {"what": f"{plots.WHERE}{name}", "value": value, "unit": "us/event"}
+        for name, value in (("Kafka in", 0.5), ("law & state", 2.0), ("overlap", -0.1))
+    ]
+    drawn = ElementTree.fromstring(plots.where_it_goes(rows))
+    widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{SVG}rect")]
+    assert widths == [72.0, 288.0, 0.0]
+
+
+def test_blocks_are_replaced_and_the_rest_is_left() -> None:
+    """What has no results says so; the text between the blocks stays."""
+    page = "a\n<!-- bench all -->\nold\n<!-- end all -->\nb\n<!-- bench x --><!-- end x -->\nc\n"
+    assert pages.filled(page, {"all": "new"}) == (
+        "a\n<!-- bench all -->\nnew\n<!-- end all -->\nb\n"
+        f"<!-- bench x -->\n{pages._NOTHING}\n<!-- end x -->\nc\n"
+    )
+    with pytest.raises(WeirError, match="lost its end"):
+        pages.filled("<!-- bench all -->\nold\n", {})
+
+
+def test_summary_holds_what_was_aimed_at() -> None:
+    """Rows without a target are left to docs/performance.md."""
+    text = pages.summary({"latency": LINE})
+    assert "| p50 | 90 ms, 2 x 45 (direct) | <= 100 ms | yes |" in text and "p90" not in text
+    assert text.endswith("Some CPU, 2 cores, 16.0 GiB, Linux 6.1.0; weir 0123456789.")
+    assert pages.summary({}) == pages._NOTHING

@@ -1,0 +1,224 @@
+"""One request on its way: what is forwarded, what is answered, what is corrected."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+from guard_kit import Desk
+from kafka.protocol.admin import topics
+from kafka_kit import build, decode, request, response
+from wire_client import create_request
+
+from enforcer.core.settings import OnLate
+from enforcer.core.topic_counts import TopicCounts
+from enforcer.kafka.admission import Admission, Passing, Permissive, Refused, Strict
+from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
+
+CREATED = topics.CreateTopicsResponse
+
+
+class FakeTimer:
+    """A timer that the test fires."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.fire = function
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It is not wanted any more."""
+        self.cancelled = True
+
+
+class FakeLink:
+    """A connection that keeps what it is given."""
+
+    def __init__(self, existing: dict[str, int]) -> None:
+        self.existing = existing
+        self.forwarded: list[tuple[bytes, Callable[[bytes], None]]] = []
+        self.answers: list[tuple[bytes, float]] = []
+        self.timers: list[FakeTimer] = []
+        self.broken = False
+
+    def look_up(
+        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
+    ) -> None:
+        """Answers at once."""
+        found = {name: self.existing.get(name) for name in names}
+        done(TopicCounts(by_name=found, by_id={}, names={}, broker_count=1))
+
+    def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
+        """Keeps it, unless the connection is lost."""
+        if not self.broken:
+            self.forwarded.append((frame, done))
+        return not self.broken
+
+    def complete(self, answer: bytes, mute_ms: float) -> None:
+        """Keeps it."""
+        self.answers.append((answer, mute_ms))
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer for the test."""
+        self.timers.append(FakeTimer(function))
+        return cast(asyncio.TimerHandle, self.timers[-1])
+
+
+class Scene:
+    """A request of user a at rate 1, through one of the ways."""
+
+    def __init__(
+        self, way: type[Admission], names: dict[str, int], *, version: int = 7, wait_ms: float = 0,
+        existing: dict[str, int] | None = None, **settings: Any,
+    ) -> None:  # fmt: skip
+        self.version = version
+        self.desk = Desk(**settings)
+        self.desk.limit(controller_mutation_rate=1)
+        self.link = FakeLink(existing or {})
+        self.request: MutationRequest = decode_request(*request(create_request(names, version)))
+        self.admission = way(
+            self.link, self.desk.guard, self.request, user="a", client_id="c",
+            quota=self.desk.guard.quota("a", "c"), wait_ms=wait_ms,
+        )  # fmt: skip
+        self.admission.start()
+
+    def decide(self, **fields: Any) -> None:
+        """The decision arrives."""
+        self.desk.decide(self.admission.ask, **fields)
+
+    def asked_for(self) -> list[str]:
+        """Topics of the request that reached the broker."""
+        (frame, _) = self.link.forwarded[-1]
+        return [part.name for part in decode(topics.CreateTopicsRequest, self.version, frame).topics]
+
+    def broker_says(self, **codes: int) -> None:
+        """The broker's answer arrives; partitions created are 5 each."""
+        parts = [
+            build(
+                CREATED.CreatableTopicResult, self.version,
+                name=name, error_code=code, error_message=None, num_partitions=-1 if code else 5,
+            )
+            for name, code in codes.items()
+        ]  # fmt: skip
+        answer = response(build(CREATED, self.version, throttle_time_ms=0, topics=parts))
+        self.link.forwarded[-1][1](answer)
+
+    def client_hears(self) -> tuple[dict[str, int], int, float]:
+        """Error per topic, throttle time, and how long the connection is muted."""
+        ((answer, mute_ms),) = self.link.answers
+        heard = decode(CREATED, self.version, answer)
+        return {part.name: part.error_code for part in heard.topics}, heard.throttle_time_ms, mute_ms
+
+
+def test_strict_forwards_only_what_was_admitted() -> None:
+    """Asked before anything is forwarded; rejected items come back with 89 and the time that is left."""
+    scene = Scene(Strict, {"x": 5, "y": 5, "z": 5}, existing={"z": 3})
+    assert scene.link.forwarded == []
+    assert scene.desk.of_type("request")[0]["items"] == [
+        {"name": "x", "mutations": 5},
+        {"name": "y", "mutations": 5},
+    ]
+    scene.desk.pass_ms(100)
+    scene.decide(throttle_time_ms=4_000, rejected=frozenset({"y"}), ts=scene.desk.wall_ms - 100)
+    assert scene.asked_for() == ["x", "z"] and scene.link.timers[0].cancelled
+    scene.desk.pass_ms(50)
+    scene.broker_says(x=0, z=36)
+    assert scene.client_hears() == ({"x": 0, "z": 36, "y": 89}, 3_850, 3_850)
+    assert scene.desk.of_type("refund") == []
+
+
+def test_strict_answers_alone_when_all_is_rejected() -> None:
+    """Nothing admitted: the broker is not bothered."""
+    scene = Scene(Strict, {"x": 5})
+    scene.decide(throttle_time_ms=4_000, rejected=frozenset({"x"}))
+    assert scene.link.forwarded == [] and scene.client_hears() == ({"x": 89}, 4_000, 4_000)
+
+
+def test_strict_asks_nobody_about_what_must_fail() -> None:
+    """Items that cost nothing go to the broker without a question."""
+    scene = Scene(Strict, {"x": 5}, existing={"x": 3})
+    assert scene.desk.events == [] and scene.asked_for() == ["x"]
+    scene.broker_says(x=36)
+    assert scene.client_hears() == ({"x": 36}, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("on_late", "heard"), [(OnLate.ALLOW, ({"x": 0}, 0, 0)), (OnLate.REJECT, ({"x": 89}, 2_000, 2_000))]
+)
+def test_strict_without_a_decision(on_late: OnLate, heard: tuple[dict[str, int], int, float]) -> None:
+    """After the time limit the setting says what happens; so it does when nobody can be asked."""
+    for pending_max in (10, 1):
+        scene = Scene(Strict, {}, pending_requests_max=pending_max, on_late_decision=on_late)
+        scene.desk.ask({"other": 1})
+        scene.admission.request = decode_request(*request(create_request({"x": 5})))
+        scene.link.forwarded.clear()
+        scene.admission.start()
+        if pending_max > 1:
+            scene.link.timers[-1].fire()
+        if on_late is OnLate.ALLOW:
+            scene.broker_says(x=0)
+        assert scene.client_hears() == heard
+
+
+def test_strict_gives_back_what_a_lost_client_cannot_use() -> None:
+    """A connection lost between decision and forwarding: what was charged is refunded."""
+    scene = Scene(Strict, {"x": 5})
+    scene.link.broken = True
+    scene.decide()
+    scene.admission.gone()
+    (refund,) = scene.desk.of_type("refund")
+    assert refund["items"] == [{"name": "x", "mutations": 5}]
+
+
+def test_permissive_waits_for_both() -> None:
+    """Forwarded at once; answered when the broker and the decision are there, in either order."""
+    for broker_first in (True, False):
+        scene = Scene(Permissive, {"x": 5}, version=5)
+        assert scene.asked_for() == ["x"]
+        steps: list[Callable[[], None]] = [
+            lambda made=scene: made.broker_says(x=0),  # type: ignore[misc]  # a default binds the loop's value
+            lambda made=scene: made.decide(throttle_time_ms=900),  # type: ignore[misc]  # as above
+        ]
+        for step in steps if broker_first else reversed(steps):
+            assert scene.link.answers == []
+            step()
+        assert scene.client_hears() == ({"x": 0}, 900, 900)
+        message = decode(CREATED, 5, scene.link.answers[0][0]).topics[0].error_message
+        assert "user=a" in message and "900 ms" in message
+
+
+def test_permissive_gives_back_what_the_broker_refused() -> None:
+    """All was charged; what failed is refunded, and the client is throttled all the same."""
+    scene = Scene(Permissive, {"x": 5, "y": 2}, version=5)
+    scene.decide(throttle_time_ms=900)
+    scene.broker_says(x=0, y=37)
+    assert scene.desk.of_type("refund")[0]["items"] == [{"name": "y", "mutations": 2}]
+    assert scene.client_hears() == ({"x": 0, "y": 37}, 900, 900)
+
+
+def test_what_was_done_against_our_expectation_is_charged() -> None:
+    """Our view of a topic was stale: it did not fail as expected, so it is charged afterwards."""
+    scene = Scene(Strict, {"x": 5}, existing={"x": 3})
+    scene.broker_says(x=0)
+    (charge,) = scene.desk.of_type("request")
+    assert charge["strict"] is False and charge["items"] == [{"name": "x", "mutations": 5}]
+
+
+def test_passing_waits_for_nothing() -> None:
+    """No limit: forwarded and answered without a decision, and reported."""
+    scene = Scene(Passing, {"x": 5})
+    assert scene.asked_for() == ["x"]
+    scene.broker_says(x=0)
+    assert scene.client_hears() == ({"x": 0}, 0, 0)
+    assert len(scene.desk.of_type("request")) == 1
+
+
+def test_refused_is_answered_without_asking() -> None:
+    """The subject must wait: 89 with the time left, no mute; what must fail goes to the broker."""
+    scene = Scene(Refused, {"x": 5}, wait_ms=700)
+    assert scene.client_hears() == ({"x": 89}, 700, 0)
+    assert scene.desk.of_type("request")[0]["answered"] == "not_before"
+    mixed = Scene(Refused, {"x": 5, "y": 5}, wait_ms=700, existing={"y": 1})
+    assert mixed.asked_for() == ["y"]
+    mixed.desk.pass_ms(100)
+    mixed.broker_says(y=36)
+    assert mixed.client_hears() == ({"x": 89, "y": 36}, 600, 0)

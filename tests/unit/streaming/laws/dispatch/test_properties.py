@@ -1,0 +1,196 @@
+"""Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from usage_kit import Event, decide, in_order, reloaded
+
+from streaming.laws.dispatch.table import DispatchTable
+from streaming.laws.routing import shard_of
+from streaming.policy.timeline import PolicyTimeline
+
+T0 = 1_795_166_700_000
+TOPICS = ["persistent://acme/a/t1", "persistent://acme/a/t2", "persistent://acme/b/t1"]
+RATES = st.fixed_dictionaries(
+    {},
+    optional={
+        "dispatchThrottlingRateInMsg": st.sampled_from([-1, 1, 10, 33]),
+        "dispatchThrottlingRateInByte": st.sampled_from([-1, 50, 1000]),
+        "ratePeriodInSecond": st.sampled_from([1, 3, 86_400]),
+    },
+)
+KINDS = st.fixed_dictionaries({}, optional={"dispatchRate": RATES, "subscriptionDispatchRate": RATES})
+FLAGS = [
+    "preciseDispatcherFlowControl",
+    "dispatchThrottlingOnBatchMessageEnabled",
+    "dispatchThrottlingOnNonBacklogConsumerEnabled",
+]
+BROKER = st.fixed_dictionaries(
+    {},
+    optional={
+        "dispatchThrottlingRateInMsg": st.sampled_from([-1, 40]),
+        "dispatchThrottlingRatePerTopicInByte": st.sampled_from([-1, 500]),
+        "dispatchThrottlingRatePerSubscriptionInMsg": st.sampled_from([-1, 7]),
+        **{flag: st.booleans() for flag in FLAGS},
+    },
+)
+POLICIES = {"broker": BROKER, "namespaces.acme/a": KINDS, f"topics.{TOPICS[0]}": KINDS}
+COUNTS = st.sampled_from([0, 1, 6, 10, 45, 300])
+GAPS = [0, 1, 400, 1000, 2600, 60_000, 3_600_000, 3_600_001, 90_000_000]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Event], PolicyTimeline]:
+    """Deliveries in order of time under policies that change."""
+    timeline = PolicyTimeline({path: draw(values) for path, values in POLICIES.items()})
+    events: list[Event] = []
+    now = T0
+    for number in range(draw(st.integers(1, 25))):
+        now += draw(st.sampled_from(GAPS))
+        if draw(st.integers(0, 5)) == 0:
+            path = draw(st.sampled_from(sorted(POLICIES)))
+            timeline.apply(path, draw(st.none() | POLICIES[path]), now)
+        fields = draw(st.sampled_from([{}, {"avg_publish_entry_bytes": 30}]))
+        events.append(
+            {
+                "type": "dispatch_usage",
+                "id": f"e{number:02}",
+                "ts": now,
+                "broker": draw(st.sampled_from(["b1", "b2"])),
+                "topic": draw(st.sampled_from(TOPICS)),
+                "subscription": draw(st.sampled_from(["s1", "s2"])),
+                "msgs": draw(COUNTS),
+                "bytes": draw(COUNTS),
+                "entries": draw(COUNTS),
+                "backlog": draw(st.booleans()),
+                **fields,
+            }
+        )
+    return events, timeline
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories(), st.data())
+def test_splitting_and_checkpoints_change_nothing(
+    history: tuple[list[Event], PolicyTimeline], data: st.DataObject
+) -> None:
+    """Batches cut anywhere, with the state written, read and swept in between, decide the same."""
+    events, timeline = history
+    expected = decide(DispatchTable(), events, timeline)
+    known = PolicyTimeline.from_json(*timeline.to_json())
+    table, decided, start = DispatchTable(), [], 0
+    while start < len(events):
+        stop = start + data.draw(st.integers(1, 8))
+        decided += decide(table, events[start:stop], known)
+        table = reloaded(table)
+        horizon = events[min(stop, len(events) - 1)]["ts"]
+        if data.draw(st.booleans()):
+            table.sweep(known, horizon)
+            known.forget_before(horizon)
+        start = stop
+    assert in_order(decided) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.integers(1, 4))
+def test_sharding_by_broker_changes_nothing(history: tuple[list[Event], PolicyTimeline], shards: int) -> None:
+    """Deliveries of different brokers never touch each other."""
+    events, timeline = history
+    pieces: list[list[Event]] = [[] for _ in range(shards)]
+    for event in events:
+        pieces[shard_of(event["broker"], shards)].append(event)
+    decided = [decision for piece in pieces for decision in decide(DispatchTable(), piece, timeline)]
+    assert in_order(decided) == decide(DispatchTable(), events, timeline)
+
+
+@settings(max_examples=80, deadline=None)
+@given(histories())
+def test_decisions_are_sound(history: tuple[list[Event], PolicyTimeline]) -> None:
+    """One decision an event; it says when to wait and for whom exactly if nothing is available."""
+    events, timeline = history
+    decided = decide(DispatchTable(), events, timeline)
+    assert [decision["id"] for decision in decided] == [event["id"] for event in events]
+    for decision in decided:
+        limited = [left for left in decision["available"].values() if left is not None]
+        throttled = 0 in limited
+        assert throttled == (decision["throttle_time_ms"] > 0) == (decision["limited_by"] is not None)
+        assert (decision["entries_to_read"] is None) == (not limited)
+        assert throttled == (decision["entries_to_read"] == 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 20),
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 60)), min_size=1, max_size=30),
+)
+def test_delivered_in_n_periods(limit: int, period_s: int, attempts: list[tuple[int, int]]) -> None:
+    """Who delivers only while something is available stays within the limit times n and one over-delivery.
+
+    Over any n periods: a delivery may be of any size, since its size is known only once it is read.
+    """
+    rate = {"dispatchThrottlingRateInMsg": limit, "ratePeriodInSecond": period_s}
+    timeline = PolicyTimeline({"namespaces.acme/a": {"subscriptionDispatchRate": rate}})
+    table, at, delivered = DispatchTable(), T0, dict[int, list[int]]()
+    for gap, size in attempts:
+        at += gap
+        ask = {"type": "dispatch_usage", "ts": at, "broker": "b", "topic": TOPICS[0], "subscription": "s"}
+        nothing = {"msgs": 0, "bytes": 0, "entries": 0, "backlog": True}
+        (asked,) = decide(table, [ask | nothing], timeline)
+        assert asked["available"]["msgs"] <= limit
+        if not asked["throttle_time_ms"]:
+            decide(table, [ask | nothing | {"msgs": size, "entries": size}], timeline)
+            delivered.setdefault(at // (period_s * 1000), []).append(size)
+    periods = sorted(delivered)
+    for first in range(len(periods)):
+        for last in range(first, len(periods)):
+            sizes = [size for period in periods[first : last + 1] for size in delivered[period]]
+            spanned = periods[last] - periods[first] + 1
+            assert sum(sizes) <= limit * spanned + max(sizes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories())
+def test_wait_is_exact(history: tuple[list[Event], PolicyTimeline]) -> None:
+    """After its throttle time, and not a millisecond before, something is available again."""
+    events, timeline = history
+    timeline = PolicyTimeline(timeline.at(T0).entries)
+    last = decide(DispatchTable(), events, timeline)[-1]
+    wait = last["throttle_time_ms"]
+    # A subscription forgets its averages after an hour, but never what it owes.
+    for early in (1, 0) if wait else ():
+        poll: Event = {**events[-1], "ts": last["ts"] + wait - early, "id": "poll"}
+        poll |= {"msgs": 0, "bytes": 0, "entries": 0}
+        (polled,) = [d for d in decide(DispatchTable(), [*events, poll], timeline) if d["id"] == "poll"]
+        assert polled["throttle_time_ms"] == early
+
+
+SCRIPT = """
+import sys
+from usage_kit import decide, read_trace
+from streaming.laws.dispatch.table import DispatchTable
+from streaming.laws.shares.table import SharesTable
+for law, table in (("dispatch", DispatchTable), ("shares", SharesTable)):
+    events, timeline, _ = read_trace(law, "worked")
+    sys.stdout.write(repr(decide(table(), events, timeline, end=True)))
+"""
+
+
+def run_script(disabled: str) -> str:
+    root = Path(__file__).parents[5]
+    path = os.pathsep.join([str(root), str(root / "tests" / "kit")])
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": path}
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout
+
+
+def test_compiled_equals_interpreted() -> None:
+    """Both laws give the same doubles to the last bit with and without Numba."""
+    compiled = run_script("0")
+    assert "'share'" in compiled and "'dispatch'" in compiled
+    assert compiled == run_script("1")

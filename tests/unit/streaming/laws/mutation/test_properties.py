@@ -1,0 +1,180 @@
+"""Properties of the mutation law, for any events: bounds, and what must never change a decision."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from history_kit import GAPS, INITIAL, PATHS, histories, whole
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law_kit import Event, Shard, policy, quota, request
+
+from streaming.laws.routing import home_of, shard_of
+from streaming.replay import replay_local
+
+
+@given(histories(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_splitting_a_batch_anywhere_changes_nothing(events: list[Event], data: st.DataObject) -> None:
+    """Nor does encoding and decoding the state between the parts, or idle subjects leaving the table."""
+    expected = whole(events)
+    live = Shard(INITIAL)
+    # Live shards sweep and trust what proxies stamped; here nothing is stamped, so both resolve alike.
+    live.replay = False
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(events)), max_size=4)))
+    found = []
+    for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
+        found += live.step(events[start:end])
+    assert expected == found
+
+
+@given(histories(), st.integers(2, 7))
+@settings(max_examples=60, deadline=None)
+def test_sharding_in_any_number_changes_nothing(events: list[Event], shards: int) -> None:
+    """A subject's decisions depend on its own events and on the policies, on nobody else."""
+    expected = whole(events)
+    home = {d["id"]: home_of(d["subject"], "") for d in expected}
+    found = []
+    for number in range(shards):
+        # A refund belongs where its user's requests are; every shard may see those of others without harm.
+        own = [e for e in events if e["type"] != "request" or shard_of(home[e["id"]], shards) == number]
+        found += Shard(INITIAL).step(own)
+    assert sorted(expected, key=lambda d: d["id"]) == sorted(found, key=lambda d: d["id"])
+
+
+@given(
+    st.lists(
+        st.tuples(GAPS, st.lists(st.integers(0, 40), min_size=1, max_size=3), st.booleans()), max_size=30
+    ),
+    st.sampled_from([(1.0, 11.0), (0.25, 10.0), (33.3, 5.0)]),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_bucket_never_admits_more_than_limit_times_time_plus_burst(
+    series: list[tuple[int, list[int], bool]], limits: tuple[float, float]
+) -> None:
+    """Before the last strictly admitted item: an item may overdraw, but nothing is admitted in debt."""
+    rate, burst = limits
+    now, events = 0, []
+    for number, (gap, counts, _) in enumerate(series):
+        now += gap
+        events.append(request(f"e{number}", now, *counts))
+    decisions = Shard({PATHS[0]: quota(rate, burst)}).step(events)
+    charged = 0
+    for event, decision in zip(events, decisions, strict=True):
+        for item in event["items"]:
+            if item["name"] not in decision["rejected"]:
+                allowed = burst + rate * (event["ts"] - events[0]["ts"]) / 1000
+                assert charged <= allowed + 1e-6
+                charged += item["mutations"]
+
+
+@given(histories())
+@settings(max_examples=50, deadline=None)
+def test_a_wait_is_enough_and_not_too_long(events: list[Event]) -> None:
+    """After the told time a bucket admits; one millisecond of rounding before it does not."""
+    shard = Shard(INITIAL)
+    for decision in shard.step(events):
+        if decision["outcome"] == "reject" and decision["algorithm"] == "token_bucket":
+            wait_s = decision["throttle_time_ms"] / 1000
+            assert decision["tokens"] + decision["limit"] * (wait_s + 0.0005) >= -1e-9
+            before = decision["tokens"] + decision["limit"] * (wait_s - 0.0011)
+            assert decision["throttle_time_ms"] == 1 or before < 0
+
+
+def test_compiled_and_interpreted_give_the_same_bytes(tmp_path: Path) -> None:
+    """`NUMBA_DISABLE_JIT=1` is the same law."""
+    folder = Path(__file__).parents[4] / "traces" / "mutation"
+    code = (
+        "import sys; from streaming.replay import replay_local, write_lines; "
+        "_, policies, events, out = sys.argv; "
+        "write_lines(out, replay_local(policies, [events]).decisions)"
+    )
+    for name in ("sampled", "worked"):
+        policies, events = str(folder / f"{name}.policies.yaml"), str(folder / f"{name}.events.jsonl.gz")
+        out = tmp_path / name
+        subprocess.run(
+            [sys.executable, "-c", code, policies, events, str(out)],
+            env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True, timeout=60,
+        )  # fmt: skip
+        assert out.read_bytes().splitlines() == replay_local(policies, [events]).decisions
+
+
+LIVE = """
+from law_kit import Shard, policy, quota, refund, request
+shard = Shard({"quotas[user=<default>]": quota(1, 20)}, replay=False)
+sampled = quota(2, 10, algorithm="sampled_rate")
+for number in range(3):
+    at = number * 400_000
+    changed = policy(at + 10, "quotas[user=alice]", sampled if number % 2 else None)
+    decisions = shard.step([
+        request("a", at, 1, 2, subject="user=alice"), request("b", at, 5, user="bob", strict=False), changed,
+        refund(at + 20, at, 1),
+        request("c", at + 30, 50, subject="user=alice", deadline_ms=3, on_late="reject"),
+        request("d", at + 40, 7, user="\u00e9", answered="not_before"), request("e", at + 50, 1, subject=""),
+    ], processed_ts=at + 33)
+    print(decisions, shard.body, shard.dead_letters)
+"""
+
+
+def test_live_batches_are_the_same_interpreted() -> None:
+    """Stamped subjects, changes, idle subjects leaving, texts that the scanner leaves alone; the state."""
+    kit = Path(__file__).parents[4] / "kit"
+    path = os.pathsep.join([str(kit), str(kit.parents[1])])
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", LIVE], capture_output=True, timeout=60, check=True,
+            env=os.environ | {"PYTHONPATH": path, "NUMBA_DISABLE_JIT": disabled},
+        ).stdout
+        for disabled in ("0", "1")
+    }  # fmt: skip
+    (output,) = outputs
+    assert output.count(b"'type': 'admission'") == 15
+
+
+def test_a_bug_in_the_law_buries_its_batch_and_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every record of that batch becomes a dead letter with the traceback; the next batch goes on."""
+    shard = Shard(INITIAL, fail_fast=False)
+    shard.step([request("a", 0, 5)])
+    with monkeypatch.context() as broken:
+        broken.setattr("streaming.laws.mutation.table.walk", lambda *args: 1 / 0)
+        assert shard.step([request("b", 0, 5), request("c", 0, 5)]) == []
+    assert ["ZeroDivisionError" in letter["reason"] for letter in shard.dead_letters] == [True, True]
+    (decision,) = shard.step([request("d", 0, 1)])
+    assert decision["tokens"] == 14.0
+
+
+def test_idle_subjects_leave_the_table() -> None:
+    """A full bucket with empty windows says nothing: the state does not grow with subjects long gone."""
+    shard = Shard({"quotas[user=<default>]": quota(10)}, replay=False)
+    shard.step([request(f"e{n}", n, 1, user=f"user-{n}") for n in range(2000)])
+    crowded = len(shard.body or b"")
+    shard.step([request("late", 400_000, 1)])
+    assert crowded > 20_000
+    assert len(shard.body or b"") < 3_000
+
+
+def test_policies_are_kept_for_stragglers_and_then_forgotten() -> None:
+    """An event from another partition, older than a change already taken, is judged by its own time."""
+    shard = Shard({}, replay=False)
+    shard.step([policy(1000, PATHS[0], quota(1)), request("a", 5000, 1)])
+    (decision,) = shard.step(
+        [
+            request("b", 999, 1, user="bob"),
+        ]
+    )
+    assert decision["subject"] == ""
+    (decision,) = shard.step([policy(2000, PATHS[1], quota(1)), request("c", 1500, 1, user="bob")])
+    assert decision["subject"] == ""
+    (decision,) = shard.step([request("d", 2000, 1, user="bob")])
+    assert decision["subject"] == "user=bob"
+
+
+def test_bad_policies_and_foreign_subjects_are_dead_letters() -> None:
+    """A policy event is checked like a file; a subject must be in its canonical form."""
+    shard = Shard(INITIAL, replay=False)
+    wrong = policy(0, "quotas[user=alice]", {"controller_mutation_rate": 0})
+    odd = request("a", 0, 1, subject="client-id=x,user=alice")
+    assert shard.step([wrong, odd, policy(0, "nonsense", None)]) == []
+    assert len(shard.dead_letters) == 3

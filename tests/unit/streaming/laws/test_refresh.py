@@ -1,0 +1,101 @@
+"""Standing decisions: repeated before half of their life time, until they say nothing."""
+
+from typing import Any
+
+import orjson
+import pytest
+from law_kit import T0, records_of
+
+from streaming.laws import refresh
+from streaming.laws.law import StepContext
+from streaming.laws.refresh import Standing
+from streaming.laws.shard import step
+
+TOPIC = "persistent://acme/orders/t1"
+
+
+def limit(partition: str, ts: int) -> dict[str, Any]:
+    return {"type": "limit", "id": partition, "ts": ts, "partition": partition, "limit": 7, "ttl_ms": 60_000}
+
+
+def throttle(ts: int, throttle_ms: int, broker: str = "b1") -> dict[str, Any]:
+    subject = {"broker": broker, "topic": TOPIC, "subscription": "s"}
+    return {
+        "type": "dispatch",
+        "id": "d",
+        "ts": ts,
+        **subject,
+        "throttle_time_ms": throttle_ms,
+        "ttl_ms": 1000,
+    }
+
+
+def test_a_limit_is_repeated_at_a_quarter_of_its_life_time() -> None:
+    """With its id and ts and `repeat`, again and again, and after a restart from the checkpoint too."""
+    held = Standing(None)
+    held.note([limit("p", 0)], 0)
+    assert held.repeats(14_999) == []
+    held = Standing(held.to_bytes())
+    (again,) = held.repeats(15_000)
+    assert orjson.loads(again.value) == limit("p", 0) | {"repeat": True}
+    assert (again.subject, again.type, again.id) == ("p", "limit", "p")
+    assert held.repeats(29_999) == []
+    assert len(held.repeats(30_000)) == 1
+
+
+def test_a_newer_decision_takes_the_place_of_the_older() -> None:
+    """One subject, one standing decision; a broker's counters are its own."""
+    held = Standing(None)
+    held.note([limit("p", 0), limit("q", 0)], 0)
+    held.note([limit("p", 9)], 9)
+    assert sorted(orjson.loads(again.value)["ts"] for again in held.repeats(60_000)) == [0, 9]
+    held = Standing(None)
+    held.note([throttle(0, 5000, "b1"), throttle(0, 5000, "b2")], 0)
+    assert len(held.repeats(400)) == 2
+
+
+def test_a_throttle_stands_until_it_has_passed() -> None:
+    """After that its numbers are wrong: nobody is told again."""
+    held = Standing(None)
+    held.note([throttle(1000, 3000)], 1000)
+    assert len(held.repeats(3999)) == 1
+    assert held.repeats(4000) == []
+    assert len(held) == 0
+
+
+def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
+    """An hour after its last report."""
+    report = {"type": "backlog", "id": "k", "ts": 0, "topic": TOPIC, "ttl_ms": 60_000}
+    held = Standing(None)
+    held.note([report], 0)
+    assert len(held.repeats(refresh.QUIET_MS - 1)) == 1
+    assert held.repeats(refresh.QUIET_MS) == []
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound those written longest ago leave: their life time simply ends."""
+    monkeypatch.setattr(refresh, "MAX_STANDING", 3)
+    held = Standing(None)
+    for number in range(5):
+        held.note([limit(f"p{number}", number)], number)
+    assert sorted(again.subject for again in held.repeats(60_000)) == ["p2", "p3", "p4"]
+
+
+def test_the_live_step_repeats_on_ticks_and_a_replay_never_does() -> None:
+    """A tick moves time for a shard in which nothing else happens."""
+    sample = {"type": "latency", "id": "l", "ts": T0, "partition": "p", "rtt_ns": 10**6, "inflight": 1}
+    policies = {
+        "backpressure.partitions.*": {"algorithm": "fixed", "fixed": {"limit": 5}, "useWindowed": False}
+    }
+    live = StepContext(initial=policies, processed_ts=T0, fail_fast=True)
+    body, first = step("concurrency", 0, None, records_of([sample]), live)
+    assert len(first.value) == 1
+    body, quiet = step("concurrency", 0, body, records_of([{"type": "tick", "ts": T0 + 10_000}], 1), live)
+    assert quiet.value == []
+    body, told = step("concurrency", 0, body, records_of([{"type": "tick", "ts": T0 + 20_000}], 2), live)
+    assert orjson.loads(told.value[0])["repeat"] is True
+    replayed = StepContext(initial=policies, replay=True, fail_fast=True)
+    _, once = step(
+        "concurrency", 0, None, records_of([sample, {"type": "tick", "ts": T0 + 90_000}]), replayed
+    )
+    assert len(once.value) == 1

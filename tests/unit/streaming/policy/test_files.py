@@ -1,0 +1,245 @@
+"""Policy files and policy events: every mistake is found, with its line."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.contract.errors import BadEvent, ConfigError
+from streaming.policy.files import check_entry, load_policies, policy_file
+
+TRACES = sorted((Path(__file__).parents[3] / "traces").glob("*/*.policies.yaml"))
+FULL = """\
+version: 1
+quotas:
+  - entity: {user: alice}
+    controller_mutation_rate: 5
+    controller_mutation_burst: 500
+    algorithm: token_bucket
+    producer_byte_rate: 1048576
+    consumer_byte_rate: 1048576
+    shadow: false
+  - entity: {user: null, client-id: ""}
+    controller_mutation_rate: 0.25
+    algorithm: sampled_rate
+  - entity: {client-id: null}
+resourcegroups:
+  rg1: {publishRateInMsgs: 0.5, publishRateInBytes: -1, dispatchRateInBytes: 7, shadow: true}
+tenants:
+  acme: {resourcegroup: rg1}
+namespaces:
+  acme/orders:
+    resourcegroup: rg1
+    dispatchRate: {dispatchThrottlingRateInMsg: 10, dispatchThrottlingRateInByte: -1, ratePeriodInSecond: 1}
+    subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 10}
+    backlogQuotaMap:
+      destination_storage: {limitSize: 0, policy: producer_request_hold}
+      message_age: {limitTime: 3600, policy: consumer_backlog_eviction}
+topics:
+  persistent://acme/orders/t1:
+    subscriptions: {sub1: {dispatchRate: {dispatchThrottlingRateInMsg: 5}}}
+broker:
+  dispatchThrottlingRateInMsg: -1
+  preciseBacklogSize: false
+  resourceUsagePublishIntervalInSecs: 60
+  backlogQuotaDefaultRetentionPolicy: producer_exception
+backpressure:
+  partitions:
+    "*":
+      algorithm: aimd
+      useWindowed: true
+      window: {minWindow: 1s, maxWindow: 1s, windowSize: 10, minRttThreshold: 100us}
+    orders-0: {aimd: {requestTimeout: 200ms, initialLimit: 9, minLimit: 1, maxLimit: 10, backoffRatio: 0.9}}
+    orders-1: {algorithm: aimd-plain, aimd-plain: {requestTimeout: 0.5s}}
+    orders-2: {algorithm: fixed, fixed: {limit: 20}}
+    orders-3:
+      algorithm: vegas
+      vegas: {alpha: 3, beta: 6*log10, threshold: log10, smoothing: 1.0, probeJitter: 0.75}
+    orders-4: {algorithm: gradient, gradient: {rttTolerance: 2.0, smoothing: 0.2, probeInterval: -1}}
+    orders-5: {algorithm: gradient2, gradient2: {queueSize: 4, longWindow: 600, minLimit: 20}}
+"""
+
+MARK = "  #! "
+
+
+def broken_files() -> dict[str, str]:
+    """Name -> text of each file in broken_policies.txt, marks included: they are comments."""
+    files = (Path(__file__).parent / "broken_policies.txt").read_text().split("\n== ")[1:]
+    return {name: text for name, _, text in (file.partition("\n") for file in files)}
+
+
+def marked(text: str) -> list[tuple[int, str, str]]:
+    """Line, key and words of each mark."""
+    return [
+        (line, *mark.partition(" | ")[::2])
+        for line, content in enumerate(text.splitlines(), start=1)
+        for mark in content.split(MARK)[1:]
+    ]
+
+
+BROKEN = broken_files()
+
+
+def problems(tmp_path: Path, text: str) -> list[tuple[int, str, str]]:
+    """Line, path and message of each problem of a policy file."""
+    file = tmp_path / "policies.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_policies(str(file))
+    assert all(problem.file == str(file) for problem in caught.value.problems)
+    return [(problem.line, problem.path, problem.message) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_mistake_is_found_with_its_line_and_key(tmp_path: Path, name: str) -> None:
+    """Nothing but the mistake is reported, as `what is wrong; what was expected` on one line."""
+    expected = marked(BROKEN[name])
+    found = problems(tmp_path, BROKEN[name])
+    assert [(line, path) for line, path, _ in found] == [(line, path) for line, path, _ in expected]
+    for (_, _, message), (_, _, words) in zip(found, expected, strict=True):
+        assert words in message
+        assert message.count("; expected ") == 1
+        assert "\n" not in message
+
+
+def test_wrong_yaml_is_one_problem(tmp_path: Path) -> None:
+    """Nothing after it can be read."""
+    assert [(line, path) for line, path, _ in problems(tmp_path, "version: 1\nquotas: [\n")] == [
+        (3, "(file)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "is missing"),
+        ("# nothing\n", 1, "is missing"),
+        ("quotas: []\n", 1, "is missing"),
+        ("quotas: []\nversion: 2\n", 2, "is 2; expected 1"),
+        ("version: '1'\n", 1, "the text '1'"),
+        ("version: true\n", 1, "is true"),
+        ("version: 1.0\n", 1, "is 1.0"),
+    ],
+)
+def test_the_version_must_be_one(tmp_path: Path, text: str, line: int, words: str) -> None:
+    """A file of another version would mean something else."""
+    found = problems(tmp_path, text)
+    assert [(line, "version")] == [(at, path) for at, path, _ in found]
+    assert words in found[0][2]
+
+
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+    """One problem, not one per missing key."""
+    assert [(line, path) for line, path, _ in problems(tmp_path, "- version: 1\n")] == [(1, "(file)")]
+
+
+def test_all_problems_are_reported_in_file_order(tmp_path: Path) -> None:
+    """One run of the check is enough to repair a file."""
+    names = ("misspelt limit", "bad topics", "broker", "unknown section")
+    text = "".join(BROKEN[name].removeprefix("version: 1\n") for name in names)
+    found = problems(tmp_path, f"version: 3\n{text}")
+    assert len(found) == 1 + 1 + 4 + 4 + 1
+    assert found == sorted(found, key=lambda problem: problem[0])
+
+
+def test_a_file_with_everything_loads(tmp_path: Path) -> None:
+    """Values as written; whole numbers stay whole."""
+    file = tmp_path / "full.yaml"
+    file.write_text(FULL)
+    entries = load_policies(str(file))
+    assert list(entries)[:4] == [
+        "quotas[user=alice]",
+        "quotas[user=<default>,client-id=]",
+        "quotas[client-id=<default>]",
+        "resourcegroups.rg1",
+    ]
+    assert entries["quotas[user=alice]"]["controller_mutation_rate"] == 5
+    assert type(entries["quotas[user=alice]"]["controller_mutation_rate"]) is int
+    assert entries["quotas[client-id=<default>]"] == {}
+    assert entries["tenants.acme"] == {"resourcegroup": "rg1"}
+    assert entries["broker"]["resourceUsagePublishIntervalInSecs"] == 60
+    assert entries["backpressure.partitions.*"]["algorithm"] == "aimd"
+
+
+def test_sections_may_be_left_empty(tmp_path: Path) -> None:
+    """A section whose lines are all commented out is an empty one."""
+    file = tmp_path / "empty.yaml"
+    file.write_text("version: 1\nquotas:\nresourcegroups:\ntenants:\ntopics:\nbroker:\nbackpressure:\n")
+    assert load_policies(str(file)) == {}
+    file.write_text("version: 1\nbackpressure: {partitions: }\nbroker: {}\n")
+    assert load_policies(str(file)) == {"broker": {}}
+
+
+def test_the_trace_policies_are_there() -> None:
+    """All four laws that have policies."""
+    assert {path.parent.name for path in TRACES} >= {"mutation", "shares", "dispatch", "backlog"}
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
+def test_reference_policies_load_and_survive_writing(tmp_path: Path, path: Path) -> None:
+    """Each entry passes as an event, and the file that `weir policy get` would print is equal."""
+    entries = load_policies(str(path))
+    for name, value in entries.items():
+        check_entry(name, value)
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(policy_file(entries))
+    assert load_policies(str(copy)) == entries
+
+
+def test_written_files_quote_what_they_must(tmp_path: Path) -> None:
+    """Names that look like numbers, defaults or YAML."""
+    entries = {
+        "quotas[user=1e6,client-id=]": {"controller_mutation_rate": 1e-7},
+        "quotas[user=%3Cdefault>]": {"controller_mutation_rate": 2},
+        "quotas[user=<default>]": {},
+        "quotas[user=a: b #\u2028,client-id=<default>]": {"shadow": True},
+        "resourcegroups.null": {"publishRateInMsgs": 0.1},
+        "backpressure.partitions.*": {"aimd": {"requestTimeout": "1.5s"}},
+        "broker": {},
+    }
+    file = tmp_path / "written.yaml"
+    file.write_text(policy_file(entries))
+    assert load_policies(str(file)) == entries
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (
+            "quotas[user=a]",
+            {"controller_mutation_rate": 0},
+            "policy quotas[user=a]: controller_mutation_rate: is 0",
+        ),
+        ("quotas[user=a]", {"entity": {"user": "a"}}, "entity: is not a known key"),
+        ("quotas[user=a]", [], "is a list; expected"),
+        ("quotas[user=]", {}, "user: has 0 characters"),
+        ("quotas[]", None, "names nobody"),
+        ("quotas[client-id=c,user=u]", {}, "is not an entity"),
+        ("topics.t1", {}, "persistent://TENANT"),
+        ("topics.t1", None, "persistent://TENANT"),
+        ("namespaces.acme", {}, "TENANT/NAMESPACE"),
+        ("tenants.acme", {}, "resourcegroup: is missing"),
+        ("resourcegroups.quota/x", {}, "kept for quotas"),
+        ("backpressure.partitions.p", {"algorithm": "x"}, "algorithm: is the text 'x'"),
+        ("version", 1, "is not known"),
+        (f"resourcegroups.{'x' * 1025}", {}, "has 1025 characters; expected 1 to 1024"),
+        ("quotas[user=a]", {"algorithm": "x" * 90}, f"is the text '{'x' * 80}...'; expected one of"),
+    ],
+)
+def test_policy_events_are_held_to_the_same_rules(path: str, value: Any, words: str) -> None:
+    """One reason names the entry and what is wrong."""
+    with pytest.raises(BadEvent) as caught:
+        check_entry(path, value)
+    assert words in caught.value.reason
+    assert "policy" in caught.value.reason
+
+
+def test_a_removal_needs_only_a_path() -> None:
+    """Whatever the entry was."""
+    for path in (
+        "quotas[user=<default>]",
+        "broker",
+        "topics.persistent://a/b/c",
+        "backpressure.partitions.*",
+    ):
+        check_entry(path, None)

@@ -1,0 +1,255 @@
+"""Resolution of quotas over eight levels, and the names of subjects and entries."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.names import encode_name, parse_subject, subject_of
+from streaming.policy import policy_set as policy
+from streaming.policy.policy_set import DEFAULT_USER, Entity, MutationQuota, PolicySet, Section, parse_path
+
+LEVELS = (
+    (1, Entity(user="alice", client_id="cli"), "user=alice,client-id=cli"),
+    (2, Entity(user="alice", default_client_id=True), "user=alice,client-id=cli"),
+    (3, Entity(user="alice"), "user=alice"),
+    (4, Entity(default_user=True, client_id="cli"), "user=alice,client-id=cli"),
+    (5, Entity(default_user=True, default_client_id=True), "user=alice,client-id=cli"),
+    (6, Entity(default_user=True), "user=alice"),
+    (7, Entity(client_id="cli"), "client-id=cli"),
+    (8, Entity(default_client_id=True), "client-id=cli"),
+)
+NAMES = st.text(max_size=6) | st.sampled_from(["", "a", "<default>", "a,b", "a=b", "%2C", "ANONYMOUS", "é]"])
+
+
+def entry(rate: float, **more: Any) -> dict[str, Any]:
+    """A quota's value."""
+    return {"controller_mutation_rate": rate, **more}
+
+
+def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, float, str] | None:
+    """The table of facts/kip599.md 1.6, written down once more: every match, then the lowest level."""
+    both, user_only, client_only = (
+        subject_of(user, client_id),
+        subject_of(user, None),
+        subject_of(None, client_id),
+    )
+    subjects = {
+        1: both,
+        2: both,
+        3: user_only,
+        4: both,
+        5: both,
+        6: user_only,
+        7: client_only,
+        8: client_only,
+    }
+    found = []
+    for path, value in entries.items():
+        entity = parse_path(path).entity
+        assert entity is not None
+        user_part = "named" if entity.user is not None else "default" if entity.default_user else "none"
+        client_part = (
+            "named" if entity.client_id is not None else "default" if entity.default_client_id else "none"
+        )
+        level = {
+            ("named", "named"): 1,
+            ("named", "default"): 2,
+            ("named", "none"): 3,
+            ("default", "named"): 4,
+            ("default", "default"): 5,
+            ("default", "none"): 6,
+            ("none", "named"): 7,
+            ("none", "default"): 8,
+        }[user_part, client_part]
+        matches = entity.user in (None, user) and entity.client_id in (None, client_id)
+        if matches and value.get("controller_mutation_rate", -1) != -1:
+            found.append((level, value["controller_mutation_rate"], subjects[level]))
+    return min(found, default=None)
+
+
+def seen(quota: MutationQuota | None) -> tuple[int, float, str] | None:
+    """What the reference can say too."""
+    return None if quota is None else (quota.level, quota.rate, quota.subject)
+
+
+@pytest.mark.parametrize("present", list(product((False, True), repeat=8)))
+def test_the_first_of_eight_levels_wins(present: tuple[bool, ...]) -> None:
+    """Whatever levels have an entry, the lowest number decides rate, subject and path."""
+    chosen = [level for level, here in zip(LEVELS, present, strict=True) if here]
+    policies = PolicySet({entity.path: entry(level) for level, entity, _ in chosen})
+    quota = policies.mutation_quota("alice", "cli")
+    if not chosen:
+        assert quota is None
+        return
+    level, entity, subject = chosen[0]
+    assert seen(quota) == (level, float(level), subject)
+    assert quota is not None
+    assert quota.path == entity.path
+
+
+@given(
+    st.dictionaries(
+        st.builds(
+            lambda user, client_id: (user, client_id),
+            st.none() | st.just(0) | st.sampled_from(["a", "", "<default>"]),
+            st.none() | st.just(0) | st.sampled_from(["c", "", "<default>"]),
+        ).filter(lambda parts: parts != (None, None)),
+        st.sampled_from([{}, {"controller_mutation_rate": -1}, {"producer_byte_rate": 5}])
+        | st.integers(1, 9).map(lambda rate: {"controller_mutation_rate": rate}),
+        max_size=10,
+    ),
+    st.sampled_from(["a", "b", "<default>", DEFAULT_USER]),
+    st.sampled_from(["c", "", "d", "<default>"]),
+)
+@settings(max_examples=300)
+def test_resolution_equals_the_slow_reference(table: dict[Any, Any], user: str, client_id: str) -> None:
+    """Entries without a rate are passed over; names that look like the default are names."""
+    entries = {
+        Entity(
+            user=user_part or None if user_part != "" else "",
+            client_id=client_part or None if client_part != "" else "",
+            default_user=user_part == 0,
+            default_client_id=client_part == 0,
+        ).path: value
+        for (user_part, client_part), value in table.items()
+    }
+    policies = PolicySet(entries)
+    quota = policies.mutation_quota(user, client_id)
+    assert seen(quota) == reference(entries, user, client_id)
+    if quota is not None:
+        assert policies.mutation_quota_of_subject(quota.subject) == quota
+
+
+def test_a_rate_of_minus_one_is_passed_over() -> None:
+    """An entry takes part in the search only if it sets the mutation rate."""
+    policies = PolicySet(
+        {
+            "quotas[user=alice,client-id=cli]": {"producer_byte_rate": 100},
+            "quotas[user=alice]": entry(-1),
+            "quotas[client-id=cli]": entry(7),
+        }
+    )
+    assert seen(policies.mutation_quota("alice", "cli")) == (7, 7.0, "client-id=cli")
+    assert policies.mutation_quota("alice", "other") is None
+
+
+def test_the_burst_is_eleven_times_the_rate_unless_given() -> None:
+    """Defaults of a quota: burst, algorithm, shadow."""
+    policies = PolicySet(
+        {
+            "quotas[user=a]": entry(0.7),
+            "quotas[user=b]": entry(5, controller_mutation_burst=500, algorithm="sampled_rate", shadow=True),
+        }
+    )
+    first, second = policies.mutation_quota("a", ""), policies.mutation_quota("b", "")
+    assert first is not None
+    assert second is not None
+    assert (first.burst, first.algorithm, first.shadow) == (11 * 0.7, "token_bucket", False)
+    assert (second.burst, second.algorithm, second.shadow) == (500.0, "sampled_rate", True)
+
+
+def test_anonymous_and_the_empty_client_id_are_names_like_any_other() -> None:
+    """Both match their own entries and the defaults."""
+    policies = PolicySet({"quotas[user=<default>]": entry(3), "quotas[user=<default>,client-id=]": entry(4)})
+    assert seen(policies.mutation_quota(DEFAULT_USER, "x")) == (6, 3.0, "user=ANONYMOUS")
+    assert seen(policies.mutation_quota("bob", "")) == (4, 4.0, "user=bob,client-id=")
+
+
+@pytest.mark.parametrize(
+    ("subject", "level"),
+    [
+        ("user=alice,client-id=cli", 2),
+        ("user=alice", 3),
+        ("user=bob", 6),
+        ("client-id=cli", 8),
+        ("user=<default>", None),
+        ("client-id=<default>", None),
+        ("", None),
+        ("group=x", None),
+        ("user=alice,", None),
+    ],
+)
+def test_a_stamped_subject_finds_the_quota_that_charges_it(subject: str, level: int | None) -> None:
+    """Only levels with that very subject count; what is no subject has no quota."""
+    policies = PolicySet(
+        {
+            "quotas[user=alice,client-id=<default>]": entry(2),
+            "quotas[user=alice]": entry(3),
+            "quotas[user=<default>]": entry(6),
+            "quotas[client-id=<default>]": entry(8),
+        }
+    )
+    quota = policies.mutation_quota_of_subject(subject)
+    assert (quota.level if quota else None) == level
+
+
+@given(NAMES, NAMES)
+def test_names_survive_subjects(user: str, client_id: str) -> None:
+    """Encoding is undone exactly, for each of the three kinds of subject."""
+    for names in ((user, client_id), (user, None), (None, client_id)):
+        assert parse_subject(subject_of(*names)) == names
+
+
+@given(NAMES, NAMES)
+def test_names_survive_paths(user: str, client_id: str) -> None:
+    """The path of an entity reads back as that entity."""
+    for entity in (
+        Entity(user=user, client_id=client_id),
+        Entity(user=user, default_client_id=True),
+        Entity(default_user=True),
+        Entity(client_id=client_id),
+    ):
+        assert parse_path(entity.path).entity == entity
+
+
+def test_what_has_a_meaning_in_subjects_is_encoded() -> None:
+    """Comma, equals sign, percent sign and less-than sign."""
+    assert encode_name("a,b=c%<d>") == "a%2Cb%3Dc%25%3Cd>"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "quotas",
+        "quotas[]",
+        "quotas[user=a",
+        "quotas[client-id=c,user=a]",
+        "quotas[user=a,]",
+        "quotas[user=a,client-id=b,client-id=c]",
+        "quotas[user=%2c]",
+        "quotas[user=a=b]",
+        "quotas[user=<defaul>]",
+        "resourcegroups.",
+        "namespace.acme/orders",
+        "broker.x",
+        "backpressure.partitions.",
+    ],
+)
+def test_other_paths_are_refused(path: str) -> None:
+    """One entry has one path."""
+    with pytest.raises(BadEvent):
+        parse_path(path)
+
+
+def test_paths_are_taken_apart() -> None:
+    """A name may hold dots and slashes."""
+    assert parse_path("broker").section is Section.BROKER
+    assert parse_path("topics.persistent://a/b/c.d").name == "persistent://a/b/c.d"
+    assert parse_path("backpressure.partitions.*").name == "*"
+
+
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that invent names do not fill the memory, and answers stay right."""
+    monkeypatch.setattr(policy, "MAX_CACHED_QUOTAS", 10)
+    policies = PolicySet({"quotas[user=<default>]": entry(3)})
+    for number in range(100):
+        name = f"u{number}"
+        assert seen(policies.mutation_quota(name, "")) == (6, 3.0, f"user={name}")
+        assert seen(policies.mutation_quota_of_subject(f"user={name}")) == (6, 3.0, f"user={name}")
+        assert len(policies._of_request) <= 10
+        assert len(policies._of_subject) <= 10
