@@ -15,7 +15,7 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
-from enforcer.core.coordinator import Clock, Guard
+from enforcer.core.coordinator import Clock, QuotaCoordinator
 from enforcer.core.gate import Action
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -151,20 +151,20 @@ def _programs(smoke: bool, progress: Progress) -> tuple[list[Program], list[str]
 
 def _measure_own(scale: Scale, progress: Progress) -> Own:
     progress.step("our own checks", 0.01)
-    guard, users = _guard(scale)
+    coordinator, users = _coordinator(scale)
     order = random.Random(1)
     load = [(users[i], _client_id(i)) for i in (order.randrange(scale.subjects) for _ in range(scale.checks))]
-    first = _timed(guard, [(user, _client_id(i)) for i, user in enumerate(users)])[0]
-    _hold(guard, users)
+    first = _timed(coordinator, [(user, _client_id(i)) for i, user in enumerate(users)])[0]
+    _hold(coordinator, users)
     begun = time.process_time_ns()
     for user, client_id in load:
-        guard.judge(guard.quota(user, client_id.decode()), strict=True, probing=False)
+        coordinator.judge(coordinator.quota(user, client_id.decode()), strict=True, probing=False)
     cpu_us = (time.process_time_ns() - begun) / 1_000 / len(load)
-    packed, refused = _timed(guard, load)
+    packed, refused = _timed(coordinator, load)
     at = [order.randrange(min(_FEW, scale.subjects)) for _ in range(scale.checks // 3)]
-    few = _timed(guard, [(users[i], _client_id(i)) for i in at])[0]
+    few = _timed(coordinator, [(users[i], _client_id(i)) for i in at])[0]
     progress.step(f"our own checks, {scale.rate:,} a second", 0.05)
-    paced = _paced(guard, load[: round(scale.rate * scale.open_s)], scale.rate)
+    paced = _paced(coordinator, load[: round(scale.rate * scale.open_s)], scale.rate)
     refusals = [took for took, is_refused in zip(packed, refused, strict=True) if is_refused]
     share = len(refusals) / len(packed)
     if not 0.5 / _HELD < share < 2 / _HELD:
@@ -174,11 +174,13 @@ def _measure_own(scale: Scale, progress: Progress) -> Own:
     )
 
 
-def _guard(scale: Scale) -> tuple[Guard, list[str]]:
+def _coordinator(scale: Scale) -> tuple[QuotaCoordinator, list[str]]:
     """A proxy's guard with its policies, and its users."""
     clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
     settings = ProxySettings()
-    guard = Guard("bench", settings, Metrics(settings.metric_subjects_max), _Nowhere(), clock)
+    coordinator = QuotaCoordinator(
+        "bench", settings, Metrics(settings.metric_subjects_max), _Nowhere(), clock
+    )
     users = [f"user-{i}" for i in range(scale.subjects)]
     quotas = {"quotas[user=<default>]": 5.0}
     quotas |= {f"quotas[user={user}]": 10.0 for user in users[::_OWN_QUOTA]}
@@ -187,8 +189,8 @@ def _guard(scale: Scale) -> tuple[Guard, list[str]]:
         PolicyChange(id=path, ts=in_force, path=path, value={"controller_mutation_rate": rate}, version=None)
         for path, rate in quotas.items()
     ]
-    guard.policies.apply(changes)
-    return guard, users
+    coordinator.policies.apply(changes)
+    return coordinator, users
 
 
 def _client_id(subject: int) -> bytes:
@@ -196,30 +198,30 @@ def _client_id(subject: int) -> bytes:
     return b"client-%d" % (subject % 8)
 
 
-def _hold(guard: Guard, users: list[str]) -> None:
+def _hold(coordinator: QuotaCoordinator, users: list[str]) -> None:
     """Let one in ten subjects wait, as if the job had throttled them."""
-    until_ms = guard.clock.steady_ms() + _HOLD_MS
+    until_ms = coordinator.clock.steady_ms() + _HOLD_MS
     for i in range(0, len(users), _HELD):
-        quota = guard.quota(users[i], _client_id(i).decode())
+        quota = coordinator.quota(users[i], _client_id(i).decode())
         if quota is None:
             raise WeirError(f"no quota for {users[i]}")
-        guard.ledger.postpone(quota.subject, until_ms, quota)
+        coordinator.ledger.postpone(quota.subject, until_ms, quota)
 
 
-def _timed(guard: Guard, load: list[tuple[str, bytes]]) -> tuple[list[float], list[bool]]:
+def _timed(coordinator: QuotaCoordinator, load: list[tuple[str, bytes]]) -> tuple[list[float], list[bool]]:
     """Check by check: how long it took in µs, and whether it refused."""
     took, refused, clock = [], [], time.perf_counter_ns
     for user, raw in load:
         # Just read from the request, as in the proxy, so that its hash is not known yet.
         client_id = raw.decode()
         begun = clock()
-        verdict = guard.judge(guard.quota(user, client_id), strict=True, probing=False)
+        verdict = coordinator.judge(coordinator.quota(user, client_id), strict=True, probing=False)
         took.append((clock() - begun) / 1_000)
         refused.append(verdict.action is Action.REFUSE)
     return took, refused
 
 
-def _paced(guard: Guard, load: list[tuple[str, bytes]], rate: int) -> list[float]:
+def _paced(coordinator: QuotaCoordinator, load: list[tuple[str, bytes]], rate: int) -> list[float]:
     """The same at fixed times: each check finds the processor as other work or idling left it."""
     took = []
     begun = time.monotonic()
@@ -227,7 +229,7 @@ def _paced(guard: Guard, load: list[tuple[str, bytes]], rate: int) -> list[float
         left_s = begun + i / rate - time.monotonic()
         if left_s > 0:
             time.sleep(left_s)
-        took += _timed(guard, [pair])[0]
+        took += _timed(coordinator, [pair])[0]
     return took
 
 

@@ -172,19 +172,19 @@ def _listening(part: Callable[..., Any] | None, calls: list[tuple[Any, ...]]) ->
         calls.append(_copied(args))
         return part(*args)
 
-    places = [
+    routes = [
         (module, name)
         for key, module in list(sys.modules.items())
         if key.startswith("streaming.laws")
         for name, value in vars(module).items()
         if part is not None and value is part
     ]
-    for module, name in places:
+    for module, name in routes:
         setattr(module, name, noted)
     try:
         yield
     finally:
-        for module, name in places:
+        for module, name in routes:
             setattr(module, name, part)
 
 
@@ -222,13 +222,13 @@ def _requests(count: int) -> list[bytes]:
 
 def _reports(count: int) -> list[bytes]:
     """Each round every broker reports each group once."""
-    places = 100 * _BROKERS
+    routes = 100 * _BROKERS
     return [
         orjson.dumps(
             {
                 "type": "group_usage",
                 "id": f"s{number}",
-                "ts": T0 + number // places * _ROUND_MS,
+                "ts": T0 + number // routes * _ROUND_MS,
                 "broker": f"b{number % _BROKERS}",
                 "period_ms": _ROUND_MS,
                 "usage": {f"g{number // _BROKERS % 100}": {"publishedMsg": 6_000 * (number % 13)}},
@@ -261,7 +261,7 @@ def _deliveries(count: int) -> list[bytes]:
 
 def _latencies(count: int) -> list[bytes]:
     draw = np.random.default_rng(SEED)
-    places, rtt = draw.integers(0, 1_000, count).tolist(), draw.lognormal(16.0, 0.5, count).tolist()
+    routes, rtt = draw.integers(0, 1_000, count).tolist(), draw.lognormal(16.0, 0.5, count).tolist()
     return [
         orjson.dumps(
             {
@@ -273,7 +273,7 @@ def _latencies(count: int) -> list[bytes]:
                 "inflight": 20,
             }
         )
-        for number, (place, time_ns) in enumerate(zip(places, rtt, strict=True))
+        for number, (place, time_ns) in enumerate(zip(routes, rtt, strict=True))
     ]
 
 

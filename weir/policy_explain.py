@@ -16,10 +16,10 @@ from streaming.policy.schema import MUTATION_RATE, sampled_windows
 from streaming.policy.topics import (
     LEVELS,
     BacklogKind,
-    Place,
+    Candidate,
     RateKind,
-    backlog_places,
-    dispatch_places,
+    backlog_candidates,
+    dispatch_candidates,
     resource_group,
 )
 from streaming.policy.yaml_text import rendered
@@ -34,20 +34,20 @@ def explain_user(policies: PolicySet, user: str, client_id: str, file: str) -> l
     nothing = f"level 0: no quota applies to user {user!r} with client-id {client_id!r}"
     lines = [_quota_line(quota) if quota else nothing]
     lines += ["", "Why: the first of eight levels that sets a mutation rate applies."]
-    for place in candidates(user, client_id):
-        value = policies.entries.get(place.path)
+    for candidate in candidates(user, client_id):
+        value = policies.entries.get(candidate.path)
         if value is None:
             found = "no entry"
-        elif mutation_quota_at(place, value) is None:
+        elif mutation_quota_at(candidate, value) is None:
             found = f"entry without a {MUTATION_RATE}, passed over"
             if value.get(MUTATION_RATE) == UNLIMITED:
                 found = f"entry with {MUTATION_RATE} {UNLIMITED}, passed over"
         # It has a rate, but a lower number had one too.
-        elif quota is not None and place.level > quota.level:
+        elif quota is not None and candidate.level > quota.level:
             found = f"entry, not reached: level {quota.level} comes first"
         else:
             found = "matched"
-        lines.append(f"  {place.level}  {place.path:<{_PATH_WIDTH}}  {found}")
+        lines.append(f"  {candidate.level}  {candidate.path:<{_PATH_WIDTH}}  {found}")
     return [
         *lines,
         "",
@@ -68,7 +68,7 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
     kind = RateKind.TOPIC if subscription is None else RateKind.SUBSCRIPTION
     of = f"{topic}" if subscription is None else f"subscription {subscription!r} of {topic}"
     winner = next(
-        (place for place in dispatch_places(policies, topic, subscription, kind) if place.wins), None
+        (each for each in dispatch_candidates(policies, topic, subscription, kind) if each.wins), None
     )
     lines = [f"level 0: no dispatch rate applies to {of}"]
     if winner is not None and winner.value is not None:
@@ -80,13 +80,13 @@ def explain_topic(policies: PolicySet, topic: str, subscription: str | None, fil
         RateKind.SUBSCRIPTION: "one subscription",
     }
     for rate_kind, title in titles.items():
-        places = list(dispatch_places(policies, topic, subscription, rate_kind))
+        levels = list(dispatch_candidates(policies, topic, subscription, rate_kind))
         lines += ["", f"Dispatch rate of {title}; the first that sets a rate applies as a whole:"]
-        lines += _searched(places, _dispatch)
+        lines += _searched(levels, _dispatch)
     for backlog_kind in BacklogKind:
-        places = list(backlog_places(policies, topic, backlog_kind))
+        levels = list(backlog_candidates(policies, topic, backlog_kind))
         lines += ["", f"Backlog quota {backlog_kind}; the first with a limit applies:"]
-        lines += _searched(places, _backlog)
+        lines += _searched(levels, _backlog)
     broker = policies.entries.get("broker", {})
     lines += ["", f"The broker as a whole: {_dispatch(broker)}, beside the limits above."]
     return [
@@ -156,18 +156,18 @@ def _group_lines(policies: PolicySet, topic: str) -> list[str]:
     return [f"Resource group: {group} by {path}: {rendered(limits)}"]
 
 
-def _searched(places: list[Place], described: Callable[[Mapping[str, Any]], str]) -> list[str]:
+def _searched(levels: list[Candidate], described: Callable[[Mapping[str, Any]], str]) -> list[str]:
     """One line a level: what was found, and which one wins."""
     lines, over = [], False
-    for place in places:
-        if place.value is None:
+    for candidate in levels:
+        if candidate.value is None:
             found = "no entry"
-        elif not place.wins:
+        elif not candidate.wins:
             found = "sets no limit, passed over"
         else:
-            found = f"{described(place.value)}: {'not reached' if over else 'applies'}"
-        over = over or place.wins
-        lines.append(f"  {LEVELS.index(place.level) + 1}  {place.path:<{_PATH_WIDTH}}  {found}")
+            found = f"{described(candidate.value)}: {'not reached' if over else 'applies'}"
+        over = over or candidate.wins
+        lines.append(f"  {LEVELS.index(candidate.level) + 1}  {candidate.path:<{_PATH_WIDTH}}  {found}")
     return lines if over else [*lines, "  none applies: not limited"]
 
 

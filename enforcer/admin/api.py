@@ -32,7 +32,7 @@ from enforcer.admin.groups import (
     put_group,
 )
 from enforcer.admin.metrics import AdminMetrics
-from enforcer.admin.middleware import Guard, reason_body
+from enforcer.admin.middleware import QuotaCoordinator, reason_body
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.usage import UsageTable
 from streaming.contract.errors import WeirError
@@ -107,7 +107,7 @@ def create_app(parts: Parts) -> FastAPI:
 
     admin_docs.complete(app.openapi())
     app.add_middleware(
-        Guard,
+        QuotaCoordinator,
         grants=parts.grants,
         metrics=parts.metrics,
         requests_max=parts.settings.requests_max,

@@ -24,7 +24,7 @@ def reason_body(reason: str) -> bytes:
     return orjson.dumps({"reason": reason})
 
 
-class Guard:
+class QuotaCoordinator:
     """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
 
     Args:

@@ -68,7 +68,7 @@ class Asked:
     items: Mapping[str, int]
 
 
-class Guard:
+class QuotaCoordinator:
     """Asks for decisions and acts on what is known.
 
     Args:

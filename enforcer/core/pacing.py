@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from enforcer.core.coordinator import Guard
+from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.mute import Mute
 
 CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
@@ -13,18 +13,20 @@ class Pacer:
     """When a connection may go on.
 
     Args:
-        guard: knows when a subject's not-before time is dropped; tells the time.
+        coordinator: knows when a subject's not-before time is dropped; tells the time.
         call_later: calls a function after so many ms.
         resume: called when the connection may go on.
     """
 
-    def __init__(self, guard: Guard, call_later: CallLater, resume: Callable[[], None]) -> None:
-        self._guard = guard
+    def __init__(
+        self, coordinator: QuotaCoordinator, call_later: CallLater, resume: Callable[[], None]
+    ) -> None:
+        self._coordinator = coordinator
         self._call_later = call_later
         self._resume = resume
-        self._mute = Mute(guard.settings.mute_split_ms)
+        self._mute = Mute(coordinator.settings.mute_split_ms)
         # Apart from the mute, since it may become shorter when its group gets more.
-        self._brake = Mute(guard.settings.mute_split_ms)
+        self._brake = Mute(coordinator.settings.mute_split_ms)
         self._mute_timer: asyncio.TimerHandle | None = None
         self._held_subject: str | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
@@ -67,7 +69,7 @@ class Pacer:
         """Let nothing be handled until the subject may go on."""
         self._held_subject = subject
         self.idle = False
-        self._guard.wait_for(subject, self._wake)
+        self._coordinator.wait_for(subject, self._wake)
         self._hold_timer = self._call_later(wait_ms, self._wake)
 
     def close(self) -> None:
@@ -76,7 +78,7 @@ class Pacer:
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         if self._muted:
-            self._guard.metrics.traffic.muted -= 1
+            self._coordinator.metrics.traffic.muted -= 1
         self._mute.end()
         self._brake.end()
 
@@ -86,13 +88,13 @@ class Pacer:
 
     def _begin(self, mute: Mute, wait_ms: float) -> None:
         if not self._muted:
-            self._guard.metrics.traffic.muted += 1
+            self._coordinator.metrics.traffic.muted += 1
         mute.begin(self._now_ms(), wait_ms)
         self.idle = False
         self._arm()
 
     def _now_ms(self) -> float:
-        return self._guard.clock.steady_ms()
+        return self._coordinator.clock.steady_ms()
 
     def _arm(self) -> None:
         if self._mute_timer is not None:
@@ -108,13 +110,13 @@ class Pacer:
         if self._muted:
             self._arm()
         else:
-            self._guard.metrics.traffic.muted -= 1
+            self._coordinator.metrics.traffic.muted -= 1
             self.idle = self._held_subject is None
         self._resume()
 
     def _unhold(self) -> None:
         if self._held_subject is not None:
-            self._guard.stop_waiting(self._held_subject, self._wake)
+            self._coordinator.stop_waiting(self._held_subject, self._wake)
             self._held_subject = None
             self.idle = not self._muted
         if self._hold_timer is not None:

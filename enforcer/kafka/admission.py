@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Protocol
 
-from enforcer.core.coordinator import Asked, Guard
+from enforcer.core.coordinator import Asked, QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.ledger import Answered, Ask
 from enforcer.core.settings import OnLate
@@ -51,7 +51,7 @@ class Admission(ABC):
 
     Args:
         link: the connection.
-        guard: decides.
+        coordinator: decides.
         request: the request.
         user: Kafka principal.
         client_id: Kafka client id.
@@ -62,7 +62,7 @@ class Admission(ABC):
     def __init__(
         self,
         link: Link,
-        guard: Guard,
+        coordinator: QuotaCoordinator,
         request: MutationRequest,
         *,
         user: str,
@@ -71,12 +71,12 @@ class Admission(ABC):
         wait_ms: float = 0,
     ) -> None:
         self.link = link
-        self.guard = guard
+        self.coordinator = coordinator
         self.request = request
         self.user = user
         self.client_id = client_id
         self.quota = quota
-        self.until_ms = guard.clock.steady_ms() + wait_ms
+        self.until_ms = coordinator.clock.steady_ms() + wait_ms
         self.ask: Ask | None = None
         self.items: Charged = {}
 
@@ -92,7 +92,8 @@ class Admission(ABC):
         """The connection is lost; nothing more can be answered."""
 
     def _looked_up(self, topics: TopicCounts) -> None:
-        self.items = charged_items(self.request, self.guard.corrected(topics), self.guard.default_partitions)
+        known = self.coordinator.corrected(topics)
+        self.items = charged_items(self.request, known, self.coordinator.default_partitions)
         self._counted()
 
     @abstractmethod
@@ -107,17 +108,17 @@ class Admission(ABC):
         changes = changes_made(self.request, self.items, response)
         if self.ask is not None:
             self.ask.executed = {name: change.mutations for name, change in changes.items()}
-            self.guard.settle(self.ask)
+            self.coordinator.settle(self.ask)
         if self.request.validate_only:
             return
         for change in changes.values():
-            self.guard.topic_changed(change.name, change.topic_id, change.partitions)
+            self.coordinator.topic_changed(change.name, change.topic_id, change.partitions)
         unforeseen = {name: change.mutations for name, change in changes.items() if not change.foreseen}
         if unforeseen:
-            self.guard.report(replace(self._asked(), strict=False, items=unforeseen), self.quota)
+            self.coordinator.report(replace(self._asked(), strict=False, items=unforeseen), self.quota)
 
     def _count_outcome(self, outcome: str) -> None:
-        self.guard.metrics.requests.labels(self.request.api.event_name, outcome).inc()
+        self.coordinator.metrics.requests.labels(self.request.api.event_name, outcome).inc()
 
 
 class Passing(Admission):
@@ -134,7 +135,7 @@ class Passing(Admission):
     def _counted(self) -> None:
         self._count_outcome("shadow" if self.quota is not None else "unlimited")
         if self.items:
-            self.ask = self.guard.report(self._asked(), self.quota)
+            self.ask = self.coordinator.report(self._asked(), self.quota)
 
     def _answered(self, response: bytes) -> None:
         self._note_executed(response)
@@ -149,10 +150,10 @@ class _Deciding(Admission):
 
     def _put_question(self) -> bool:
         """Send the event and start the time limit; False if nobody will decide."""
-        self.ask = self.guard.ask(self._asked(), self.quota, self._on_decision)
+        self.ask = self.coordinator.ask(self._asked(), self.quota, self._on_decision)
         if self.ask is None:
             return False
-        self._timer = self.link.call_later(self.guard.settings.decision_timeout_ms, self._on_timeout)
+        self._timer = self.link.call_later(self.coordinator.settings.decision_timeout_ms, self._on_timeout)
         return True
 
     def _stop_timer(self) -> None:
@@ -181,7 +182,7 @@ class _Deciding(Admission):
         """What is left of the decision's throttle time, in whole ms."""
         if self.decision is None or self.ask is None or self.decision.throttle_time_ms <= 0:
             return 0
-        return ceil(self.guard.remaining_ms(self.decision, self.ask.sent_ms))
+        return ceil(self.coordinator.remaining_ms(self.decision, self.ask.sent_ms))
 
 
 class Strict(_Deciding):
@@ -196,9 +197,9 @@ class Strict(_Deciding):
         # Nothing was done: whatever is, or will be, charged is given back.
         self.ask.executed = {}
         if self.ask.answered is Answered.WAITING:
-            self.guard.give_up(self.ask, Answered.REJECTED)
+            self.coordinator.give_up(self.ask, Answered.REJECTED)
         else:
-            self.guard.settle(self.ask)
+            self.coordinator.settle(self.ask)
 
     def _counted(self) -> None:
         if not self.items:
@@ -214,12 +215,12 @@ class Strict(_Deciding):
         self._carry_out([self.items[name][0].position for name in rejected])
 
     def _late(self) -> None:
-        reject = self.guard.settings.on_late_decision is OnLate.REJECT
+        reject = self.coordinator.settings.on_late_decision is OnLate.REJECT
         self._count_outcome("late_reject" if reject else "late_allow")
         if self.ask is not None:
             if reject:
                 self.ask.executed = {}
-            self.guard.give_up(self.ask, Answered.REJECTED if reject else Answered.ALLOWED)
+            self.coordinator.give_up(self.ask, Answered.REJECTED if reject else Answered.ALLOWED)
         self._carry_out([item.position for item, _ in self.items.values()] if reject else ())
 
     def _carry_out(self, rejected: Collection[int]) -> None:
@@ -244,7 +245,7 @@ class Strict(_Deciding):
         if not rejected:
             return 0, ""
         # Without a decision the time limit itself is the only hint when it may be worth a retry.
-        left_ms = max(1, self._left_ms()) if self.decision else self.guard.settings.decision_timeout_ms
+        left_ms = max(1, self._left_ms()) if self.decision else self.coordinator.settings.decision_timeout_ms
         return left_ms, explain(self.quota, self.decision, left_ms)
 
     def _mute_ms(self, left_ms: int) -> int:
@@ -261,11 +262,11 @@ class Refused(Strict):
     def _counted(self) -> None:
         if self.items and self.quota is not None:
             self._count_outcome("not_before")
-            self.guard.report_refused(self._asked(), self.quota)
+            self.coordinator.report_refused(self._asked(), self.quota)
         self._carry_out([item.position for item, _ in self.items.values()])
 
     def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
-        left_ms = max(1, ceil(self.until_ms - self.guard.clock.steady_ms()))
+        left_ms = max(1, ceil(self.until_ms - self.coordinator.clock.steady_ms()))
         return (left_ms, explain(self.quota, None, left_ms)) if rejected else (0, "")
 
     def _mute_ms(self, left_ms: int) -> int:
@@ -285,7 +286,7 @@ class Permissive(_Deciding):
     def gone(self) -> None:
         self._stop_timer()
         if self.ask is not None and self.ask.answered is Answered.WAITING:
-            self.guard.give_up(self.ask, Answered.ALLOWED)
+            self.coordinator.give_up(self.ask, Answered.ALLOWED)
 
     def _counted(self) -> None:
         if not self.items:
@@ -301,7 +302,7 @@ class Permissive(_Deciding):
     def _late(self) -> None:
         self._count_outcome("late_allow")
         if self.ask is not None:
-            self.guard.give_up(self.ask, Answered.ALLOWED)
+            self.coordinator.give_up(self.ask, Answered.ALLOWED)
         self._settle()
 
     def _settle(self) -> None:

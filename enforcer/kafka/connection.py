@@ -59,13 +59,13 @@ class Connection(asyncio.Protocol):
         self._target = target
         self._make_upstream = make_upstream
         self._settings = proxy.settings
-        self._guard = proxy.guard
+        self._coordinator = proxy.coordinator
         self._traffic = proxy.metrics.traffic
         self._observer = SaslObserver()
         limit = proxy.settings.max_frame_bytes
         self._requests = Requests(limit, self._must_read)
         self._responses = Responses(limit, self._observer, proxy.brokers.rewrite, self._traffic)
-        self._pacer = Pacer(proxy.guard, proxy.call_later, self._pump)
+        self._pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
         self._meter = proxy.meter
         self._metered = Metered(proxy, self, self._pacer)
         self._transport: asyncio.Transport | None = None
@@ -306,12 +306,12 @@ class Connection(asyncio.Protocol):
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
         user, name = self._observer.principal, client_id.decode("utf-8", "replace")
         return (self._meter.active and self._meter.reads(key, user, name)) or (
-            key == METADATA and self._guard.forbids_creation(user, name)
+            key == METADATA and self._coordinator.forbids_creation(user, name)
         )
 
     def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
         """Auto-creation would slip past the quota: the broker charges it without telling anybody."""
-        if self._guard.forbids_creation(self._observer.principal, header.client_id or ""):
+        if self._coordinator.forbids_creation(self._observer.principal, header.client_id or ""):
             frame, changed = forbid_auto_creation(frame, header)
             if changed and header.api_version < _METADATA_FLAG_FROM:
                 self._pass_as_newer(frame, header)
@@ -333,8 +333,8 @@ class Connection(asyncio.Protocol):
     def _handle_mutation(self, frame: bytes, header: RequestHeader, probing: bool) -> None:
         request = decode_request(frame, header)
         user, client_id = self._observer.principal, header.client_id or ""
-        quota = self._guard.quota(user, client_id)
-        verdict = self._guard.judge(quota, strict=request.strict, probing=probing)
+        quota = self._coordinator.quota(user, client_id)
+        verdict = self._coordinator.judge(quota, strict=request.strict, probing=probing)
         if quota is not None and verdict.action is Action.HOLD:
             self._hold(frame, quota.subject, verdict.wait_ms)
             return
@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
         elif request.strict:
             way = Refused if verdict.action is Action.REFUSE else Strict
         admission = way(
-            link, self._guard, request,
+            link, self._coordinator, request,
             user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms,
         )  # fmt: skip
         if way is not Passing:

@@ -39,7 +39,7 @@ class Brake(Protocol):
         ...
 
 
-class Tally:
+class ConnectionMeter:
     """A connection as the meter sees it.
 
     Args:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from enforcer.core.coordinator import Guard
+from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.core.topic_counts import NOTHING_KNOWN, TopicCounts
@@ -65,7 +65,7 @@ class Hub(Protocol):
     """What all connections of a proxy share."""
 
     settings: ProxySettings
-    guard: Guard
+    coordinator: QuotaCoordinator
     meter: Meter
     metrics: Metrics
     brokers: Brokers

@@ -6,7 +6,7 @@ Every request is forwarded, and every response reaches the client: a group in de
 from collections.abc import Callable, Mapping
 
 from enforcer.core.pacing import Pacer
-from enforcer.kafka.connection_meter import Tally
+from enforcer.kafka.connection_meter import ConnectionMeter
 from enforcer.kafka.link import Hub, Line, Slot
 from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader, produce_acks
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
@@ -25,7 +25,7 @@ class Metered:
     def __init__(self, hub: Hub, line: Line, pacer: Pacer) -> None:
         self._rewrite = hub.brokers.rewrite
         self._line = line
-        self._tally = Tally(hub.meter, hub.metrics, pacer, self._look_up)
+        self._connection_meter = ConnectionMeter(hub.meter, hub.metrics, pacer, self._look_up)
         self._header: RequestHeader | None = None
 
     def forward(self, frame: bytes, header: RequestHeader, user: str) -> None:
@@ -38,7 +38,7 @@ class Metered:
         slot = Slot(*header[:3])
         if header.api_key == PRODUCE:
             silent = produce_acks(frame, header) == 0
-            told_ms = self._tally.produce(frame, header, user, lambda ms: self._tell(slot, ms))
+            told_ms = self._connection_meter.produce(frame, header, user, lambda ms: self._tell(slot, ms))
             if told_ms:
                 self._tell(slot, told_ms)
             if silent:
@@ -46,7 +46,7 @@ class Metered:
                 self._line.send(None, frame)
                 return
         elif header.api_key == FETCH:
-            frame = self._tally.fetch(frame, header, user)
+            frame = self._connection_meter.fetch(frame, header, user)
             slot.done = self._fetched(slot, header, user)
         else:
             slot.done = self._described(slot)
@@ -55,7 +55,7 @@ class Metered:
 
     def close(self) -> None:
         """The connection is gone."""
-        self._tally.close()
+        self._connection_meter.close()
 
     def _tell(self, slot: Slot, told_ms: int) -> None:
         def done(response: bytes) -> None:
@@ -68,7 +68,7 @@ class Metered:
         def done(response: bytes) -> None:
             # In the session of the broker nothing is missing, and no record is held back: its time is paid
             # for afterwards, by the connection's next requests.
-            told_ms = self._tally.fetched(response, header, user)
+            told_ms = self._connection_meter.fetched(response, header, user)
             response = self._rewritten(slot, response)
             slot.response = patch_throttle(FETCH, slot.api_version, response, told_ms)
 
@@ -76,7 +76,7 @@ class Metered:
 
     def _described(self, slot: Slot) -> Callable[[bytes], None]:
         def done(response: bytes) -> None:
-            self._tally.described(response, slot.api_version)
+            self._connection_meter.described(response, slot.api_version)
             slot.response = self._rewritten(slot, response)
 
         return done

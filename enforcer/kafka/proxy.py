@@ -13,7 +13,7 @@ from functools import partial
 
 from prometheus_client import start_http_server
 
-from enforcer.core.coordinator import Clock, Guard, probe
+from enforcer.core.coordinator import Clock, QuotaCoordinator, probe
 from enforcer.core.feeds.decisions import Decision, decisions_tail, standing_shares
 from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.reports import Reports
@@ -94,15 +94,17 @@ class KafkaProxy:
             metrics=self.metrics,
         )
         clock = Clock(steady_ms=self.now_ms, wall_ms=lambda: time.time_ns() // 1_000_000)
-        self.guard = Guard(proxy_id, self.settings, self.metrics, self._reports, clock)
-        self.guard.call_at = self._call_at
+        self.coordinator = QuotaCoordinator(proxy_id, self.settings, self.metrics, self._reports, clock)
+        self.coordinator.call_at = self._call_at
         send_usage = partial(self._reports.send, topic=config.topics.usage)
         self.groups = Groups(
-            proxy_id, self.settings, self.metrics, clock, send_usage, self.guard.policies
+            proxy_id, self.settings, self.metrics, clock, send_usage, self.coordinator.policies
         )
         self.meter = self.groups.meter
         self.brokers = self._make_brokers()
-        self._policies_tail = policies_tail(self._connection, config.topics.policies, self.guard.policies)
+        self._policies_tail = policies_tail(
+            self._connection, config.topics.policies, self.coordinator.policies
+        )
         self._decisions_tail = decisions_tail(self._connection, config.topics.decisions, self._take_decisions)
         self._watch = ClusterWatch(
             self._connection, self.settings.default_partitions_refresh_ms, self._deliver_view
@@ -251,7 +253,7 @@ class KafkaProxy:
             await tail.stop(_TAIL_STOP_S)
 
     def _take_decisions(self, decisions: list[Decision | Share]) -> None:
-        self.guard.take([decision for decision in decisions if isinstance(decision, Decision)])
+        self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
         self.groups.take(decision for decision in decisions if isinstance(decision, Share))
 
     def _deliver_view(self, view: ClusterView) -> None:
@@ -262,7 +264,7 @@ class KafkaProxy:
         if self._stopping:
             return
         if view.default_partitions is not None:
-            self.guard.default_partitions = view.default_partitions
+            self.coordinator.default_partitions = view.default_partitions
         # Clients of a restarted proxy come straight to the broker ports: have them open. Only where we
         # connect as the clients do, since another listener of the cluster names other addresses.
         if "bootstrap.servers" not in self.config.connection:
@@ -271,7 +273,7 @@ class KafkaProxy:
                     self.brokers.address(node_id, host, port)
 
     def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
-        delay_s = (wall_ms - self.guard.clock.wall_ms()) / 1000
+        delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000
         self._loop.call_later(min(max(0.0, delay_s), _TIMER_MAX_S), function)
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
@@ -289,7 +291,7 @@ class KafkaProxy:
                 held += connection.held
             self.metrics.traffic.held = held
             self.metrics.traffic.brokers = len(self.brokers.ports)
-            self.guard.tick()
+            self.coordinator.tick()
 
     async def _probe(self) -> None:
         """Send requests that cost nothing until decisions come in time, several in a row.
@@ -318,12 +320,12 @@ class KafkaProxy:
     async def _ask_probe(self) -> bool:
         """Whether one probe was decided within its limit."""
         asked, decided = probe(), asyncio.Event()
-        quota = self.guard.quota(asked.user, asked.client_id)
-        ask = self.guard.ask(asked, quota, lambda _decision: decided.set())
+        quota = self.coordinator.quota(asked.user, asked.client_id)
+        ask = self.coordinator.ask(asked, quota, lambda _decision: decided.set())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(decided.wait(), _PROBE_S)
             return True
         if ask is not None:
             # A job that is only starting answers later; keep the question, within the bound.
-            self.guard.ledger.watch(ask)
+            self.coordinator.ledger.watch(ask)
         return False

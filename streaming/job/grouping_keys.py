@@ -18,8 +18,8 @@ _MASK: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """What `places_of` chose.
+class GroupingKeys:
+    """What `grouping_keys_of` chose.
 
     Attributes:
         numbers: per law, the number of each of its shards.
@@ -31,7 +31,7 @@ class Places:
 
 
 @cache
-def places_of(shards: int, tasks: int) -> Places:
+def grouping_keys_of(shards: int, tasks: int) -> GroupingKeys:
     """Number the shards of every law: shard s falls into task s modulo `tasks`.
 
     Args:
@@ -42,7 +42,7 @@ def places_of(shards: int, tasks: int) -> Places:
     """
     numbers = {law: _numbers(number, shards, tasks) for number, law in enumerate(LAWS)}
     found = {place: (law, shard) for law, own in numbers.items() for shard, place in enumerate(own)}
-    return Places(numbers=numbers, shards=found)
+    return GroupingKeys(numbers=numbers, shards=found)
 
 
 def task_of(place: int, tasks: int) -> int:

@@ -22,11 +22,11 @@ from streaming.contract.errors import StateError
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns, GroupFunction, takes_columns
-from streaming.job.grouping_keys import places_of
-from streaming.job.process.blob_files import Shelves
-from streaming.job.process.counts import Tally, tally_of
-from streaming.job.record_size_limit import fit
-from streaming.job.routing import live_placer
+from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.process.blob_files import BlobStores
+from streaming.job.process.counts import BatchCounts, counts_of
+from streaming.job.record_size_limit import limit_record_size
+from streaming.job.routing import live_router
 from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION, step
 
@@ -73,8 +73,8 @@ class Input:
         tasks: of the stateful stage.
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
         topics: where outputs go; a replay's go to none.
-        tally: counts what is read and written; None: nobody asks.
-        shelves: where rows that are not needed rest; None: all stay in Spark's state.
+        counts: counts what is read and written; None: nobody asks.
+        blob stores: where rows that are not needed rest; None: all stay in Spark's state.
     """
 
     context: StepContext
@@ -82,8 +82,8 @@ class Input:
     tasks: int
     names: tuple[str, ...]
     topics: Topics = field(default_factory=Topics)
-    tally: Accumulator[Tally] | None = None
-    shelves: Shelves | None = None
+    counts: Accumulator[BatchCounts] | None = None
+    blob_stores: BlobStores | None = None
 
 
 def decide(records: DataFrame, given: Input) -> DataFrame:
@@ -93,7 +93,7 @@ def decide(records: DataFrame, given: Input) -> DataFrame:
     section 3). Time moves by events.
     """
     output = schemas.REPLAY_OUTPUT if given.context.replay else schemas.OUTPUT
-    return records.groupBy("place").applyInPandasWithState(
+    return records.groupBy("grouping_key").applyInPandasWithState(
         group_function(given), output, schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
 
@@ -103,21 +103,21 @@ def group_function(given: Input) -> GroupFunction:
     replay = given.context.replay
 
     def run(key: tuple[int], chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
-        law, shard = places_of(given.shards, given.tasks).shards[key[0]]
+        law, shard = grouping_keys_of(given.shards, given.tasks).shards[key[0]]
         records = gather(chunks, given)
         body = body_of(state)
         # The batch's time is in Spark's offset log, so a batch that is run again after a crash has the same.
         processed_ts = None if replay else int(state.getCurrentProcessingTimeMs())
-        shelf = None if given.shelves is None else given.shelves.of(law, shard)
-        context = replace(given.context, processed_ts=processed_ts, shelf=shelf)
+        blobs = None if given.blob_stores is None else given.blob_stores.of(law, shard)
+        context = replace(given.context, processed_ts=processed_ts, blobs=blobs)
         body, outputs = step(law, shard, body, records, context)
         state.update((STATE_VERSION, body))
-        if given.tally is not None:
-            given.tally.add(tally_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
+        if given.counts is not None:
+            given.counts.add(counts_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
         if len(outputs) and replay:
             yield replay_columns(outputs, records)
         elif len(outputs):
-            fit(outputs, records)
+            limit_record_size(outputs, records)
             yield columns(outputs, given.topics)
 
     return takes_columns(run)
@@ -214,4 +214,4 @@ def warm_up() -> None:
             "value": pa.array([orjson.dumps(_USAGE)], pa.binary()),
         }
     )
-    list(live_placer("", 1, 1)([report]))
+    list(live_router("", 1, 1)([report]))

@@ -6,16 +6,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
-from streaming.job.process.blob_files import shelves_of
-from streaming.job.process.counts import Tally
+from streaming.job.process.blob_files import blob_stores_of
+from streaming.job.process.counts import BatchCounts
 from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
-from streaming.job.transforms import placed, routed_requests
+from streaming.job.transforms import routed, routed_requests
 from streaming.laws.law import StepContext
 
 LAYOUT = 4
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
-topics, grouping keys, the set or order of the laws, the numbers of `places`, or what a shard's body holds
+topics, grouping keys, the set or order of the laws, the numbers of `routes`, or what a shard's body holds
 change; the new one is filled by reading the topics from their start."""
 QUERY_NAME = "weir"
 _SENDS = {
@@ -44,7 +44,7 @@ def start_query(
     *,
     bootstrap: str,
     topics: Topics,
-    tally: Accumulator[Tally] | None = None,
+    counts: Accumulator[BatchCounts] | None = None,
 ) -> StreamingQuery:
     """Start deciding; the query runs until it is stopped or fails.
 
@@ -53,22 +53,23 @@ def start_query(
         settings: the section `job:`.
         bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
         topics: their names; they exist.
-        tally: counts what is read and written.
+        counts: counts what is read and written.
     """
     shards, tasks = settings.shard_count, settings.shuffle_partitions
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), shards, tasks)
     usage = kafka_usage(spark, settings, bootstrap, topics)
     policies = kafka_policies(spark, settings, bootstrap, topics)
-    others = placed(usage, policies, topics.usage, shards, tasks)
+    others = routed(usage, policies, topics.usage, shards, tasks)
     # By origin: schemas.EVENT, POLICY, USAGE, TICK.
     names = (topics.requests, topics.policies, topics.usage, topics.usage)
     context = StepContext(fail_fast=settings.fail_fast)
-    shelves = shelves_of(
+    blob_stores = blob_stores_of(
         checkpoint_path(settings), int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     )
     given = Input(
-        context=context, shards=shards, tasks=tasks, names=names, topics=topics, tally=tally, shelves=shelves
-    )
+        context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,
+        blob_stores=blob_stores,
+    )  # fmt: skip
     records = requests.unionByName(others).transform(in_one_task, tasks)
     writer = (
         decide(records, given)

@@ -12,7 +12,7 @@ VALUE_BYTES_KEPT = 600_000
 """Base64 makes four bytes of three."""
 
 
-def fit(outputs: Outputs, records: Records) -> None:
+def limit_record_size(outputs: Outputs, records: Records) -> None:
     """Replace every output that is too large by a dead letter that says so and keeps the record's beginning.
 
     Args:

@@ -24,7 +24,7 @@ from streaming.job import schemas
 from streaming.job.operator import Input, decide
 from streaming.job.process.session import build_session, reason_of, stop_session
 from streaming.job.process.settings import JobSettings, Profile
-from streaming.job.routing import line_placer
+from streaming.job.routing import line_router
 from streaming.job.sources import staged_lines
 from streaming.laws.law import StepContext
 from streaming.policy.files import load_policies
@@ -106,8 +106,8 @@ def replay_staged(spark: SparkSession, staged: Staged, *, shards: int, tasks: in
     Raises:
         WeirError: the query failed.
     """
-    placer = line_placer(staged.names, staged.policies, shards, tasks)
-    lines = staged_lines(spark, _lines_in(staged.work)).mapInArrow(placer, schemas.PLACED)
+    router = line_router(staged.names, staged.policies, shards, tasks)
+    lines = staged_lines(spark, _lines_in(staged.work)).mapInArrow(router, schemas.ROUTED)
     context = StepContext(initial=staged.initial, replay=True, fail_fast=True)
     output = decide(lines, Input(context=context, shards=shards, tasks=tasks, names=staged.names))
     written = staged.work / "output"

@@ -14,16 +14,17 @@ import pyarrow.compute as pc
 from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.contract.usage_events import GroupUsage
 from streaming.job import schemas
-from streaming.job.grouping_keys import places_of
+from streaming.job.grouping_keys import grouping_keys_of
 from streaming.laws.registry import LAW_OF_EVENT
-from streaming.laws.routing import Origin, places, policy_shards
+from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.laws.shares.split_reports import pieces
 from streaming.policy.timeline import PolicyTimeline
 
 Batches = Iterable[pa.RecordBatch]
-PLACED_COLUMNS = pa.schema(
+ROUTED_COLUMNS = pa.schema(
     [
-        ("place", pa.int32()), ("origin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64()),
+        ("grouping_key", pa.int32()), ("origin", pa.int32()),
+        ("partition", pa.int32()), ("offset", pa.int64()),
         ("ts", pa.int64()), ("value", pa.binary()),
     ]
 )  # fmt: skip
@@ -36,7 +37,7 @@ _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
 
 
-def live_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
+def live_router(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
     """For live records of `weir.usage` and `weir.policies`.
 
     Its batches have the record columns of `schemas.RECORD_COLUMNS`, with the origins USAGE and POLICY.
@@ -48,9 +49,9 @@ def live_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batc
     """
 
     def run(batches: Batches) -> Batches:
-        placer = _Placer(
+        router = _Router(
             shards=shards,
-            numbers=places_of(shards, tasks).numbers,
+            numbers=grouping_keys_of(shards, tasks).numbers,
             origins=_USAGE_ORIGINS,
             timeline=None,
             name=lambda partition, offset: f"{topic}-{partition}-{offset}",
@@ -58,16 +59,16 @@ def live_placer(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batc
         for batch in batches:
             records = batch.select(["partition", "offset", "ts", "value"])
             of_policies = pc.equal(batch["origin"], schemas.POLICY)
-            yield from placer.place(_only(records, pc.invert(of_policies)))
-            yield from placer.place_policies(_only(records, of_policies))
+            yield from router.place(_only(records, pc.invert(of_policies)))
+            yield from router.route_policies(_only(records, of_policies))
 
     return run
 
 
-def line_placer(
+def line_router(
     names: tuple[str, ...], policies: tuple[bytes, bytes], shards: int, tasks: int
 ) -> Callable[[Batches], Batches]:
-    """For a replay's lines: every event goes to the home of the quota that was in force at its time.
+    """For a replay's lines: every event goes to the routing key of the quota that was in force at its time.
 
     Args:
         names: base names of the files.
@@ -77,29 +78,29 @@ def line_placer(
     """
 
     def run(batches: Batches) -> Batches:
-        placer = _Placer(
+        router = _Router(
             shards=shards,
-            numbers=places_of(shards, tasks).numbers,
+            numbers=grouping_keys_of(shards, tasks).numbers,
             origins=_LINE_ORIGINS,
             timeline=PolicyTimeline.from_json(*policies),
             name=lambda file, line: f"{names[file]}:{line}",
         )
         for batch in batches:
             columns = [batch["file"], batch["line"], pa.nulls(len(batch), pa.int64()), batch["value"]]
-            yield from placer.place(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
+            yield from router.place(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
 
     return run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Placer:
+class _Router:
     """Places the records of one topic, or of a replay.
 
     Attributes:
         shards: shards per law.
         numbers: per law, the number of each of its shards.
         origins: what stands for an origin in its column.
-        timeline: see `places`.
+        timeline: see `routes`.
         name: id of a record that names none, by partition and offset.
     """
 
@@ -116,11 +117,11 @@ class _Placer:
             cut = pieces(records["value"], times, self.shards)
             own = np.array(self.numbers[LAW_OF_EVENT[GroupUsage]])[cut.shard]
             origins = np.full(len(own), self.origins[Origin.EVENT])
-            yield _placed(records, cut.record, own, origins, cut.values)
+            yield _routed(records, cut.record, own, origins, cut.values)
             if len(cut.left):
                 yield self._one_by_one(records, cut.left)
 
-    def place_policies(self, batch: pa.RecordBatch) -> Batches:
+    def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Place records of the topic of policies, with the same columns."""
         for records in _stretches(batch):
             numbers: list[int] = []
@@ -132,7 +133,7 @@ class _Placer:
             record = np.repeat(np.arange(len(records)), np.diff(ends))
             copies = records["value"].take(pa.array(record))
             origins = np.full(len(record), schemas.POLICY)
-            yield _placed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
+            yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
     def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
         """Place some of the records as the contract's parser reads them."""
@@ -140,7 +141,7 @@ class _Placer:
         found = [
             (i, place)
             for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
-            for place in places(
+            for place in routes(
                 value,
                 default_id=self.name(partition, offset),
                 default_ts=ts,
@@ -148,7 +149,7 @@ class _Placer:
                 timeline=self.timeline,
             )
         ]
-        return _placed(
+        return _routed(
             records,
             np.array([i for i, _ in found], dtype=np.int64),
             np.array([self.numbers[place.law][place.shard] for _, place in found], dtype=np.int64),
@@ -157,21 +158,21 @@ class _Placer:
         )
 
 
-def _placed(
-    records: pa.RecordBatch, record: Integers, places: Integers, origins: Integers, values: pa.Array
+def _routed(
+    records: pa.RecordBatch, record: Integers, routes: Integers, origins: Integers, values: pa.Array
 ) -> pa.RecordBatch:
     """Rows of PLACED_COLUMNS, each made from one of the records."""
     source = records.select(["partition", "offset", "ts"]).take(pa.array(record))
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(places, pa.int32()),
+            pa.array(routes, pa.int32()),
             pa.array(origins, pa.int32()),
             source["partition"].cast(pa.int32()),
             source["offset"],
             source["ts"].fill_null(_NO_TS),
             values,
         ],
-        schema=PLACED_COLUMNS,
+        schema=ROUTED_COLUMNS,
     )
 
 

@@ -9,17 +9,17 @@ Few and mostly numeric columns: each row crosses a shuffle, a sort and Arrow.
 from typing import Final
 
 STATE: Final = "version int, body binary"
-RECORD_COLUMNS: Final = ("place", "origin", "partition", "offset", "ts", "value")
+RECORD_COLUMNS: Final = ("grouping_key", "origin", "partition", "offset", "ts", "value")
 """What the stateful operator takes. `place` numbers the laws' shards (placing.place_of): Spark sorts one
 number in linear time, but not a name and a number. `origin` is one of the four below; live, `partition`,
 `offset` and `ts` (ms) are the Kafka record's; in a replay `partition` is the number of the file, `offset`
 that of the line."""
 EVENT: Final = 0
-"""A record of `weir.requests`, or in a replay any record for one home."""
+"""A record of `weir.requests`, or in a replay any record for one routing key."""
 POLICY: Final = 1
 """A record of `weir.policies`, or in a replay any record for all shards that it concerns."""
 USAGE: Final = 2
-"""A record of `weir.usage` for one home."""
+"""A record of `weir.usage` for one routing key."""
 TICK: Final = 3
 """A record of `weir.usage` for all shards of the laws whose decisions stand."""
 BROADCAST: Final = frozenset({POLICY, TICK})
@@ -32,5 +32,5 @@ REPLAY_OUTPUT: Final = (
 """The same in a replay, with what it is sorted by: `ts` in ms, file and line of the event answered."""
 STAGED: Final = "file int, line bigint, value binary"
 """One line of a replay's input."""
-PLACED: Final = "place int, origin int, partition int, offset bigint, ts bigint, value binary"
+ROUTED: Final = "place int, origin int, partition int, offset bigint, ts bigint, value binary"
 """RECORD_COLUMNS with their types: what the stateless step in Python gives."""

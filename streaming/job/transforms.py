@@ -5,8 +5,8 @@ from pyspark.sql import functions as F
 
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
-from streaming.job.grouping_keys import places_of
-from streaming.job.routing import live_placer
+from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.routing import live_router
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
@@ -19,12 +19,12 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
         shards: shards per law.
         tasks: of the stateful stage.
     """
-    numbers = F.array(*map(F.lit, places_of(shards, tasks).numbers["mutation"]))
-    place = F.element_at(numbers, _shard(_home(), shards) + 1)
-    return kafka.select(place.alias("place"), *_record_columns(schemas.EVENT))
+    numbers = F.array(*map(F.lit, grouping_keys_of(shards, tasks).numbers["mutation"]))
+    place = F.element_at(numbers, _shard(_routing_key(), shards) + 1)
+    return kafka.select(place.alias("grouping_key"), *_record_columns(schemas.EVENT))
 
 
-def placed(usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks: int) -> DataFrame:
+def routed(usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks: int) -> DataFrame:
     """Records of `weir.usage` and `weir.policies` where they belong, in Python: reports of many groups are
     cut up by group, and policies go to the laws that ask for them.
 
@@ -37,10 +37,10 @@ def placed(usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks
     records = usage.select(*_record_columns(schemas.USAGE)).unionByName(
         policies.select(*_record_columns(schemas.POLICY))
     )
-    return records.mapInArrow(live_placer(topic, shards, tasks), schemas.PLACED)
+    return records.mapInArrow(live_router(topic, shards, tasks), schemas.ROUTED)
 
 
-def _home() -> Column:
+def _routing_key() -> Column:
     """Quota entity that a request belongs to; a record that names none belongs to nobody's default."""
     text = F.col("value").cast("string")
     key = F.when(F.length("key") > 0, F.col("key"))
@@ -51,9 +51,9 @@ def _home() -> Column:
     return F.coalesce(key, F.coalesce(stamped, user, nobody).cast("binary"))
 
 
-def _shard(home: Column, shards: int) -> Column:
+def _shard(routing_key: Column, shards: int) -> Column:
     # The same sum as streaming.laws.routing.shard_of.
-    return F.pmod(F.crc32(home), F.lit(shards)).cast("int")
+    return F.pmod(F.crc32(routing_key), F.lit(shards)).cast("int")
 
 
 def _record_columns(origin: int) -> tuple[Column, ...]:

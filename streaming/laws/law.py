@@ -1,6 +1,6 @@
 """What a law is to the rest of the program: a table of subjects that folds events into decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -10,13 +10,47 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.events import LawEvent
 from streaming.laws.mutation.requests import Requests
-from streaming.laws.mutation.routing_keys import Homes
+from streaming.laws.mutation.routing_keys import RoutingKeys
 from streaming.laws.shares.reports import Reports
 from streaming.policy.policy_set import EntryPath, Section
 from streaming.policy.timeline import PolicyTimeline
-from streaming.state.blob_store import Shelf
+from streaming.state.blob_store import BlobStore
 
 Decision = dict[str, Any]
+Said = tuple[str, str, list[str]]
+"""A decision for people: a word for the outcome, the numbers, and why."""
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One line of a plot.
+
+    Attributes:
+        name: what the legend says.
+        points: (x, y), by x.
+        dashed: something to compare with.
+    """
+
+    name: str
+    points: Points
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A picture of what a law does, for docs/laws.md; docs/plots draws it.
+
+    Attributes:
+        title: above it.
+        x_label, y_label: what the axes show, with units.
+        curves: in the order of the legend.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +73,12 @@ class Asked:
     Attributes:
         requests: as columns; a row a record.
         order: the rows to take, in the order of contract section 1.
-        homes: the quota entity of each of `order`.
+        routing keys: the quota entity of each of `order`.
     """
 
     requests: Requests
     order: Integers
-    homes: Homes
+    routing_keys: RoutingKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +116,14 @@ class StepContext:
         processed_ts: wall time of the micro-batch in ms, None in a replay.
         fail_fast: a code error in a law stops the query instead of making dead letters.
         replay: subjects are resolved against the policies, not taken from the event.
-        shelf: where rows rest that are not needed; None: all stay in the body.
+        blob store: where rows rest that are not needed; None: all stay in the body.
     """
 
     initial: Mapping[str, Any] = field(default_factory=dict)
     processed_ts: int | None = None
     fail_fast: bool = False
     replay: bool = False
-    shelf: Shelf | None = None
+    blobs: BlobStore | None = None
 
 
 class LawState(Protocol):
@@ -104,10 +138,10 @@ class LawState(Protocol):
     versioned: ClassVar[bool] = False
 
     @classmethod
-    def home_of_policy(cls, entry: EntryPath) -> str | None:
-        """The home that an entry of its sections is for, and no other; None: it may be for any.
+    def routing_key_of_policy(cls, entry: EntryPath) -> str | None:
+        """The routing key that an entry of its sections is for, and no other; None: it may be for any.
 
-        Only what is many needs a home.
+        Only what is many needs a routing key.
         """
         return None
 
@@ -132,16 +166,16 @@ class LawState(Protocol):
 
     def repeats(self, now: int) -> DecisionColumns | None:
         """What must be said again at `now` (ms, event time), by a law whose state says what stands; None:
-        nothing, or `Standing` keeps what it decided (STANDING_LAWS).
+        nothing, or `Refresh` keeps what it decided (STANDING_LAWS).
         """
         return None
 
-    def take_up(self, notes: Mapping[str, bytes], shelf: Shelf | None) -> None:
+    def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up what `leave` left, before anything else; most laws leave nothing beside their columns.
 
         Args:
             notes: of the body that the columns came from.
-            shelf: where rows can rest; None: nowhere.
+            blob store: where rows can rest; None: nowhere.
         """
         return None
 

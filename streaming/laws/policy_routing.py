@@ -16,7 +16,7 @@ _NO_LIMITS: Final = frozenset({"resourcegroup"})
 
 
 def concerned(change: PolicyChange) -> Iterator[tuple[str, str | None]]:
-    """The laws that a change is for, each with the home that it is for; None: any home."""
+    """The laws that a change is for, each with the routing key that it is for; None: any routing key."""
     try:
         entry = parse_path(change.path)
     except BadEvent:
@@ -24,7 +24,7 @@ def concerned(change: PolicyChange) -> Iterator[tuple[str, str | None]]:
         return
     for law, table in LAWS.items():
         if entry.section in table.sections:
-            yield law, table.home_of_policy(entry)
+            yield law, table.routing_key_of_policy(entry)
         elif table.versioned or law == REPORTING_LAW:
             yield law, None
 

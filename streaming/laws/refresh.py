@@ -45,7 +45,7 @@ class Repeat:
     value: bytes
 
 
-class Standing:
+class Refresh:
     """What one shard has decided that still holds.
 
     Columns, a row per subject: `key` (whom it is about), `value` (the decision as first written), `ttl` ms,

@@ -1,4 +1,4 @@
-"""Where an event belongs: its law, and the home whose events must be seen in order (design.md section 3)."""
+"""Where an event belongs: its law, and the routing key whose events must be seen in order."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,13 @@ class Origin(IntEnum):
     """Who else gets a record."""
 
     EVENT = 0
-    """Nobody: it belongs to one home."""
+    """Nobody: it belongs to one routing key."""
     BROADCAST = 1
     """Every shard that it concerns: a policy or a tick."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Route:
     """One shard that gets a record.
 
     Attributes:
@@ -49,9 +49,9 @@ def subject_at(event: Request | Refund, timeline: PolicyTimeline) -> str:
     return "" if quota is None else quota.subject
 
 
-def places(
+def routes(
     value: bytes, *, default_id: str, default_ts: int | None, shards: int, timeline: PolicyTimeline | None
-) -> list[Place]:
+) -> list[Route]:
     """Every shard that must see a record; a report of many groups is cut up by shard.
 
     A record that cannot be used has a place too, by its id: the step there writes the dead letter.
@@ -72,17 +72,17 @@ def places(
         if isinstance(event, GroupUsage):
             parts = split_group_usage(value, lambda group: shard_of(group, shards))
         else:
-            parts = [(shard_of(_home(event, timeline), shards), value)]
+            parts = [(shard_of(_routing_key(event, timeline), shards), value)]
     except BadEvent:
         return [
-            Place(law=REPORTING_LAW, shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
+            Route(law=REPORTING_LAW, shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
         ]
     law = LAW_OF_EVENT[type(event)]
-    return [Place(law=law, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
+    return [Route(law=law, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
 
 
 def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Iterator[LawShards]:
-    """The shards that must see a record of `weir.policies`; arguments as of `places`.
+    """The shards that must see a record of `weir.policies`; arguments as of `routes`.
 
     What is no policy, or cannot be used, goes to those that see all, one of which writes the dead letter.
     """
@@ -95,20 +95,20 @@ def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Itera
     return _everywhere(tuple(LAWS) if isinstance(event, Tick) else (REPORTING_LAW,), shards)
 
 
-def home_of(subject: str, user: str) -> str:
-    """The home of a request: its quota entity; without one its user, so that such requests spread out."""
+def routing_key_of(subject: str, user: str) -> str:
+    """The routing key of a request: its quota entity; without one its user, so that they spread out."""
     return subject or f"user={user}"
 
 
-def shard_of(home: str, shards: int) -> int:
-    """Number of the shard that keeps `home`; CRC-32, which Spark has as a built-in too."""
-    return zlib.crc32(home.encode()) % shards
+def shard_of(routing_key: str, shards: int) -> int:
+    """Number of the shard that keeps `routing key`; CRC-32, which Spark has as a built-in too."""
+    return zlib.crc32(routing_key.encode()) % shards
 
 
-def _home(event: LawEvent, timeline: PolicyTimeline | None) -> str:
+def _routing_key(event: LawEvent, timeline: PolicyTimeline | None) -> str:
     if isinstance(event, Request | Refund):
         subject = event.subject or "" if timeline is None else subject_at(event, timeline)
-        return home_of(subject, event.user)
+        return routing_key_of(subject, event.user)
     if isinstance(event, DispatchUsage):
         return event.broker
     if isinstance(event, Latency):
@@ -118,8 +118,8 @@ def _home(event: LawEvent, timeline: PolicyTimeline | None) -> str:
 
 
 def _shards_of(change: PolicyChange, shards: int) -> Iterator[LawShards]:
-    for law, home in concerned(change):
-        yield law, range(shards) if home is None else (shard_of(home, shards),)
+    for law, routing_key in concerned(change):
+        yield law, range(shards) if routing_key is None else (shard_of(routing_key, shards),)
 
 
 def _everywhere(laws: tuple[str, ...], shards: int) -> Iterator[LawShards]:
@@ -127,9 +127,9 @@ def _everywhere(laws: tuple[str, ...], shards: int) -> Iterator[LawShards]:
         yield law, range(shards)
 
 
-def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Place]:
+def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Route]:
     return [
-        Place(law=law, shard=shard, origin=Origin.BROADCAST, value=value)
+        Route(law=law, shard=shard, origin=Origin.BROADCAST, value=value)
         for law, own in found
         for shard in own
     ]

@@ -23,16 +23,16 @@ from streaming.contract.usage_events import GroupUsage, Tick
 from streaming.laws.law import Asked, Batch, Decision, Entry, LawState, StepContext
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import ID, Requests, Rows, ordered
-from streaming.laws.mutation.routing_keys import homes
+from streaming.laws.mutation.routing_keys import routing_keys
 from streaming.laws.policy_routing import REPORTING_LAW, take
-from streaming.laws.refresh import Standing
+from streaming.laws.refresh import Refresh
 from streaming.laws.registry import LAW_OF_EVENT, LAWS, STANDING_LAWS
 from streaming.laws.shares.report_merge import Arrived, PlainReports
 from streaming.laws.shares.reports import Reports
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body
-from streaming.state.spilled import Carried
+from streaming.state.spilled import SpilledBody
 
 STATE_VERSION: Final = 4
 """Version of the body; Spark's own schema (version, body) never changes."""
@@ -92,8 +92,8 @@ class _Parsed:
         asked, reports, entries = None, None, self.entries(law)
         if law == _ASKING and self.requests is not None and len(self.order):
             stamped = not context.replay
-            own = homes(self.requests, self.order, timeline, stamped=stamped)
-            asked = Asked(requests=self.requests, order=self.order, homes=own)
+            own = routing_keys(self.requests, self.order, timeline, stamped=stamped)
+            asked = Asked(requests=self.requests, order=self.order, routing_keys=own)
         if law == _REPORTING:
             reports, _ = self.reported()
             entries = [entry for entry in entries if isinstance(entry.event, Tick)]
@@ -125,8 +125,8 @@ def step(
         Exception: whatever a law raised, under `fail_fast`.
     """
     outputs = Outputs()
-    carried = Carried.of(body, context.shelf)
-    columns, notes = carried.body.columns, carried.body.notes
+    spilled = SpilledBody.of(body, context.blobs)
+    columns, notes = spilled.body.columns, spilled.body.notes
     timeline = _timeline(notes, context)
     # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and law == REPORTING_LAW
@@ -158,11 +158,11 @@ def step(
     if not context.replay:
         outputs.add(table.repeats(newest) or [])
         if law in STANDING_LAWS:
-            standing = Standing(notes.get("standing"))
+            standing = Refresh(notes.get("standing"))
             _repeat(standing, decided, newest, outputs)
             after["standing"] = standing.to_bytes()
     after |= table.leave()
-    return carried.to_bytes(Body(columns=table.columns(), notes=after), context.shelf), outputs
+    return spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
 
 
 def _timeline(notes: Mapping[str, bytes], context: StepContext) -> PolicyTimeline:
@@ -176,7 +176,7 @@ def _table(
     law: str, columns: Mapping[str, pa.Array], notes: Mapping[str, bytes], context: StepContext
 ) -> LawState:
     table = LAWS[law].from_columns(columns)
-    table.take_up(notes, context.shelf)
+    table.take_up(notes, context.blobs)
     return table
 
 
@@ -259,7 +259,7 @@ def _apply_policies(parsed: _Parsed, law: str, timeline: PolicyTimeline) -> None
 
 
 def _repeat(
-    standing: Standing, decided: list[tuple[int, Decision]] | DecisionColumns, newest: int, outputs: Outputs
+    standing: Refresh, decided: list[tuple[int, Decision]] | DecisionColumns, newest: int, outputs: Outputs
 ) -> None:
     """Note what was decided, and say again what has stood for long."""
     assert not isinstance(decided, DecisionColumns)

@@ -82,9 +82,9 @@ def byte_quota_subject(policies: PolicySet, user: str, client_id: str, key: str)
         client_id: Kafka client id.
         key: one of QUOTA_DIMENSIONS.
     """
-    for place in candidates(user, client_id):
-        if policies.entries.get(place.path, {}).get(key, UNLIMITED) != UNLIMITED:
-            return place.subject
+    for candidate in candidates(user, client_id):
+        if policies.entries.get(candidate.path, {}).get(key, UNLIMITED) != UNLIMITED:
+            return candidate.subject
     return None
 
 
@@ -94,8 +94,8 @@ def _quota_limits(policies: PolicySet, subject: str) -> GroupLimits | None:
     except BadEvent:
         return None
     # A missing part leaves the levels that need it with other subjects, which are passed over.
-    places = [place.path for place in candidates(user or "", client_id or "") if place.subject == subject]
-    values = [value for value in map(policies.entries.get, places) if value is not None]
+    levels = [each.path for each in candidates(user or "", client_id or "") if each.subject == subject]
+    values = [value for value in map(policies.entries.get, levels) if value is not None]
     rates: list[float | None] = [None] * len(DIMENSIONS)
     shadows: list[bool] = []
     for key, dimension in QUOTA_DIMENSIONS.items():

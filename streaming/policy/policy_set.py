@@ -221,26 +221,26 @@ class PolicySet:
         except BadEvent:
             return None
         # A user's own subject is found at levels 3 and 6 only, whatever levels 1 to 5 hold for its clients.
-        places = _candidates(*(None if name is None else encode_name(name) for name in (user, client_id)))
-        return self._first(place for place in places if place.subject == subject)
+        levels = _candidates(*(None if name is None else encode_name(name) for name in (user, client_id)))
+        return self._first(candidate for candidate in levels if candidate.subject == subject)
 
-    def _first(self, places: Iterator[Candidate]) -> MutationQuota | None:
-        for place in places:
-            quota = mutation_quota_at(place, self.entries.get(place.path))
+    def _first(self, levels: Iterator[Candidate]) -> MutationQuota | None:
+        for candidate in levels:
+            quota = mutation_quota_at(candidate, self.entries.get(candidate.path))
             if quota is not None:
                 return quota
         return None
 
 
-def mutation_quota_at(place: Candidate, value: Mapping[str, Any] | None) -> MutationQuota | None:
+def mutation_quota_at(candidate: Candidate, value: Mapping[str, Any] | None) -> MutationQuota | None:
     """The quota that an entry sets at this place; None if there is no entry or it sets no mutation rate."""
     rate = UNLIMITED if value is None else value.get("controller_mutation_rate", UNLIMITED)
     if value is None or rate == UNLIMITED:
         return None
     return MutationQuota(
-        subject=place.subject,
-        path=place.path,
-        level=place.level,
+        subject=candidate.subject,
+        path=candidate.path,
+        level=candidate.level,
         rate=float(rate),
         burst=float(value.get("controller_mutation_burst", DEFAULT_BURST_SECONDS * rate)),
         algorithm=value.get("algorithm", Algorithm.TOKEN_BUCKET.value),

@@ -46,7 +46,7 @@ _LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Candidate:
     """Somewhere a limit is looked for.
 
     Attributes:
@@ -76,9 +76,9 @@ def namespace_group(policies: PolicySet, namespace: str) -> tuple[str, str] | No
     return None
 
 
-def dispatch_places(
+def dispatch_candidates(
     policies: PolicySet, topic: str, subscription: str | None, kind: RateKind
-) -> Iterator[Place]:
+) -> Iterator[Candidate]:
     """Where a dispatch rate is looked for, in order of precedence.
 
     Every value has the keys dispatchThrottlingRateInMsg, dispatchThrottlingRateInByte and
@@ -89,9 +89,9 @@ def dispatch_places(
     # Only the limiter of a subscription has a level more than that of a topic.
     if kind is RateKind.SUBSCRIPTION and subscription is not None:
         rate = own.get("subscriptions", {}).get(subscription, {}).get("dispatchRate")
-        yield _rate_place("subscription", f"{own_path}.subscriptions.{subscription}.dispatchRate", rate)
-    yield _rate_place("topic", f"{own_path}.{kind}", own.get(kind))
-    yield _rate_place("namespace", f"{namespace_path}.{kind}", shared.get(kind))
+        yield _rate_candidate("subscription", f"{own_path}.subscriptions.{subscription}.dispatchRate", rate)
+    yield _rate_candidate("topic", f"{own_path}.{kind}", own.get(kind))
+    yield _rate_candidate("namespace", f"{namespace_path}.{kind}", shared.get(kind))
     broker = policies.entries.get(Section.BROKER, {})
     msgs, size = _BROKER_RATES[kind]
     default = {
@@ -99,10 +99,10 @@ def dispatch_places(
         "dispatchThrottlingRateInByte": broker.get(size, UNLIMITED),
     }
     # The broker's defaults know no period: they are per second.
-    yield _rate_place("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
+    yield _rate_candidate("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
 
 
-def backlog_places(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterator[Place]:
+def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterator[Candidate]:
     """Where a backlog quota is looked for, in order of precedence; values hold the limit and `policy`."""
     limit_key = _LIMIT_KEYS[kind]
     levels = (
@@ -111,22 +111,22 @@ def backlog_places(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterat
     )
     for level, path in levels:
         quota = policies.entries.get(path, {}).get("backlogQuotaMap", {}).get(kind)
-        yield _backlog_place(level, f"{path}.backlogQuotaMap.{kind}", quota, limit_key)
+        yield _backlog_candidate(level, f"{path}.backlogQuotaMap.{kind}", quota, limit_key)
     broker = policies.entries.get(Section.BROKER, {})
     default_key = _BROKER_BACKLOGS[kind]
     default = {
         limit_key: broker.get(default_key, UNLIMITED),
         "policy": broker.get("backlogQuotaDefaultRetentionPolicy", DEFAULT_RETENTION),
     }
-    yield _backlog_place("broker", f"{Section.BROKER}.{default_key}", default, limit_key)
+    yield _backlog_candidate("broker", f"{Section.BROKER}.{default_key}", default, limit_key)
 
 
-def _rate_place(level: str, path: str, value: Mapping[str, Any] | None) -> Place:
+def _rate_candidate(level: str, path: str, value: Mapping[str, Any] | None) -> Candidate:
     keys = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
     wins = value is not None and any(value.get(key, UNLIMITED) != UNLIMITED for key in keys)
-    return Place(level=level, path=path, value=value, wins=wins)
+    return Candidate(level=level, path=path, value=value, wins=wins)
 
 
-def _backlog_place(level: str, path: str, value: Mapping[str, Any] | None, limit_key: str) -> Place:
+def _backlog_candidate(level: str, path: str, value: Mapping[str, Any] | None, limit_key: str) -> Candidate:
     wins = value is not None and value[limit_key] != UNLIMITED
-    return Place(level=level, path=path, value=value, wins=wins)
+    return Candidate(level=level, path=path, value=value, wins=wins)

@@ -5,13 +5,13 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-NO_SHELF: Final = (
+NO_BLOB_STORE: Final = (
     "the state has rows in segments beside the checkpoint, which this job does not know; "
     "start it with the checkpoint's own folder"
 )
 
 
-class Shelf(Protocol):
+class BlobStore(Protocol):
     """Where the segments of one shard lie; every reader of the same body must find them."""
 
     def put(self, content: bytes) -> str:
@@ -55,12 +55,12 @@ class Discarded:
         """It is needed: the same content may come to lie there again before its first file is deleted."""
         self.names = [entry for entry in self.names if entry[1] != name]
 
-    def end_batch(self, shelf: Shelf | None) -> None:
+    def end_batch(self, blobs: BlobStore | None) -> None:
         """Delete what was discarded so long ago that nobody can ask for it."""
         self.batch += 1
-        if shelf is None:
+        if blobs is None:
             return
-        oldest = self.batch - shelf.batches_kept
+        oldest = self.batch - blobs.batches_kept
         for _, name in [entry for entry in self.names if entry[0] < oldest]:
-            shelf.drop(name)
+            blobs.drop(name)
         self.names = [entry for entry in self.names if entry[0] >= oldest]

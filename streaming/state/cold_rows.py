@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import SEED, Bytes, Integers, bytes_in, mixed
 from streaming.columns.compiled import compiled
 from streaming.contract.errors import StateError
-from streaming.state.blob_store import NO_SHELF, Discarded, Shelf
+from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, Discarded
 from streaming.state.body import Body, decode, encode, packed
 
 Columns = Mapping[str, pa.Array]
@@ -41,7 +41,7 @@ _STATE: Final = ("name", "rows", "live")
 
 @dataclass(slots=True)
 class _Segment:
-    """One segment: its name on the shelf, and which of its rows are still there."""
+    """One segment: its name on the blob store, and which of its rows are still there."""
 
     name: str
     live: Flags
@@ -61,19 +61,19 @@ class _Segment:
         return size
 
 
-class Resting:
-    """The resting rows of a shard.
+class ColdRows:
+    """The cold rows of a shard.
 
     Args:
         raw: what `to_bytes` gave; None: none rest.
-        shelf: where segments lie; None: nowhere, so no row can rest.
+        blob store: where segments lie; None: nowhere, so no row can rest.
 
     Raises:
-        StateError: rows rest on a shelf that there is not.
+        StateError: rows rest on a blob store that there is not.
     """
 
-    def __init__(self, raw: bytes | None = None, shelf: Shelf | None = None) -> None:
-        self._shelf = shelf
+    def __init__(self, raw: bytes | None = None, blobs: BlobStore | None = None) -> None:
+        self._blobs = blobs
         self._segments: list[_Segment] = []
         self._discarded = Discarded()
         if raw is None:
@@ -83,8 +83,8 @@ class Resting:
         for name, rows, live in zip(*(body.columns[key].to_pylist() for key in _STATE), strict=True):
             bits = np.unpackbits(np.frombuffer(live, dtype=np.uint8), count=rows)
             self._segments.append(_Segment(name, bits.astype(np.bool_)))
-        if self._segments and shelf is None:
-            raise StateError(NO_SHELF)
+        if self._segments and blobs is None:
+            raise StateError(NO_BLOB_STORE)
 
     def __len__(self) -> int:
         return sum(segment.rows for segment in self._segments)
@@ -97,11 +97,11 @@ class Resting:
     @property
     def possible(self) -> bool:
         """Whether there is a place where rows can rest."""
-        return self._shelf is not None
+        return self._blobs is not None
 
     def to_bytes(self) -> bytes:
         """All of it, for the body; ends the batch: what long ago was dropped is now deleted."""
-        self._discarded.end_batch(self._shelf)
+        self._discarded.end_batch(self._blobs)
         live = [np.packbits(segment.live).tobytes() for segment in self._segments]
         columns = {
             "name": pa.array([segment.name for segment in self._segments], type=pa.string()),
@@ -181,14 +181,14 @@ class Resting:
         self._segments.append(self._written(rows.take(pa.array(order))))
 
     def _written(self, rows: pa.RecordBatch) -> _Segment:
-        assert self._shelf is not None
-        name = self._shelf.put(packed(rows))
+        assert self._blobs is not None
+        name = self._blobs.put(packed(rows))
         self._discarded.use(name)
         return _Segment(name, np.ones(rows.num_rows, dtype=np.bool_))
 
     def _rows(self, segment: _Segment) -> pa.RecordBatch:
-        assert self._shelf is not None
-        return self._shelf.get(segment.name)
+        assert self._blobs is not None
+        return self._blobs.get(segment.name)
 
     def _live_rows(self, segment: _Segment) -> pa.RecordBatch:
         return self._rows(segment).filter(pa.array(segment.live))

@@ -1,4 +1,4 @@
-"""A shard's body as Spark carries it: what is large lies on the shelf, and only its name is carried.
+"""A shard's body as Spark carries it: what is large lies on the blob store, and only its name is carried.
 
 Carrying a megabyte costs 45 ms of processor time a batch, changed or not (docs/decisions.md, "State"). A body
 has parts: the law's columns together, and each note. A part beyond SHELF_BYTES becomes a file named after its
@@ -14,28 +14,28 @@ import pyarrow as pa
 
 from streaming.contract.errors import StateError
 from streaming.contract.lru_cache import Kept
-from streaming.state.blob_store import NO_SHELF, Discarded, Shelf
+from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, Discarded
 from streaming.state.body import Body, decode, encode, packed
 
-SHELF_BYTES: Final = 256 * 2**10
-"""A part of so many bytes or more goes to the shelf: carrying it would cost 12 ms, a file costs about 1."""
+BLOB_BYTES: Final = 256 * 2**10
+"""A part of so many bytes or more goes to the blob store: carrying it would cost 12 ms, a file costs 1."""
 NOTES_BYTES: Final = 64 * 2**20
 """Of large notes that a worker keeps: policies, which many shards have alike, and which are parsed once."""
 _COLUMNS: Final = ""
 """Name of the part that is the columns; notes have names."""
-_SHELVED: Final = "shelved"
+_IN_BLOBS: Final = "in_blobs"
 
 _notes = Kept(NOTES_BYTES)
 """By the name of their content, which never changes."""
 
 
 @dataclass(slots=True)
-class Carried:
+class SpilledBody:
     """A body as it was read, so that what stays the same stays where it lies.
 
     Attributes:
         body: the whole of it.
-        names: of the parts that lie on the shelf.
+        names: of the parts that lie on the blob store.
         discarded: names that it mentions no more.
     """
 
@@ -44,7 +44,7 @@ class Carried:
     discarded: Discarded = field(default_factory=Discarded)
 
     @classmethod
-    def of(cls, raw: bytes | None, shelf: Shelf | None) -> "Carried":
+    def of(cls, raw: bytes | None, blobs: BlobStore | None) -> "SpilledBody":
         """What `to_bytes` wrote; None: the shard has no state yet.
 
         Raises:
@@ -54,56 +54,56 @@ class Carried:
             return cls()
         body = decode(raw)
         notes = dict(body.notes)
-        shelved = notes.pop(_SHELVED, None)
-        if shelved is None:
+        in_blobs = notes.pop(_IN_BLOBS, None)
+        if in_blobs is None:
             return cls(body=body)
-        names, batch, gone = orjson.loads(shelved)
-        if names and shelf is None:
-            raise StateError(NO_SHELF)
+        names, batch, gone = orjson.loads(in_blobs)
+        if names and blobs is None:
+            raise StateError(NO_BLOB_STORE)
         columns = body.columns
         for part, name in names.items():
-            assert shelf is not None
+            assert blobs is not None
             if part == _COLUMNS:
-                rows = shelf.read(name)
+                rows = blobs.read(name)
                 columns = dict(zip(rows.schema.names, rows.columns, strict=True))
             else:
-                notes[part] = _note(name, shelf)
+                notes[part] = _note(name, blobs)
         return cls(Body(columns=columns, notes=notes), names, Discarded(batch, gone))
 
-    def to_bytes(self, after: Body, shelf: Shelf | None) -> bytes:
+    def to_bytes(self, after: Body, blobs: BlobStore | None) -> bytes:
         """The body after a batch.
 
         Raises:
             StateError: it cannot be kept.
         """
-        if shelf is None:
+        if blobs is None:
             return encode(after)
         names: dict[str, str] = {}
         notes = dict(after.notes)
         columns = after.columns
-        if sum(column.nbytes for column in columns.values()) >= SHELF_BYTES:
+        if sum(column.nbytes for column in columns.values()) >= BLOB_BYTES:
             same = _are_same(columns, self.body.columns)
-            names[_COLUMNS] = self._put(_COLUMNS, same, columns, shelf)
+            names[_COLUMNS] = self._put(_COLUMNS, same, columns, blobs)
             columns = {}
         for part, note in after.notes.items():
-            if len(note) >= SHELF_BYTES:
+            if len(note) >= BLOB_BYTES:
                 same = note is self.body.notes.get(part)
-                names[part] = self._put(part, same, {part: pa.array([note], pa.large_binary())}, shelf)
+                names[part] = self._put(part, same, {part: pa.array([note], pa.large_binary())}, blobs)
                 # Most often it is this worker that reads it in the next batch.
                 _notes.put(names[part], note, len(note))
                 del notes[part]
         for name in {*self.names.values()} - {*names.values()}:
             self.discarded.add(name)
-        self.discarded.end_batch(shelf)
+        self.discarded.end_batch(blobs)
         if names or self.discarded.names:
             gone = self.discarded
-            notes[_SHELVED] = orjson.dumps([names, gone.batch, gone.names])
+            notes[_IN_BLOBS] = orjson.dumps([names, gone.batch, gone.names])
         return encode(Body(columns=columns, notes=notes))
 
-    def _put(self, part: str, same: bool, columns: Mapping[str, pa.Array], shelf: Shelf) -> str:
+    def _put(self, part: str, same: bool, columns: Mapping[str, pa.Array], blobs: BlobStore) -> str:
         if same and part in self.names:
             return self.names[part]
-        name = shelf.put(packed(pa.RecordBatch.from_pydict(dict(columns))))
+        name = blobs.put(packed(pa.RecordBatch.from_pydict(dict(columns))))
         self.discarded.use(name)
         return name
 
@@ -115,10 +115,10 @@ def _are_same(columns: Mapping[str, pa.Array], others: Mapping[str, pa.Array]) -
     )
 
 
-def _note(name: str, shelf: Shelf) -> bytes:
+def _note(name: str, blobs: BlobStore) -> bytes:
     """A large note; one object for all shards, so that what was read from it is found at once."""
     note = _notes.get(name)
     if note is None:
-        note = bytes(shelf.read(name).column(0)[0].as_py())
+        note = bytes(blobs.read(name).column(0)[0].as_py())
         _notes.put(name, note, len(note))
     return bytes(note)

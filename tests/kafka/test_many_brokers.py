@@ -74,8 +74,8 @@ def test_a_wait_holds_at_every_broker(pair: LocalKafka, proxy: ProxyThread) -> N
     name = fresh("ports")
     PolicyWriter(pair.bootstrap, NAMES).put(f"quotas[client-id={name}]", {"controller_mutation_rate": 1})
     assert proxy.proxy is not None
-    guard = proxy.proxy.guard
-    until(lambda: guard.quota("ANONYMOUS", name) is not None)
+    coordinator = proxy.proxy.coordinator
+    until(lambda: coordinator.quota("ANONYMOUS", name) is not None)
     one, other = (f"{LOOPBACK}:{port}" for port in proxy.proxy.brokers.ports.values())
     with WireClient(one, name) as client, WireClient(other, name) as second:
         assert errors(client.create({f"{name}-a": 20})) == {f"{name}-a": 0}

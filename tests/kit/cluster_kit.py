@@ -62,7 +62,7 @@ class Cluster:
 
         def known() -> bool:
             assert proxy.proxy is not None
-            quota = proxy.proxy.guard.quota(user, client_id)
+            quota = proxy.proxy.coordinator.quota(user, client_id)
             return (None if quota is None else quota.rate) == rate
 
         until(known, what=f"quota of {user}/{client_id} is {rate}")

@@ -9,7 +9,7 @@ from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from streaming.state.blob_store import Shelf
+from streaming.state.blob_store import BlobStore
 
 T0 = 1_795_166_700_000
 
@@ -72,7 +72,7 @@ class Shard:
     Args:
         initial: policies in force from the start.
         replay: whether subjects are resolved by policy (True) or trusted (False).
-        shelf: where rows rest between batches; None: nowhere.
+        blob store: where rows rest between batches; None: nowhere.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class Shard:
         *,
         replay: bool = True,
         fail_fast: bool = True,
-        shelf: Shelf | None = None,
+        blobs: BlobStore | None = None,
     ) -> None:
-        self.initial, self.replay, self.fail_fast, self.shelf = initial, replay, fail_fast, shelf
+        self.initial, self.replay, self.fail_fast, self.blobs = initial, replay, fail_fast, blobs
         self.body: bytes | None = None
         self.offset = 0
         self.dead_letters: list[dict[str, Any]] = []
@@ -95,7 +95,7 @@ class Shard:
             processed_ts=processed_ts,
             replay=self.replay,
             fail_fast=self.fail_fast,
-            shelf=self.shelf,
+            blobs=self.blobs,
         )
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)

@@ -12,7 +12,7 @@ from enforcer.core.feeds.decisions import parse_decision
 from enforcer.core.feeds.shares import Members, Share
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.connection_meter import Tally
+from enforcer.kafka.connection_meter import ConnectionMeter
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
 from enforcer.metering.meter import Meter
 from enforcer.metering.usage import UsageReports
@@ -120,7 +120,7 @@ class Client:
         self._in_bytes = in_bytes
         self._backlog = 0.0
         self._until_ms = 0.0
-        self._tally = Tally(desk.meter, desk.metrics, self, _no_look_up)
+        self._connection_meter = ConnectionMeter(desk.meter, desk.metrics, self, _no_look_up)
 
     def brake(self, wait_ms: float) -> bool:
         """Wait (tally.Brake)."""
@@ -139,9 +139,10 @@ class Client:
         while self._backlog >= 1 and self._desk.now_ms >= self._until_ms:
             count = min(int(self._backlog), self._lump)
             if self._dispatch:
-                self._tally.fetched(_response(count), RequestHeader(FETCH, 12, 1, "c", 0), "ANONYMOUS")
+                header = RequestHeader(FETCH, 12, 1, "c", 0)
+                self._connection_meter.fetched(_response(count), header, "ANONYMOUS")
             else:
-                self._tally.produce(*_request(count), "ANONYMOUS", lambda _ms: None)
+                self._connection_meter.produce(*_request(count), "ANONYMOUS", lambda _ms: None)
             self._backlog -= count
             amount = len(_batch(count)) if self._in_bytes else count
             self.passed.append((self._desk.now_ms, amount))

@@ -64,7 +64,7 @@ class ProxyThread:
     def waiting(self, client_id: str) -> list[Ask]:
         """The requests of a client that wait for their decision."""
         assert self.proxy is not None
-        return [ask for ask in self.proxy.guard.ledger.open_asks() if ask.client_id == client_id]
+        return [ask for ask in self.proxy.coordinator.ledger.open_asks() if ask.client_id == client_id]
 
     def call(self, function: Callable[[], None]) -> None:
         """Run something in the proxy's loop."""

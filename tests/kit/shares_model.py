@@ -12,7 +12,7 @@ import numpy as np
 
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage, Tick
 from streaming.laws.law import Entry
-from streaming.laws.refresh import Standing
+from streaming.laws.refresh import Refresh
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, share_out
 from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
 from streaming.policy.timeline import PolicyTimeline
@@ -220,7 +220,7 @@ class Model:
     def __init__(self) -> None:
         self.stale_reports = 0
         self.groups: dict[str, Group] = {}
-        self.standing = Standing(None)
+        self.standing = Refresh(None)
 
     def fold(
         self, entries: Sequence[Entry], timeline: PolicyTimeline, *, end: bool

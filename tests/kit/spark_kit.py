@@ -78,7 +78,7 @@ def output_rows(columns: Columns, schema: str = schemas.OUTPUT) -> list[dict[str
 def write_records(folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Drop a file of records (`schemas.RECORD_COLUMNS`) into a folder that a stream watches."""
     columns = {column: [row[column] for row in rows] for column in schemas.RECORD_COLUMNS}
-    frame = pd.DataFrame(columns).astype({"place": "int32", "origin": "int32", "partition": "int32"})
+    frame = pd.DataFrame(columns).astype({"grouping_key": "int32", "origin": "int32", "partition": "int32"})
     folder.mkdir(exist_ok=True)
     # Hidden while it grows: the file source skips names with a leading dot.
     hidden = folder / f".{name}.parquet"

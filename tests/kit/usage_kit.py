@@ -22,7 +22,7 @@ RELATIVE = 1e-6
 Event = dict[str, Any]
 
 
-def entry_of(event: Event, source: int = 0, home: str = "") -> Entry:
+def entry_of(event: Event, source: int = 0, routing_key: str = "") -> Entry:
     """An event as a law gets it, read by the contract's own reader."""
     read = USAGE_READERS[event["type"]](event, event.get("id", f"e{source}"), event["ts"])
     return Entry(read, source)

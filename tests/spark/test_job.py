@@ -48,10 +48,10 @@ class Job:
         ready = self._folder / "ready.json"
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
-        places = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
+        routes = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *map(str, places), "--ready-file", str(ready)], stdout=log, stderr=log
+                [*command, *map(str, routes), "--ready-file", str(ready)], stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_S
         while not ready.exists():

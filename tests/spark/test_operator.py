@@ -9,14 +9,14 @@ from spark_kit import LIVE, SHARDS, TASKS, TOPICS, FakeGroupState, output_rows, 
 
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns
-from streaming.job.grouping_keys import places_of
+from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import Input, group_function
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
 from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION
 
 ALICE = "user=alice"
-KEY = (places_of(SHARDS, TASKS).numbers["mutation"][0],)
+KEY = (grouping_keys_of(SHARDS, TASKS).numbers["mutation"][0],)
 
 
 def alice(name: str, at_ms: int, mutations: int, **fields: Any) -> tuple[int, int, dict[str, Any]]:

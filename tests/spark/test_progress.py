@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
-from streaming.job.process.counts import BATCHES_KEPT, Tally, TallyParam, tally_of
+from streaming.job.process.counts import BATCHES_KEPT, BatchCounts, CountsParam, counts_of
 from streaming.job.process.progress import JobMetrics, ProgressReader
 
 BEGAN_MS = 1_795_176_000_000
@@ -44,8 +44,8 @@ def test_a_batch_is_counted_in_every_metric() -> None:
     metrics = JobMetrics(restarts=2)
     metrics.take(report(1), {BEGAN_MS + 1000: BEGAN_MS + 960, BEGAN_MS + 3000: 0})
     metrics.take(report(2), {BEGAN_MS + 1000: 0, BEGAN_MS + 2010: BEGAN_MS + 1960})
-    metrics.count(Tally(events=Counter(mutation=12), decisions=10, dead_letters=2))
-    metrics.count(Tally(events=Counter(mutation=24), decisions=20, dead_letters=4))
+    metrics.count(BatchCounts(events=Counter(mutation=12), decisions=10, dead_letters=2))
+    metrics.count(BatchCounts(events=Counter(mutation=24), decisions=20, dead_letters=4))
     assert value(metrics, "events_total", law="mutation") == 24
     assert value(metrics, "decisions_total") == 20
     assert value(metrics, "dead_letters_total") == 4
@@ -71,14 +71,14 @@ def test_a_report_of_an_idle_query_is_no_batch() -> None:
 
 def test_tallies_add_up() -> None:
     """Totals are sums, the oldest of a batch is that of all its tasks, only the newest batches are kept."""
-    one = Tally(events=Counter(mutation=2), decisions=1, dead_letters=1, oldest={5: 100})
-    param, total = TallyParam(), Tally()
-    for part in (one, Tally(events=Counter(backlog=3), oldest={5: 90, 6: 110}), one):
+    one = BatchCounts(events=Counter(mutation=2), decisions=1, dead_letters=1, oldest={5: 100})
+    param, total = CountsParam(), BatchCounts()
+    for part in (one, BatchCounts(events=Counter(backlog=3), oldest={5: 90, 6: 110}), one):
         total = param.addInPlace(total, part)
     assert total.events == {"mutation": 4, "backlog": 3}
     assert (total.decisions, total.dead_letters, total.oldest) == (2, 2, {5: 90, 6: 110})
     for batch_ms in range(1000, 1000 + BATCHES_KEPT):
-        total = param.addInPlace(total, Tally(oldest={batch_ms: 1}))
+        total = param.addInPlace(total, BatchCounts(oldest={batch_ms: 1}))
     assert list(total.oldest) == list(range(1000, 1000 + BATCHES_KEPT))
 
 
@@ -87,11 +87,11 @@ def test_a_step_counts_what_belongs_to_its_shard() -> None:
     records = Records(broadcast=[True, False, False])
     outputs = Outputs()
     outputs.add_dead_letter(b"{}", ts=1, source=1)
-    assert tally_of("mutation", records, outputs, 7).oldest == {}
+    assert counts_of("mutation", records, outputs, 7).oldest == {}
     for ts in (30, 20):
         outputs.add_decision({"type": "admission", "id": "a", "ts": ts, "subject": "s"}, source=2)
-    found = tally_of("mutation", records, outputs, 7)
-    assert found == Tally(events=Counter(mutation=2), decisions=2, dead_letters=1, oldest={7: 20})
+    found = counts_of("mutation", records, outputs, 7)
+    assert found == BatchCounts(events=Counter(mutation=2), decisions=2, dead_letters=1, oldest={7: 20})
 
 
 def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:
@@ -103,8 +103,8 @@ def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:
 
     query = cast(StreamingQuery, SimpleNamespace(_jsq=SimpleNamespace(recentProgress=recent)))
     metrics = JobMetrics(restarts=0)
-    tally = cast(Accumulator[Tally], SimpleNamespace(value=Tally(decisions=5)))
-    reader = ProgressReader(query, tally, metrics)
+    counts = cast(Accumulator[BatchCounts], SimpleNamespace(value=BatchCounts(decisions=5)))
+    reader = ProgressReader(query, counts, metrics)
     assert not reader.poll()
     for window in (range(1, 4), range(2, 6), range(20, 23)):
         kept[:] = [report(number) for number in window]

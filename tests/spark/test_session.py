@@ -44,10 +44,10 @@ def jdk(folder: Path, version: str) -> Path:
 def test_the_first_java_that_spark_can_use_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too old, too new and no JDK at all are passed over; with none left the message names what was seen."""
     versions = {"old": "1.8.0_292", "new": "25.0.3", "right": "17.0.15", "later": "21.0.1"}
-    homes = [tmp_path / "none", *(jdk(tmp_path / name, version) for name, version in versions.items())]
-    monkeypatch.setattr(session, "_java_homes", lambda: iter(homes))
+    routing_keys = [tmp_path / "none", *(jdk(tmp_path / name, version) for name, version in versions.items())]
+    monkeypatch.setattr(session, "_java_homes", lambda: iter(routing_keys))
     assert find_java() == tmp_path / "right"
-    monkeypatch.setattr(session, "_java_homes", lambda: iter(homes[:3]))
+    monkeypatch.setattr(session, "_java_homes", lambda: iter(routing_keys[:3]))
     with pytest.raises(WeirError, match=r"old is Java 8; .*new is Java 25.*install a JDK 17"):
         find_java()
 

@@ -20,15 +20,15 @@ from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns, takes_columns
-from streaming.job.grouping_keys import places_of
+from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import decide, group_function
-from streaming.job.process.blob_files import Shelves
+from streaming.job.process.blob_files import BlobStores
 from streaming.laws.law import StepContext
 from streaming.laws.mutation import table as mutation_table
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
 
-NUMBERS = places_of(SHARDS, TASKS).numbers["mutation"]
+NUMBERS = grouping_keys_of(SHARDS, TASKS).numbers["mutation"]
 USERS = 25
 LIMIT_S = 90
 Row = dict[str, Any]
@@ -38,7 +38,7 @@ Sink = Callable[[DataFrame, int], None]
 def row(shard: int, origin: int, offset: int, event: Row) -> Row:
     """A record as the routing step hands it over."""
     return {
-        "place": NUMBERS[shard],
+        "grouping_key": NUMBERS[shard],
         "origin": origin,
         "partition": 0,
         "offset": offset,
@@ -66,7 +66,7 @@ def decided_locally(*batches: list[Row]) -> dict[str, bytes]:
     decisions: dict[str, bytes] = {}
     for rows in batches:
         for shard in bodies:
-            own = [found for found in rows if found["place"] == NUMBERS[shard]]
+            own = [found for found in rows if found["grouping_key"] == NUMBERS[shard]]
             records = Records(
                 topic=[TOPICS[found["origin"]] for found in own],
                 partition=[0] * len(own),
@@ -109,7 +109,7 @@ def collector(into: dict[str, bytes]) -> Sink:
 def records(spark: SparkSession, tmp_path: Path) -> DataFrame:
     """A stream of the files in `in`."""
     (tmp_path / "in").mkdir()
-    return spark.readStream.schema(schemas.PLACED).parquet(str(tmp_path / "in"))
+    return spark.readStream.schema(schemas.ROUTED).parquet(str(tmp_path / "in"))
 
 
 def test_restarts_and_chunks_decide_as_the_law_alone(
@@ -141,7 +141,7 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> No
 
     rows, seen = traffic(0), dict[str, bytes]()
     write_records(tmp_path / "in", "0", rows)
-    output = records.groupBy("place").applyInPandasWithState(
+    output = records.groupBy("grouping_key").applyInPandasWithState(
         fragile, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
     run(output, tmp_path / "checkpoint", collector(seen))
@@ -152,11 +152,11 @@ def test_a_killed_worker_costs_nothing(records: DataFrame, tmp_path: Path) -> No
 def test_resting_rows_outlive_restarts_and_a_killed_worker(records: DataFrame, tmp_path: Path) -> None:
     """All rows rest after every batch; a worker dies when its segments are written but not committed."""
     folder, mark = tmp_path / "segments", tmp_path / "killed"
-    own = group_function(replace(LIVE, shelves=Shelves(folder=folder, batches_kept=1)))
+    own = group_function(replace(LIVE, blob_stores=BlobStores(folder=folder, batches_kept=1)))
 
     @takes_columns
     def restless(key: Any, chunks: Iterable[Columns], state: GroupState) -> Iterator[Columns]:
-        mutation_table.AWAKE_ROWS = 0
+        mutation_table.WARM_ROWS = 0
         written = len(list(folder.rglob("*.arrow")))
         yield from own(key, chunks, state)
         if written >= SHARDS and not mark.exists():
@@ -167,7 +167,7 @@ def test_resting_rows_outlive_restarts_and_a_killed_worker(records: DataFrame, t
     batches, seen = [traffic(number) for number in range(4)], dict[str, bytes]()
     for number, rows in enumerate(batches):
         write_records(tmp_path / "in", str(number), rows)
-        output = records.groupBy("place").applyInPandasWithState(
+        output = records.groupBy("grouping_key").applyInPandasWithState(
             restless, schemas.OUTPUT, schemas.STATE, "update", GroupStateTimeout.NoTimeout
         )
         run(output, tmp_path / "checkpoint", collector(seen))
@@ -183,7 +183,7 @@ def test_a_batch_that_is_run_again_has_its_first_time(records: DataFrame, tmp_pa
         yield [pa.array([state.getCurrentProcessingTimeMs()])]
 
     write_records(tmp_path / "in", "0", traffic(0, count=1)[-1:])
-    output = records.groupBy("place").applyInPandasWithState(
+    output = records.groupBy("grouping_key").applyInPandasWithState(
         times, "ms bigint", schemas.STATE, "update", GroupStateTimeout.NoTimeout
     )
     seen: list[int] = []

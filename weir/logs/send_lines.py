@@ -13,7 +13,7 @@ from streaming.contract.events import Event, PolicyChange, Refund, Request, pars
 from streaming.contract.topics import Topics
 from streaming.contract.usage_events import DispatchUsage, GroupUsage
 from streaming.kafka_io.policy_topic import PolicyLog
-from streaming.laws.routing import home_of
+from streaming.laws.routing import routing_key_of
 from streaming.policy.groups import round_rules
 from streaming.replay import Line, read_lines
 
@@ -134,7 +134,7 @@ class Addresser:
             if subject is None:
                 subject = self._subject(event)
                 value = orjson.dumps(orjson.loads(value) | {"subject": subject})
-            topic, key = self.topics.requests, home_of(subject, event.user)
+            topic, key = self.topics.requests, routing_key_of(subject, event.user)
         return Outgoing(due=due, topic=topic, key=key.encode(), value=value)
 
     def _subject(self, event: Request | Refund) -> str:

@@ -71,7 +71,7 @@ class Reports:
 
         Args:
             event: the event, contract section 3.
-            key: its home: the quota entity.
+            key: its routing key: the quota entity.
             topic: where it goes, if it is no request.
         """
         producer = self._producer

@@ -1,4 +1,4 @@
-"""Segments of resting rows and large parts of bodies as files beside the checkpoint (`laws.segments` and
+"""Segments of cold rows and large parts of bodies as files beside the checkpoint (`laws.segments` and
 `laws.carried` say what they are).
 """
 
@@ -22,7 +22,7 @@ _SUFFIX: Final = ".arrow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelves:
+class BlobStores:
     """The segments of a checkpoint.
 
     Attributes:
@@ -33,12 +33,12 @@ class Shelves:
     folder: Path
     batches_kept: int
 
-    def of(self, law: str, shard: int) -> "FileShelf":
+    def of(self, law: str, shard: int) -> "FileBlobStore":
         """Those of one shard."""
-        return FileShelf(self.folder / f"{law}-{shard}", self.batches_kept)
+        return FileBlobStore(self.folder / f"{law}-{shard}", self.batches_kept)
 
 
-def shelves_of(checkpoint: str, batches_kept: int) -> Shelves | None:
+def blob_stores_of(checkpoint: str, batches_kept: int) -> BlobStores | None:
     """Where a checkpoint's segments lie; None if it is not in a file system that a Python worker can map.
 
     Args:
@@ -49,7 +49,7 @@ def shelves_of(checkpoint: str, batches_kept: int) -> Shelves | None:
     if parts.scheme not in ("", "file"):
         return None
     path = Path(unquote(parts.path) if parts.scheme else checkpoint)
-    return Shelves(folder=segments_folder(path.absolute()), batches_kept=batches_kept)
+    return BlobStores(folder=segments_folder(path.absolute()), batches_kept=batches_kept)
 
 
 def segments_folder(checkpoint: Path) -> Path:
@@ -58,7 +58,7 @@ def segments_folder(checkpoint: Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class FileShelf:
+class FileBlobStore:
     """The segments of one shard, a file each, named after its content.
 
     A file appears whole (it is renamed into place) and never changes, so tasks that are tried again, run

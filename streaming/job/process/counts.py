@@ -20,7 +20,7 @@ BATCHES_KEPT: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class BatchCounts:
     """Totals since the start of the query; a task that is tried again counts once.
 
     Attributes:
@@ -36,13 +36,13 @@ class Tally:
     oldest: dict[int, int] = field(default_factory=dict)
 
 
-def tally_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Tally:
+def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> BatchCounts:
     """One step's part: records for all shards are no events, each shard would count them."""
     decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
     dead = len(outputs.rows) - len(decided)
     decided += [int(columns.ts.min()) for columns in outputs.columns]
     own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
-    return Tally(
+    return BatchCounts(
         events=Counter({law: own}),
         decisions=len(outputs) - dead,
         dead_letters=dead,
@@ -50,19 +50,19 @@ def tally_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Tal
     )
 
 
-class TallyParam(AccumulatorParam[Any]):
+class CountsParam(AccumulatorParam[Any]):
     """How Spark adds tallies up."""
 
-    def zero(self, value: Tally) -> Tally:
+    def zero(self, value: BatchCounts) -> BatchCounts:
         """Nothing counted."""
-        return Tally()
+        return BatchCounts()
 
-    def addInPlace(self, value1: Tally, value2: Tally) -> Tally:
+    def addInPlace(self, value1: BatchCounts, value2: BatchCounts) -> BatchCounts:
         """A new one: another thread may be reading the old."""
         oldest = dict(value1.oldest)
         for batch_ms, ts in value2.oldest.items():
             oldest[batch_ms] = min(ts, oldest.get(batch_ms, ts))
-        return Tally(
+        return BatchCounts(
             events=value1.events + value2.events,
             decisions=value1.decisions + value2.decisions,
             dead_letters=value1.dead_letters + value2.dead_letters,

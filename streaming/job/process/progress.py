@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.process.counts import Tally
+from streaming.job.process.counts import BatchCounts
 from streaming.laws.registry import LAWS
 
 Report = Mapping[str, Any]
@@ -69,24 +69,24 @@ class JobMetrics:
             "weir_job_restarts", "Starts on this checkpoint after the first", registry=self.registry
         )
         self._restarts.inc(restarts)
-        self._counted = Tally()
+        self._counted = BatchCounts()
         for law in LAWS:
             self._events.labels(law=law)
 
-    def count(self, tally: Tally) -> None:
+    def count(self, counts: BatchCounts) -> None:
         """Add what was counted since the last call."""
-        for law, events in (tally.events - self._counted.events).items():
+        for law, events in (counts.events - self._counted.events).items():
             self._events.labels(law=law).inc(events)
-        self._decisions.inc(tally.decisions - self._counted.decisions)
-        self._dead_letters.inc(tally.dead_letters - self._counted.dead_letters)
-        self._counted = tally
+        self._decisions.inc(counts.decisions - self._counted.decisions)
+        self._dead_letters.inc(counts.dead_letters - self._counted.dead_letters)
+        self._counted = counts
 
     def take(self, report: Report, oldest: Mapping[int, int]) -> None:
         """Count one progress report that has not been counted before.
 
         Args:
             report: in Spark's form.
-            oldest: see `Tally`.
+            oldest: see `BatchCounts`.
         """
         for store in report.get("stateOperators", ()):
             self._state_rows.set(store["numRowsTotal"])
@@ -113,23 +113,23 @@ class ProgressReader:
 
     Args:
         query: the running query.
-        tally: what it counts.
+        counts: what it counts.
         metrics: what counts them.
     """
 
-    def __init__(self, query: StreamingQuery, tally: Accumulator[Tally], metrics: JobMetrics) -> None:
+    def __init__(self, query: StreamingQuery, counts: Accumulator[BatchCounts], metrics: JobMetrics) -> None:
         self._query = query
-        self._tally = tally
+        self._counts = counts
         self._metrics = metrics
         self._seen = ""
 
     def poll(self) -> bool:
         """Count the reports since the last call; returns whether there were any."""
         new = self._new_reports()
-        tally = self._tally.value
-        self._metrics.count(tally)
+        counts = self._counts.value
+        self._metrics.count(counts)
         for report in new:
-            self._metrics.take(report, tally.oldest)
+            self._metrics.take(report, counts.oldest)
         if new:
             self._seen = _name(new[-1])
         return bool(new)

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from streaming.job.process.counts import Tally, TallyParam
+from streaming.job.process.counts import BatchCounts, CountsParam
 from streaming.job.process.lease import Lease
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.session import Session, build_session, is_local_path, reason_of, stop_session
@@ -79,13 +79,13 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
                 held.record(session.jvm_pid)
             metrics = JobMetrics(held.restarts if held is not None else 0)
             address = _serve_metrics(metrics, options.metrics)
-            tally = session.spark.sparkContext.accumulator(Tally(), TallyParam())
-            query = _start(session, settings, options, tally)
+            counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
+            query = _start(session, settings, options, counts)
             ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
             with closing(ticker):
                 _watch(
                     query,
-                    ProgressReader(query, tally, metrics),
+                    ProgressReader(query, counts, metrics),
                     session,
                     stop,
                     ticker,
@@ -95,11 +95,11 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
 
 
 def _start(
-    session: Session, settings: JobSettings, options: JobOptions, tally: Accumulator[Tally]
+    session: Session, settings: JobSettings, options: JobOptions, counts: Accumulator[BatchCounts]
 ) -> StreamingQuery:
     bootstrap, topics = options.bootstrap, options.topics
     try:
-        return start_query(session.spark, settings, bootstrap=bootstrap, topics=topics, tally=tally)
+        return start_query(session.spark, settings, bootstrap=bootstrap, topics=topics, counts=counts)
     except (PySparkException, Py4JError) as error:
         raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
 

@@ -40,7 +40,7 @@ from typing import Any, Final
 
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
-from streaming.policy.topics import DEFAULT_RETENTION, BacklogKind, backlog_places
+from streaming.policy.topics import DEFAULT_RETENTION, BacklogKind, backlog_candidates
 
 EVICTION: Final = "consumer_backlog_eviction"
 UNKNOWN_AGE: Final = -1
@@ -87,7 +87,7 @@ def rules_for(policies: PolicySet, topic: str) -> Rules:
 
 
 def _quota(policies: PolicySet, topic: str, kind: BacklogKind) -> Quota:
-    for place in backlog_places(policies, topic, kind):
+    for place in backlog_candidates(policies, topic, kind):
         if place.wins and place.value is not None:
             return Quota(limit=int(place.value[_LIMIT_KEYS[kind]]), policy=place.value["policy"])
     return Quota(limit=UNLIMITED, policy=DEFAULT_RETENTION)

@@ -1,7 +1,7 @@
 """State of the dispatch law: a row per broker, topic and subscription, and the way of a batch through it.
 
 The law itself is in dispatch.py. Here names become row numbers and policies become rates. All rows of a
-broker are in its shard: the broker is the home of its deliveries.
+broker are in its shard: the broker is the routing key of its deliveries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from streaming.laws.dispatch.law import (
 from streaming.laws.law import Batch, LawState
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
-from streaming.policy.topics import RateKind, dispatch_places
+from streaming.policy.topics import RateKind, dispatch_candidates
 
 Decision = dict[str, Any]
 Names = tuple[str, ...]
@@ -102,7 +102,7 @@ def limit_of(policies: PolicySet, names: Names) -> Limit:
         return _limit(broker, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
     kind = RateKind.TOPIC if len(names) == 2 else RateKind.SUBSCRIPTION
     subscription = names[2] if len(names) == 3 else None
-    for place in dispatch_places(policies, names[1], subscription, kind):
+    for place in dispatch_candidates(policies, names[1], subscription, kind):
         if place.wins and place.value is not None:
             return _limit(place.value, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
     return Limit(msgs=NOT_LIMITED, bytes=NOT_LIMITED, period_ms=1000)

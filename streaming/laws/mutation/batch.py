@@ -19,7 +19,7 @@ from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
-from streaming.laws.mutation.routing_keys import Homes
+from streaming.laws.mutation.routing_keys import RoutingKeys
 from streaming.policy.timeline import PolicyTimeline
 
 ADMISSION: Final = "admission"
@@ -31,7 +31,7 @@ class Label(NamedTuple):
     """What decisions of one stretch say of their terms; see `write.Labels`."""
 
     sampled: Integers
-    home: Integers
+    routing_key: Integers
     rate: Doubles
     version: Integers
     shadow: NDArray[np.bool_]
@@ -42,13 +42,13 @@ class Stretch(NamedTuple):
 
     Attributes:
         order: their rows, in order.
-        homes: numbers of the homes that they belong to, ascending.
+        routing keys: numbers of the routing keys that they belong to, ascending.
         base: number of the first one's terms.
         at: time of the earliest, ms.
     """
 
     order: Integers
-    homes: Integers
+    routing_keys: Integers
     base: int
     at: int
 
@@ -72,9 +72,9 @@ class Walked:
     labels: list[Label] = field(default_factory=list)
 
     @property
-    def homes(self) -> Homes:
+    def routing_keys(self) -> RoutingKeys:
         """The quota entities of the events."""
-        return self.asked.homes
+        return self.asked.routing_keys
 
     def move_on(self, seen: Integers) -> None:
         """Apply no event before the time (ms) that its subject has seen, given for each of `asked.order`."""
@@ -83,12 +83,13 @@ class Walked:
 
     def stretches(self, timeline: PolicyTimeline) -> Iterator[Stretch]:
         """The events by stretch of time, in order; their terms are numbered on the way."""
-        order, of = self.asked.order, self.asked.homes.of
+        order, of = self.asked.order, self.asked.routing_keys.of
         at = self.events.at[order]
         changes = np.array(timeline.changes(int(at.min()), int(at.max())), dtype=np.int64)
         if not len(changes):
             self.events.term[order] = of
-            yield Stretch(order=order, homes=np.arange(len(self.homes.names)), base=0, at=int(at.min()))
+            everybody = np.arange(len(self.routing_keys.names))
+            yield Stretch(order=order, routing_keys=everybody, base=0, at=int(at.min()))
             return
         stretch = np.searchsorted(changes, at, side="right")
         sorted_by = np.argsort(stretch, kind="stable")
@@ -96,7 +97,7 @@ class Walked:
         for places in np.split(sorted_by, np.flatnonzero(np.diff(stretch[sorted_by])) + 1):
             present, spot = np.unique(of[places], return_inverse=True)
             self.events.term[order[places]] = base + spot
-            yield Stretch(order=order[places], homes=present, base=base, at=int(at[places].min()))
+            yield Stretch(order=order[places], routing_keys=present, base=base, at=int(at[places].min()))
             base += len(present)
 
 
@@ -145,7 +146,7 @@ def label(terms: Terms, stretch: Stretch, version: int, shadow: NDArray[np.bool_
     """What decisions say of the terms of one stretch."""
     return Label(
         sampled=np.where(terms.row < 0, -1, (terms.samples > 0).astype(np.int64)),
-        home=stretch.homes,
+        routing_key=stretch.routing_keys,
         rate=terms.rate,
         version=np.full(len(terms.row), version, dtype=np.int64),
         shadow=shadow,
@@ -154,16 +155,16 @@ def label(terms: Terms, stretch: Stretch, version: int, shadow: NDArray[np.bool_
 
 def admissions(walked: Walked) -> DecisionColumns:
     """Write what was decided: one decision a request, none a refund."""
-    asked, names = walked.asked, walked.homes.names
+    asked, names = walked.asked, walked.routing_keys.names
     order = asked.order[walked.events.mode[asked.order] != REFUND]
     parts = [np.concatenate(columns) for columns in zip(*walked.labels, strict=True)]
-    sampled, home, rate, version, shadow = parts
+    sampled, routing_key, rate, version, shadow = parts
     limits = doubles_as_json(rate)
     limit_ends = np.zeros(len(rate) + 1, dtype=np.int64)
     ends_of(limits, limit_ends)
     subjects, subject_ends = bytes_in(escaped(names))
     labels = Labels(
-        sampled=sampled, subjects=subjects, subject_ends=subject_ends, subject=home, limits=limits,
+        sampled=sampled, subjects=subjects, subject_ends=subject_ends, subject=routing_key, limits=limits,
         limit_ends=limit_ends, version=version, shadow=shadow,
     )  # fmt: skip
     text, ends = write(order, asked.requests, walked.late, walked.events, labels, walked.results)
@@ -173,5 +174,5 @@ def admissions(walked: Walked) -> DecisionColumns:
         ts=asked.requests.ts[order], source=order,
         # The last name is the key of those whom nobody limits.
         keys=pa.concat_arrays([names, pa.array([""], type=pa.string())]),
-        key=np.where(sampled[term] < 0, len(names), home[term]),
+        key=np.where(sampled[term] < 0, len(names), routing_key[term]),
     )  # fmt: skip

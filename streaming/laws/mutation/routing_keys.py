@@ -1,4 +1,4 @@
-"""The homes of many requests at once: unique names, and which of them each request belongs to."""
+"""The routing keys of many requests at once: unique names, and which of them each request belongs to."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from streaming.laws.mutation.requests import CLIENT_ID, STAMPED, SUBJECT, USER, 
 from streaming.policy.timeline import PolicyTimeline
 
 
-class Homes(NamedTuple):
+class RoutingKeys(NamedTuple):
     """Quota entities of requests.
 
     Attributes:
@@ -25,7 +25,9 @@ class Homes(NamedTuple):
     of: Integers
 
 
-def homes(requests: Requests, rows: Integers, timeline: PolicyTimeline, *, stamped: bool) -> Homes:
+def routing_keys(
+    requests: Requests, rows: Integers, timeline: PolicyTimeline, *, stamped: bool
+) -> RoutingKeys:
     """The quota entities of some requests.
 
     Args:
@@ -50,9 +52,9 @@ def homes(requests: Requests, rows: Integers, timeline: PolicyTimeline, *, stamp
     return _numbered(names.take(pa.array(place)))
 
 
-def _numbered(names: pa.Array) -> Homes:
+def _numbered(names: pa.Array) -> RoutingKeys:
     encoded = names.dictionary_encode()
-    return Homes(names=encoded.dictionary, of=encoded.indices.to_numpy().astype(np.int64))
+    return RoutingKeys(names=encoded.dictionary, of=encoded.indices.to_numpy().astype(np.int64))
 
 
 def _resolved(requests: Requests, rows: Integers, timeline: PolicyTimeline) -> pa.Array:

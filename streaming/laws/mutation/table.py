@@ -24,12 +24,12 @@ from streaming.laws.mutation.rates import FULL, Doubles, refill, window_of
 from streaming.laws.mutation.windows import NO_RING, plain_column, plain_of, ring_column, rings_of
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
-from streaming.state.blob_store import Shelf
-from streaming.state.cold_rows import Resting
+from streaming.state.blob_store import BlobStore
+from streaming.state.cold_rows import ColdRows
 
-AWAKE_ROWS: Final = 500
+WARM_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
-_RESTING: Final = "resting"
+_COLD: Final = "cold_rows"
 
 
 class MutationTable(LawState):
@@ -48,7 +48,7 @@ class MutationTable(LawState):
         self.last: Integers = np.empty(0, dtype=np.int64)
         self.plain: Doubles = np.empty((0, PLAIN_WINDOWS))
         self.rings: dict[int, Doubles] = {}
-        self.resting = Resting()
+        self.cold = ColdRows()
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -77,40 +77,40 @@ class MutationTable(LawState):
             "ring": ring_column(self.rings, len(self)),
         }
 
-    def take_up(self, notes: Mapping[str, bytes], shelf: Shelf | None) -> None:
-        """Take up the resting rows."""
-        self.resting = Resting(notes.get(_RESTING), shelf)
+    def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
+        """Take up the cold rows."""
+        self.cold = ColdRows(notes.get(_COLD), blobs)
 
     def leave(self) -> dict[str, bytes]:
         """Lay all rows to rest if they are many; the next batch takes out those that it needs."""
-        if self.resting.possible and len(self) > AWAKE_ROWS:
-            self.resting.add(self.columns())
+        if self.cold.possible and len(self) > WARM_ROWS:
+            self.cold.add(self.columns())
             self._keep(np.zeros(len(self), dtype=np.bool_))
-        return {_RESTING: self.resting.to_bytes()} if self.resting.used else {}
+        return {_COLD: self.cold.to_bytes()} if self.cold.used else {}
 
-    def _wake(self, names: pa.Array) -> None:
-        """Take the resting rows of these subjects into the table."""
-        if not len(self.resting):
+    def _take_in(self, names: pa.Array) -> None:
+        """Take the cold rows of these subjects into the table."""
+        if not len(self.cold):
             return
-        awake = self._rows(names) >= 0
-        for columns in self.resting.take(names.filter(pa.array(~awake))):
-            woken = MutationTable.from_columns(columns)
-            self.rings |= {len(self) + row: ring for row, ring in woken.rings.items()}
-            self.subjects = pa.concat_arrays([self.subjects, woken.subjects])
-            self.tokens = np.concatenate([self.tokens, woken.tokens])
-            self.last = np.concatenate([self.last, woken.last])
-            self.plain = np.concatenate([self.plain, woken.plain])
+        warm = self._rows(names) >= 0
+        for columns in self.cold.take(names.filter(pa.array(~warm))):
+            taken = MutationTable.from_columns(columns)
+            self.rings |= {len(self) + row: ring for row, ring in taken.rings.items()}
+            self.subjects = pa.concat_arrays([self.subjects, taken.subjects])
+            self.tokens = np.concatenate([self.tokens, taken.tokens])
+            self.last = np.concatenate([self.last, taken.last])
+            self.plain = np.concatenate([self.plain, taken.plain])
 
     def fold(self, batch: Batch) -> DecisionColumns:
         """Decide requests and refunds in order: one decision a request, none a refund."""
         assert batch.asked is not None
-        timeline, homes = batch.timeline, batch.asked.homes
-        self._wake(homes.names)
+        timeline, routing_keys = batch.timeline, batch.asked.routing_keys
+        self._take_in(routing_keys.names)
         walked = begin(batch.asked, batch.processed_ts)
-        rows = self._rows(homes.names)
+        rows = self._rows(routing_keys.names)
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(rows >= 0, self.last[rows] if len(self) else 0, 0)
-        walked.move_on(seen[homes.of])
+        walked.move_on(seen[routing_keys.of])
         for stretch in walked.stretches(timeline):
             self._walk_stretch(walked, stretch, rows, timeline)
         return admissions(walked)
@@ -124,16 +124,16 @@ class MutationTable(LawState):
         changes = timeline.changed(-1, horizon)
         # A change of one subject's own entry concerns that row alone; one of a default any row.
         own = {path[len(QUOTAS_PREFIX) : -1] for _, path in changes if DEFAULT_NAME not in path}
-        self._wake(pa.array(sorted(own), type=pa.string()))
+        self._take_in(pa.array(sorted(own), type=pa.string()))
         self._settle(np.arange(len(self)), self.subjects, sorted({ts for ts, _ in changes}), timeline)
         common = sorted({ts for ts, path in changes if DEFAULT_NAME in path})
         if common:
-            self.resting.rewrite(lambda columns: _settled(columns, common, timeline))
+            self.cold.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))
         keep = _speaking(self.subjects, self.tokens, self.last, quotas, horizon)
         if not keep.all():
             self._keep(keep)
-        self.resting.keep(
+        self.cold.keep(
             lambda columns: _speaking(
                 columns["subject"], columns["tokens"].to_numpy(), columns["last"].to_numpy(), quotas, horizon
             )
@@ -172,17 +172,17 @@ class MutationTable(LawState):
         Args:
             walked: the batch.
             stretch: which events, and whose.
-            rows: of all homes of the batch; those that are added are filled in.
+            rows: of all routing keys of the batch; those that are added are filled in.
             timeline: the policies.
         """
         policies = timeline.at(stretch.at)
         quotas = quotas_of(policies)
-        names = walked.homes.names.take(pa.array(stretch.homes))
+        names = walked.routing_keys.names.take(pa.array(stretch.routing_keys))
         number = quotas.of(names)
         limited = number >= 0
-        charged = stretch.homes[limited]
+        charged = stretch.routing_keys[limited]
         rows[charged] = self._prepare(names.filter(pa.array(limited)), rows[charged], stretch.at, timeline)
-        row = np.where(limited, rows[stretch.homes], NOWHERE)
+        row = np.where(limited, rows[stretch.routing_keys], NOWHERE)
         samples = np.where(limited, quotas.samples[number] if len(quotas.samples) else 0, 0)
         rings, ring_first = self._gather_rings(row, samples)
         rate, burst = (

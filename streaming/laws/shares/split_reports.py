@@ -31,7 +31,7 @@ def _table() -> Integers:
 _CRC = _table()
 
 
-class Pieces(NamedTuple):
+class SplitReports(NamedTuple):
     """What plain reports were cut into.
 
     Attributes:
@@ -47,7 +47,7 @@ class Pieces(NamedTuple):
     left: Integers
 
 
-def pieces(values: pa.Array, times: Integers, shards: int) -> Pieces:
+def pieces(values: pa.Array, times: Integers, shards: int) -> SplitReports:
     """Cut the plain reports among some records; one without groups gives no piece.
 
     Args:
@@ -73,7 +73,7 @@ def pieces(values: pa.Array, times: Integers, shards: int) -> Pieces:
     _copy(text, ends, scanned, shard, record, own, places, data)
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
     cut = pa.BinaryArray.from_buffers(pa.binary(), len(record), buffers)
-    return Pieces(record=record, shard=own, values=cut, left=left)
+    return SplitReports(record=record, shard=own, values=cut, left=left)
 
 
 @lean

@@ -62,7 +62,7 @@ class SharesTable(LawState):
         return len(self._state.members.ts)
 
     @classmethod
-    def home_of_policy(cls, entry: EntryPath) -> str | None:
+    def routing_key_of_policy(cls, entry: EntryPath) -> str | None:
         """The group that an entry limits; a quota with a default in it may limit any."""
         if entry.section is Section.RESOURCE_GROUPS:
             return entry.name

@@ -1,6 +1,6 @@
 """The guard: events out, decisions and policies in (contract 3.1, design.md section 4)."""
 
-from guard_kit import EPOCH_MS, Desk, asked, decision
+from coordinator_kit import EPOCH_MS, Desk, asked, decision
 
 from enforcer.core.gate import Action
 from enforcer.core.ledger import Answered
@@ -9,7 +9,7 @@ from enforcer.core.settings import OnLate
 
 def judged(desk: Desk, strict: bool = True) -> Action:
     """What would happen to a request of user a now."""
-    return desk.guard.judge(desk.guard.quota("a", "c"), strict=strict, probing=False).action
+    return desk.coordinator.judge(desk.coordinator.quota("a", "c"), strict=strict, probing=False).action
 
 
 def test_the_request_event() -> None:
@@ -34,7 +34,7 @@ def test_the_request_event() -> None:
 def test_without_a_quota_the_home_is_the_user() -> None:
     """No quota: subject empty, key user=NAME, nobody waits."""
     desk = Desk()
-    ask = desk.guard.report(asked({"x": 1}), None)
+    ask = desk.coordinator.report(asked({"x": 1}), None)
     assert desk.events[0][0] == "user=a" and desk.events[0][1]["subject"] == ""
     assert ask.answered is Answered.ALLOWED and judged(desk) is Action.FORWARD
 
@@ -45,7 +45,7 @@ def test_a_rejection_holds_for_its_subject_until_its_time_has_passed() -> None:
     desk.limit(controller_mutation_rate=1)
     ask = desk.ask({"x": 1})
     desk.pass_ms(300)
-    desk.guard.take([decision(id=ask.id, throttle_time_ms=4_000, rejected=frozenset({"x"}))])
+    desk.coordinator.take([decision(id=ask.id, throttle_time_ms=4_000, rejected=frozenset({"x"}))])
     assert judged(desk) is Action.REFUSE and judged(desk, strict=False) is Action.HOLD
     desk.pass_ms(3_699)
     assert judged(desk) is Action.REFUSE
@@ -60,21 +60,21 @@ def test_an_event_stamped_later_than_sent_waits_for_its_stamp() -> None:
     ask = desk.ask({"x": 1})
     desk.pass_ms(300)
     stamped = decision(id=ask.id, ts=EPOCH_MS + 100, throttle_time_ms=4_000)
-    assert desk.guard.remaining_ms(stamped, ask.sent_ms) == 3_800
+    assert desk.coordinator.remaining_ms(stamped, ask.sent_ms) == 3_800
     # A broker clock far off changes neither way more than what is certain.
-    assert desk.guard.remaining_ms(decision(ts=EPOCH_MS - 90_000, throttle_time_ms=4_000), 0.0) == 3_700
-    assert desk.guard.remaining_ms(decision(ts=EPOCH_MS + 90_000, throttle_time_ms=4_000), 0.0) == 4_000
+    assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS - 90_000, throttle_time_ms=4_000), 0.0) == 3_700
+    assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS + 90_000, throttle_time_ms=4_000), 0.0) == 4_000
 
 
 def test_other_proxies_decisions_count_too() -> None:
     """The wait of a subject is cluster-wide, unless the decision is a shadow one."""
     desk = Desk()
     desk.limit(controller_mutation_rate=1)
-    desk.guard.take([decision(id="p2-1", proxy="p2", throttle_time_ms=900, shadow=True)])
+    desk.coordinator.take([decision(id="p2-1", proxy="p2", throttle_time_ms=900, shadow=True)])
     assert judged(desk) is Action.ASK
-    desk.guard.take([decision(id="p2-2", proxy="p2", throttle_time_ms=900)])
+    desk.coordinator.take([decision(id="p2-2", proxy="p2", throttle_time_ms=900)])
     assert judged(desk) is Action.REFUSE
-    desk.guard.take([decision(id="p2-3", proxy="p2")])
+    desk.coordinator.take([decision(id="p2-3", proxy="p2")])
     assert judged(desk) is Action.ASK
 
 
@@ -82,16 +82,16 @@ def test_a_policy_change_drops_the_wait_and_wakes() -> None:
     """Under another quota the old wait says nothing; under the same one it stays."""
     desk = Desk()
     desk.limit(controller_mutation_rate=1)
-    desk.guard.take([decision(proxy="p2", throttle_time_ms=60_000)])
+    desk.coordinator.take([decision(proxy="p2", throttle_time_ms=60_000)])
     woken: list[int] = []
     wake = lambda: woken.append(1)  # noqa: E731  # the same object for both calls
-    desk.guard.wait_for("user=a", wake)
+    desk.coordinator.wait_for("user=a", wake)
     desk.pass_ms(10)
     desk.limit("quotas[user=b]", controller_mutation_rate=1)
     assert judged(desk) is Action.REFUSE
     desk.limit(controller_mutation_rate=2)
     assert judged(desk) is Action.ASK and woken
-    desk.guard.stop_waiting("user=a", wake)
+    desk.coordinator.stop_waiting("user=a", wake)
     count = len(woken)
     desk.limit(controller_mutation_rate=3)
     assert len(woken) == count
@@ -104,7 +104,7 @@ def test_a_decision_under_the_old_policy_does_not_bind_the_new_one() -> None:
     ask = desk.ask({"x": 1})
     desk.pass_ms(50)
     desk.limit(controller_mutation_rate=100)
-    desk.guard.take([decision(id=ask.id, ts=EPOCH_MS + 20, throttle_time_ms=60_000)])
+    desk.coordinator.take([decision(id=ask.id, ts=EPOCH_MS + 20, throttle_time_ms=60_000)])
     assert judged(desk) is Action.ASK
 
 
@@ -116,7 +116,7 @@ def test_a_refund_names_the_request_and_drops_the_wait() -> None:
     made = desk.decide(ask, throttle_time_ms=900, rejected=frozenset({"y"}))
     assert judged(desk) is Action.REFUSE
     ask.executed = {}
-    desk.guard.settle(ask)
+    desk.coordinator.settle(ask)
     (refund,) = desk.of_type("refund")
     assert refund["items"] == [{"name": "x", "mutations": 5}]
     assert (refund["of"], refund["of_ts"], refund["subject"]) == (ask.id, made.ts, "user=a")
@@ -129,9 +129,9 @@ def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
     desk.limit(controller_mutation_rate=1)
     allowed, refused = desk.ask({"x": 5}), desk.ask({"y": 3})
     allowed.executed = {"x": 5}
-    desk.guard.give_up(allowed, Answered.ALLOWED)
+    desk.coordinator.give_up(allowed, Answered.ALLOWED)
     refused.executed = {}
-    desk.guard.give_up(refused, Answered.REJECTED)
+    desk.coordinator.give_up(refused, Answered.REJECTED)
     desk.decide(allowed, throttle_time_ms=900, rejected=frozenset({"x"}))
     charge = desk.of_type("request")[-1]
     assert charge["id"] == f"{allowed.id}-late" and charge["strict"] is False
@@ -150,7 +150,7 @@ def test_what_cannot_be_asked_is_treated_as_late() -> None:
     desk.limit(controller_mutation_rate=1)
     desk.full = True
     assert desk.ask({"x": 1}) is None
-    assert desk.guard.ledger.pending == 0
+    assert desk.coordinator.ledger.pending == 0
     desk.full = False
     assert desk.ask({"x": 1}) is not None
     assert desk.ask({"x": 1}) is None
@@ -160,11 +160,11 @@ def test_a_refusal_is_reported_as_such() -> None:
     """The event of a request that was refused by the wait says so and is not remembered."""
     desk = Desk()
     desk.limit(controller_mutation_rate=1)
-    quota = desk.guard.quota("a", "c")
+    quota = desk.coordinator.quota("a", "c")
     assert quota is not None
-    desk.guard.report_refused(asked({"x": 1}), quota)
+    desk.coordinator.report_refused(asked({"x": 1}), quota)
     assert desk.events[0][1]["answered"] == "not_before"
-    assert (desk.guard.ledger.pending, desk.guard.ledger.late) == (0, 0)
+    assert (desk.coordinator.ledger.pending, desk.coordinator.ledger.late) == (0, 0)
 
 
 def test_a_repeated_decision_does_no_harm() -> None:
@@ -174,6 +174,6 @@ def test_a_repeated_decision_does_no_harm() -> None:
     ask = desk.ask({"x": 5})
     made = desk.decide(ask)
     ask.executed = {}
-    desk.guard.settle(ask)
-    desk.guard.take([made])
+    desk.coordinator.settle(ask)
+    desk.coordinator.take([made])
     assert len(desk.decided) == 1 and len(desk.of_type("refund")) == 1

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from guard_kit import decision
+from coordinator_kit import decision
 
 from enforcer.core.ledger import Ask, Correction, Ledger, correct
 from streaming.policy.policy_set import MutationQuota

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from guard_kit import Desk
+from coordinator_kit import Desk
 from kafka.protocol.admin import topics
 from kafka_kit import build, decode, request, response
 from wire_client import create_request
@@ -76,8 +76,8 @@ class Scene:
         self.link = FakeLink(existing or {})
         self.request: MutationRequest = decode_request(*request(create_request(names, version)))
         self.admission = way(
-            self.link, self.desk.guard, self.request, user="a", client_id="c",
-            quota=self.desk.guard.quota("a", "c"), wait_ms=wait_ms,
+            self.link, self.desk.coordinator, self.request, user="a", client_id="c",
+            quota=self.desk.coordinator.quota("a", "c"), wait_ms=wait_ms,
         )  # fmt: skip
         self.admission.start()
 

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, cast
 
-from guard_kit import Desk
+from coordinator_kit import Desk
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, response
 from meter_kit import TOPIC
@@ -126,9 +126,9 @@ class Rig:
 
     def __init__(self, **settings: Any) -> None:
         desk = Desk(**settings)
-        self.settings, self.guard, self.metrics = desk.settings, desk.guard, desk.metrics
+        self.settings, self.coordinator, self.metrics = desk.settings, desk.coordinator, desk.metrics
         self.desk = desk
-        self.meter = Meter(desk.settings, desk.guard.clock)
+        self.meter = Meter(desk.settings, desk.coordinator.clock)
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )

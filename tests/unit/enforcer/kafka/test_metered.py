@@ -13,7 +13,7 @@ from kafka_kit import build, decode, request, response
 from meter_kit import TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, topic_id
 
-from enforcer.core.coordinator import Guard
+from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.link import Hub, Slot
@@ -35,12 +35,14 @@ class Rig:
         self.reserved: list[Slot] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.resumed = 0
-        guard = Guard("p1", self.desk.settings, self.desk.metrics, cast(Any, None), self.desk.clock)
+        coordinator = QuotaCoordinator(
+            "p1", self.desk.settings, self.desk.metrics, cast(Any, None), self.desk.clock
+        )
         brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
         hub = SimpleNamespace(meter=self.desk.meter, metrics=self.desk.metrics, brokers=brokers)
-        self.pacer = Pacer(guard, self.call_later, self.resume)
+        self.pacer = Pacer(coordinator, self.call_later, self.resume)
         self.metered = Metered(cast(Hub, hub), self, self.pacer)
 
     def reserve(self, slot: Slot) -> None:

@@ -9,7 +9,7 @@ from kafka_kit import decode
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce
 
-from enforcer.kafka.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, Tally
+from enforcer.kafka.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, ConnectionMeter
 from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE, RequestHeader
 from enforcer.kafka.protocol.traffic import fetching
 from enforcer.metering.account import Account, State
@@ -33,7 +33,9 @@ class Line:
         self.factors: list[float] = []
         self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
         self.later: list[int] = []
-        self.tally = Tally(desk.meter, desk.metrics, self, lambda ids, done: self.asked.append((ids, done)))
+        self.connection_meter = ConnectionMeter(
+            desk.meter, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
+        )
 
     def brake(self, wait_ms: float) -> bool:
         """Noted (tally.Brake)."""
@@ -47,7 +49,7 @@ class Line:
     def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> int:
         """Produce some records; returns the throttle time."""
         frame, header = produce(version, {topic: [batch(count)]})
-        return self.tally.produce(frame, header, user, self.later.append)
+        return self.connection_meter.produce(frame, header, user, self.later.append)
 
 
 def used(meter: Meter) -> dict[str, list[int]]:
@@ -110,7 +112,7 @@ def test_byte_rates_of_users() -> None:
     line = Line(desk)
     response = fetch_response(12, {TOPIC: [batch(5)]})
     header = RequestHeader(FETCH, 12, 1, "tests", 0)
-    line.tally.fetched(response, header, "alice")
+    line.connection_meter.fetched(response, header, "alice")
     line.produce(1, user="alice")
     line.produce(1, user="bob")
     frame, _ = produce(9, {TOPIC: [batch(1)]})
@@ -179,9 +181,9 @@ def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
     line = Line(desk)
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     response = fetch_response(16, {TOPIC: [batch(1)]})
-    assert line.tally.fetched(response, header, "bob") == 0 and desk.meter.unmetered == 1
+    assert line.connection_meter.fetched(response, header, "bob") == 0 and desk.meter.unmetered == 1
     desk.meter.learn({}, [key_of(TOPIC, True)])
-    line.tally.fetched(response, header, "bob")
+    line.connection_meter.fetched(response, header, "bob")
     assert desk.meter.unmetered == 2
 
 
@@ -212,15 +214,15 @@ def test_the_tables_of_users_and_of_a_session_are_bounded() -> None:
     assert len(desk.meter._by_user) <= 3
     names = {f"plain-{number}": 1 for number in range(SESSION_TOPICS_MAX)}
     assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == 50_000_000
-    assert len(line.tally._session) == SESSION_TOPICS_MAX
+    assert len(line.connection_meter._session) == SESSION_TOPICS_MAX
 
 
 def test_a_large_metadata_response_is_not_read() -> None:
     """Its ids are looked up when they are needed."""
     desk = Desk(GROUPS)
     line = Line(desk)
-    line.tally.described(bytes(LEARN_MAX_BYTES + 1), 12)
-    line.tally.described(b"anything", 9)
+    line.connection_meter.described(bytes(LEARN_MAX_BYTES + 1), 12)
+    line.connection_meter.described(b"anything", 9)
     assert desk.meter.topic_names == {}
 
 
@@ -267,7 +269,7 @@ def test_the_table_of_accounts_is_bounded() -> None:
 def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) -> int:
     """max_bytes of a Fetch request as it is forwarded."""
     frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch)
-    sent = line.tally.fetch(frame, header, "bob")
+    sent = line.connection_meter.fetch(frame, header, "bob")
     assert len(sent) == len(frame)
     decode(FetchRequest, version, sent)
     return fetching(sent, header).limit_bytes
@@ -302,7 +304,8 @@ def test_a_limit_in_messages_is_turned_into_bytes() -> None:
     line = Line(desk)
     assert sessions(line, 11, {TOPIC: 1}, epoch=0) == 16_000  # 500 x 0.25 x 128
     data = batch(10, size=1_000)
-    line.tally.fetched(fetch_response(11, {TOPIC: [data]}), RequestHeader(FETCH, 11, 1, "c", 0), "bob")
+    response = fetch_response(11, {TOPIC: [data]})
+    line.connection_meter.fetched(response, RequestHeader(FETCH, 11, 1, "c", 0), "bob")
     assert sessions(line, 11, {}, epoch=1) == int(125 * len(data) / 10)
 
 
@@ -315,7 +318,7 @@ def test_fetched_records_are_charged_by_id() -> None:
     done({ids[0]: TOPIC})
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     data = batch(300, size=100)
-    assert line.tally.fetched(fetch_response(16, {TOPIC: [data]}), header, "bob") > 0
+    assert line.connection_meter.fetched(fetch_response(16, {TOPIC: [data]}), header, "bob") > 0
     assert desk.meter.accounts["rg1"].used == [0, 0, 300, len(data)]
     assert sessions(line, 16, {}, epoch=1) == 5_000
 
@@ -326,6 +329,6 @@ def test_a_closed_connection_waits_for_nothing() -> None:
     line = Line(desk)
     line.produce(100)
     account: Account = desk.meter.accounts["rg1"]
-    assert account.waiting == {line.tally}
-    line.tally.close()
+    assert account.waiting == {line.connection_meter}
+    line.connection_meter.close()
     assert not account.waiting

@@ -8,9 +8,9 @@ import pytest
 
 from streaming.job import routing as placing
 from streaming.job import schemas
-from streaming.job.grouping_keys import places_of
-from streaming.job.routing import PLACED_COLUMNS, line_placer, live_placer
-from streaming.laws.routing import Origin, places, policy_shards
+from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.routing import ROUTED_COLUMNS, line_router, live_router
+from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 SHARDS, TASKS = 4, 2
@@ -31,7 +31,7 @@ def rows_of(batches: Any) -> list[tuple[Any, ...]]:
     """Rows with their values read, in an order that says nothing."""
     found = []
     for batch in batches:
-        assert batch.schema == PLACED_COLUMNS
+        assert batch.schema == ROUTED_COLUMNS
         for row in batch.to_pylist():
             try:
                 value = orjson.loads(row["value"])
@@ -42,10 +42,10 @@ def rows_of(batches: Any) -> list[tuple[Any, ...]]:
 
 
 def expected(origins: dict[Origin, int], name: str, ts: int | None, **more: Any) -> list[tuple[Any, ...]]:
-    numbers = places_of(SHARDS, TASKS).numbers
+    numbers = grouping_keys_of(SHARDS, TASKS).numbers
     found = []
     for i, value in enumerate(VALUES):
-        for place in places(value, default_id=name.format(i), default_ts=ts, shards=SHARDS, **more):
+        for place in routes(value, default_id=name.format(i), default_ts=ts, shards=SHARDS, **more):
             number, origin = numbers[place.law][place.shard], origins[place.origin]
             read = orjson.loads(place.value) if value != b"rubbish" else "rubbish"
             found.append((number, origin, 0, i, ts or 0, read))
@@ -71,7 +71,7 @@ def test_live_records_go_where_the_parser_sends_them(
     monkeypatch.setattr(placing, "RECORDS_AT_ONCE", records)
     monkeypatch.setattr(placing, "BYTES_AT_ONCE", size)
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
-    found = rows_of(live_placer("t", SHARDS, TASKS)([live(), live().slice(0, 0)]))
+    found = rows_of(live_router("t", SHARDS, TASKS)([live(), live().slice(0, 0)]))
     assert found == expected(origins, "t-0-{}", 7, timeline=None)
 
 
@@ -88,7 +88,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
     topic = pa.array([schemas.POLICY] * len(policies), pa.int32())
     batch = batch.set_column(0, "origin", topic).set_column(4, "value", pa.array(policies, pa.binary()))
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
-    numbers = places_of(SHARDS, TASKS).numbers
+    numbers = grouping_keys_of(SHARDS, TASKS).numbers
     wanted = [
         (numbers[law][shard], schemas.POLICY, 0, i, 7, value)
         for i, value in enumerate(policies)
@@ -96,7 +96,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
         for shard in own
     ]
     both = pa.Table.from_batches([live(), batch]).combine_chunks().to_batches()
-    found = rows_of(live_placer("t", SHARDS, TASKS)(both))
+    found = rows_of(live_router("t", SHARDS, TASKS)(both))
     of_policies = [row for row in found if row[1] == schemas.POLICY]
     read = {value: "rubbish" if value == b"rubbish" else orjson.loads(value) for value in policies}
     assert of_policies == sorted(((*row[:-1], read[row[-1]]) for row in wanted), key=repr)
@@ -109,9 +109,9 @@ def test_lines_of_files_have_no_time_of_their_own() -> None:
     batch = batch.set_column(2, "value", pa.array(VALUES, pa.binary()))
     timeline = PolicyTimeline({})
     origins = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
-    found = rows_of(line_placer(("f",), timeline.to_json(), SHARDS, TASKS)([batch]))
+    found = rows_of(line_router(("f",), timeline.to_json(), SHARDS, TASKS)([batch]))
     assert found == expected(origins, "f:{}", None, timeline=timeline)
-    assert {row[3] for row in found if row[0] in places_of(SHARDS, TASKS).numbers["shares"]} == {6}
+    assert {row[3] for row in found if row[0] in grouping_keys_of(SHARDS, TASKS).numbers["shares"]} == {6}
 
 
 def test_no_more_is_read_at_once_than_allowed() -> None:

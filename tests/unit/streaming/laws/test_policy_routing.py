@@ -13,7 +13,7 @@ from streaming.contract.events import PolicyChange
 from streaming.laws.law import StepContext
 from streaming.laws.policy_routing import take
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, places
+from streaming.laws.routing import Origin, routes
 from streaming.laws.shard import replay_all, step
 from streaming.policy.timeline import PolicyTimeline
 
@@ -92,7 +92,7 @@ def by_shard(events: list[Event], initial: dict[str, Any]) -> list[bytes]:
     }
     for offset in range(len(records)):
         value, name = records.value_of(offset), records.name_of(offset)
-        for place in places(value, default_id=name, default_ts=None, shards=SHARDS, timeline=timeline):
+        for place in routes(value, default_id=name, default_ts=None, shards=SHARDS, timeline=timeline):
             for_all = place.origin is Origin.BROADCAST
             of_shard[place.law, place.shard].append((offset, place.value, for_all))
     context = StepContext(initial=initial, replay=True, fail_fast=True)
@@ -147,5 +147,5 @@ def test_a_namespace_that_only_has_a_group_is_not_kept() -> None:
 def test_the_records_of_many_groups_are_few() -> None:
     """One goes to the shard of its group, and one to each shard of mutations, which counts it."""
     value = orjson.dumps(policy(0, "resourcegroups.rg1", {"publishRateInMsgs": 1}))
-    found = places(value, default_id="", default_ts=None, shards=8, timeline=None)
+    found = routes(value, default_id="", default_ts=None, shards=8, timeline=None)
     assert len(found) == 8 + 1

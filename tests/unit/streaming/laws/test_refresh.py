@@ -8,7 +8,7 @@ from law_kit import T0, records_of
 
 from streaming.laws import refresh
 from streaming.laws.law import StepContext
-from streaming.laws.refresh import Standing
+from streaming.laws.refresh import Refresh
 from streaming.laws.shard import step
 
 TOPIC = "persistent://acme/orders/t1"
@@ -32,10 +32,10 @@ def throttle(ts: int, throttle_ms: int, broker: str = "b1") -> dict[str, Any]:
 
 def test_a_limit_is_repeated_at_a_quarter_of_its_life_time() -> None:
     """With its id and ts and `repeat`, again and again, and after a restart from the checkpoint too."""
-    held = Standing(None)
+    held = Refresh(None)
     held.note([limit("p", 0)], 0)
     assert held.repeats(14_999) == []
-    held = Standing(held.to_bytes())
+    held = Refresh(held.to_bytes())
     (again,) = held.repeats(15_000)
     assert orjson.loads(again.value) == limit("p", 0) | {"repeat": True}
     assert (again.subject, again.type, again.id) == ("p", "limit", "p")
@@ -45,18 +45,18 @@ def test_a_limit_is_repeated_at_a_quarter_of_its_life_time() -> None:
 
 def test_a_newer_decision_takes_the_place_of_the_older() -> None:
     """One subject, one standing decision; a broker's counters are its own."""
-    held = Standing(None)
+    held = Refresh(None)
     held.note([limit("p", 0), limit("q", 0)], 0)
     held.note([limit("p", 9)], 9)
     assert sorted(orjson.loads(again.value)["ts"] for again in held.repeats(60_000)) == [0, 9]
-    held = Standing(None)
+    held = Refresh(None)
     held.note([throttle(0, 5000, "b1"), throttle(0, 5000, "b2")], 0)
     assert len(held.repeats(400)) == 2
 
 
 def test_a_throttle_stands_until_it_has_passed() -> None:
     """After that its numbers are wrong: nobody is told again."""
-    held = Standing(None)
+    held = Refresh(None)
     held.note([throttle(1000, 3000)], 1000)
     assert len(held.repeats(3999)) == 1
     assert held.repeats(4000) == []
@@ -66,7 +66,7 @@ def test_a_throttle_stands_until_it_has_passed() -> None:
 def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
     """An hour after its last report."""
     report = {"type": "backlog", "id": "k", "ts": 0, "topic": TOPIC, "ttl_ms": 60_000}
-    held = Standing(None)
+    held = Refresh(None)
     held.note([report], 0)
     assert len(held.repeats(refresh.QUIET_MS - 1)) == 1
     assert held.repeats(refresh.QUIET_MS) == []
@@ -75,7 +75,7 @@ def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound those written longest ago leave: their life time simply ends."""
     monkeypatch.setattr(refresh, "MAX_STANDING", 3)
-    held = Standing(None)
+    held = Refresh(None)
     for number in range(5):
         held.note([limit(f"p{number}", number)], number)
     assert sorted(again.subject for again in held.repeats(60_000)) == ["p2", "p3", "p4"]

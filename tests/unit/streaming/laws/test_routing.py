@@ -1,4 +1,4 @@
-"""Where records go: law, home, shard."""
+"""Where records go: law, routing key, shard."""
 
 import orjson
 from hypothesis import given
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from law_kit import T0, policy, quota, request
 
 from streaming.laws.registry import LAWS
-from streaming.laws.routing import Origin, Place, places, policy_shards, shard_of
+from streaming.laws.routing import Origin, Route, policy_shards, routes, shard_of
 from streaming.policy.timeline import PolicyTimeline
 
 TIMELINE = PolicyTimeline({"quotas[user=alice]": quota(1)})
@@ -15,13 +15,13 @@ TOPIC = "persistent://acme/orders/t1"
 USAGE = {"publishedMsg": 6}
 
 
-def placed(event: object, timeline: PolicyTimeline | None = TIMELINE) -> list[Place]:
+def routed(event: object, timeline: PolicyTimeline | None = TIMELINE) -> list[Route]:
     value = event if isinstance(event, bytes) else orjson.dumps(event)
-    return places(value, default_id="f:1", default_ts=T0, shards=SHARDS, timeline=timeline)
+    return routes(value, default_id="f:1", default_ts=T0, shards=SHARDS, timeline=timeline)
 
 
 def only(event: object, timeline: PolicyTimeline | None = TIMELINE) -> tuple[str, int]:
-    (place,) = placed(event, timeline)
+    (place,) = routed(event, timeline)
     assert place.origin is Origin.EVENT
     return place.law, place.shard
 
@@ -54,7 +54,7 @@ def test_a_report_of_many_groups_is_cut_up_by_shard() -> None:
     """Each shard reads what is its own, all of it in one record."""
     groups = [f"g{number}" for number in range(3 * SHARDS)]
     usage = dict.fromkeys(groups, USAGE)
-    found = placed({"type": "group_usage", "broker": "b", "period_ms": 1, "usage": usage})
+    found = routed({"type": "group_usage", "broker": "b", "period_ms": 1, "usage": usage})
     assert {place.law for place in found} == {"shares"}
     assert {place.shard: list(orjson.loads(place.value)["usage"]) for place in found} == {
         shard: own for shard in range(SHARDS) if (own := [g for g in groups if shard_of(g, SHARDS) == shard])
@@ -65,22 +65,22 @@ def test_a_report_of_many_groups_is_cut_up_by_shard() -> None:
 def reached(path: str, value: object) -> dict[str, list[int]]:
     """The shards of each law that a policy goes to."""
     found: dict[str, list[int]] = {}
-    for place in placed(policy(0, path, value)):
+    for place in routed(policy(0, path, value)):
         assert place.origin is Origin.BROADCAST
         found.setdefault(place.law, []).append(place.shard)
     return found
 
 
 def test_a_policy_goes_to_the_laws_that_ask_for_it() -> None:
-    """And to all of mutations, whose decisions name the version. Limits of one group go to its home."""
+    """And to all of mutations, which name the version. Limits of one group go to its routing key."""
     every = list(range(SHARDS))
     mutation = {"mutation": every}
     for path in ("resourcegroups.rg1", "resourcegroups.é"):
-        home = shard_of(path.partition(".")[2], SHARDS)
-        assert reached(path, {"publishRateInMsgs": 1}) == mutation | {"shares": [home]}
+        routing_key = shard_of(path.partition(".")[2], SHARDS)
+        assert reached(path, {"publishRateInMsgs": 1}) == mutation | {"shares": [routing_key]}
     for path in ("quotas[user=a]", "quotas[client-id=%2C]", "quotas[user=a,client-id=]"):
-        home = shard_of(f"quota/{path[7:-1]}", SHARDS)
-        assert reached(path, quota(1)) == mutation | {"shares": [home]}
+        routing_key = shard_of(f"quota/{path[7:-1]}", SHARDS)
+        assert reached(path, quota(1)) == mutation | {"shares": [routing_key]}
     for path in ("quotas[user=<default>]", "quotas[user=a,client-id=<default>]"):
         assert reached(path, quota(1)) == mutation | {"shares": every}
     assert reached("broker", {}) == mutation | dict.fromkeys(("shares", "dispatch", "backlog"), every)
@@ -106,7 +106,7 @@ def test_on_the_topic_of_policies_all_else_goes_to_those_that_see_all() -> None:
 
 def test_a_tick_goes_to_what_has_a_life_time() -> None:
     """Every shard of the laws whose decisions end or are repeated, shares too."""
-    ticks = placed({"type": "tick", "ts": T0})
+    ticks = routed({"type": "tick", "ts": T0})
     assert {place.law for place in ticks} == {"shares", "dispatch", "concurrency", "backlog"}
     assert len(ticks) == 4 * SHARDS
 
@@ -119,9 +119,9 @@ def test_garbage_goes_to_the_shard_of_its_id() -> None:
 
 
 @given(st.text(), st.integers(1, 64))
-def test_a_home_has_one_shard(home: str, shards: int) -> None:
+def test_a_home_has_one_shard(routing_key: str, shards: int) -> None:
     """Any text, any number of shards."""
-    assert 0 <= shard_of(home, shards) < shards
+    assert 0 <= shard_of(routing_key, shards) < shards
 
 
 def test_the_shard_is_sparks_crc32() -> None:

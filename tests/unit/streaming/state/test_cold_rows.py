@@ -1,17 +1,17 @@
-"""Resting rows: whatever is laid down comes back once, whole, also from a state of earlier batches."""
+"""Cold rows: whatever is laid down comes back once, whole, also from a state of earlier batches."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from blob_store_kit import MemoryBlobStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shelf_kit import MemoryShelf
 
 from streaming.contract.errors import StateError
 from streaming.state import cold_rows as segments
-from streaming.state.cold_rows import FANOUT, FIRST_ROWS, Resting
+from streaming.state.cold_rows import FANOUT, FIRST_ROWS, ColdRows
 
 NAMES = [f"user=u{number}" for number in range(12)] + ["", "user=Zoë", "user=a", "client-id=" + 99 * "c"]
 KINDS = st.sampled_from(["add", "add", "add", "take", "keep", "rewrite", "save", "back"])
@@ -44,10 +44,10 @@ def rows_of(found: Mapping[str, pa.Array]) -> Rows:
     return dict(zip(names, values, strict=True))
 
 
-def taken(resting: Resting, names: list[str]) -> Rows:
+def taken(cold: ColdRows, names: list[str]) -> Rows:
     """Rows taken out; each subject at most once."""
     found: list[tuple[str, float]] = []
-    for piece in resting.take(pa.array(names, type=pa.string())):
+    for piece in cold.take(pa.array(names, type=pa.string())):
         found += rows_of(piece).items()
     assert len(found) == len(dict(found))
     return dict(found)
@@ -57,85 +57,85 @@ def taken(resting: Resting, names: list[str]) -> Rows:
 @settings(max_examples=200, deadline=None)
 def test_rests_like_a_dictionary(steps: list[tuple[str, Any]]) -> None:
     """Any steps, compared with a dict; `back` is a batch that is run again from an earlier state."""
-    shelf = MemoryShelf(batches_kept=3)
-    resting, model = Resting(None, shelf), Rows()
+    blobs = MemoryBlobStore(batches_kept=3)
+    cold, model = ColdRows(None, blobs), Rows()
     saved: list[tuple[bytes, Rows]] = []
     for kind, random in steps:
         some = random.sample(NAMES, random.randrange(len(NAMES)))
         if kind == "add":
             new = {name: float(random.randrange(100)) for name in some if name not in model}
-            resting.add(columns(new))
+            cold.add(columns(new))
             model |= new
         elif kind == "take":
-            assert taken(resting, some) == {name: model.pop(name) for name in some if name in model}
+            assert taken(cold, some) == {name: model.pop(name) for name in some if name in model}
         elif kind == "keep":
-            resting.keep(even)
+            cold.keep(even)
             model = {name: value for name, value in model.items() if value % 2 == 0}
         elif kind == "rewrite":
-            resting.rewrite(lambda c: columns({name: value + 1 for name, value in rows_of(c).items()}))
+            cold.rewrite(lambda c: columns({name: value + 1 for name, value in rows_of(c).items()}))
             model = {name: value + 1 for name, value in model.items()}
         elif kind == "save":
-            raw = resting.to_bytes()
-            saved = [*saved[-shelf.batches_kept + 1 :], (raw, dict(model))]
-            resting = Resting(raw, shelf)
+            raw = cold.to_bytes()
+            saved = [*saved[-blobs.batches_kept + 1 :], (raw, dict(model))]
+            cold = ColdRows(raw, blobs)
         elif saved:
             raw, model = saved[-1][0], dict(saved[-1][1])
-            resting = Resting(raw, shelf)
-        assert len(resting) == len(model)
+            cold = ColdRows(raw, blobs)
+        assert len(cold) == len(model)
         for raw, then in saved:
-            assert taken(Resting(raw, shelf), NAMES) == then
-    assert taken(resting, NAMES) == model
+            assert taken(ColdRows(raw, blobs), NAMES) == then
+    assert taken(cold, NAMES) == model
 
 
 def test_hashes_that_collide_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """All subjects with one hash: every one is found, and no stranger."""
     monkeypatch.setattr(segments, "_hash_all", lambda text, ends, hashes: hashes.fill(7))
-    resting = Resting(None, MemoryShelf())
-    resting.add(columns({name: float(number) for number, name in enumerate(NAMES)}))
-    assert taken(resting, ["user=u3", "user=stranger", "user=a"]) == {"user=u3": 3.0, "user=a": 14.0}
-    assert taken(resting, NAMES).keys() == set(NAMES) - {"user=u3", "user=a"}
+    cold = ColdRows(None, MemoryBlobStore())
+    cold.add(columns({name: float(number) for number, name in enumerate(NAMES)}))
+    assert taken(cold, ["user=u3", "user=stranger", "user=a"]) == {"user=u3": 3.0, "user=a": 14.0}
+    assert taken(cold, NAMES).keys() == set(NAMES) - {"user=u3", "user=a"}
 
 
 def test_segments_stay_few_and_dropped_ones_are_deleted() -> None:
     """After any number of batches there are less than FANOUT segments of a size, and no files of long ago."""
-    shelf = MemoryShelf(batches_kept=2)
-    resting = Resting(None, shelf)
+    blobs = MemoryBlobStore(batches_kept=2)
+    cold = ColdRows(None, blobs)
     batch = FIRST_ROWS // 4
     for number in range(60):
         names = [f"user=n{row}" for row in range(number * batch, (number + 1) * batch)]
-        resting.add(columns(dict.fromkeys(names, 1.0)))
-        resting = Resting(resting.to_bytes(), shelf)
-    sizes = [segment.size for segment in resting._segments]
-    assert len(resting) == 60 * batch
+        cold.add(columns(dict.fromkeys(names, 1.0)))
+        cold = ColdRows(cold.to_bytes(), blobs)
+    sizes = [segment.size for segment in cold._segments]
+    assert len(cold) == 60 * batch
     assert all(sizes.count(size) < FANOUT for size in sizes)
     assert max(sizes) == 2
     # What the last batches dropped may be asked for again.
-    assert len(shelf.contents) <= len(sizes) + 2 * (FANOUT + 1)
+    assert len(blobs.contents) <= len(sizes) + 2 * (FANOUT + 1)
 
 
 def test_a_segment_mostly_gone_is_written_anew() -> None:
     """Space is given back although nothing is laid down beside it."""
-    resting = Resting(None, MemoryShelf())
-    resting.add(columns({f"user=n{row}": 1.0 for row in range(100)}))
-    taken(resting, [f"user=n{row}" for row in range(60)])
-    resting.add(columns({"user=other": 2.0}))
-    assert sum(len(segment.live) for segment in resting._segments) == 41
+    cold = ColdRows(None, MemoryBlobStore())
+    cold.add(columns({f"user=n{row}": 1.0 for row in range(100)}))
+    taken(cold, [f"user=n{row}" for row in range(60)])
+    cold.add(columns({"user=other": 2.0}))
+    assert sum(len(segment.live) for segment in cold._segments) == 41
 
 
 def test_the_same_rows_laid_down_again_are_not_deleted() -> None:
     """Their file has the name of one that was dropped before and is due to be deleted."""
-    shelf = MemoryShelf(batches_kept=1)
-    resting = Resting(None, shelf)
+    blobs = MemoryBlobStore(batches_kept=1)
+    cold = ColdRows(None, blobs)
     for _ in range(5):
-        resting.add(columns({"user=a": 1.0}))
-        resting = Resting(resting.to_bytes(), shelf)
-        assert taken(resting, ["user=a"]) == {"user=a": 1.0}
-    assert len(shelf.contents) == 1
+        cold.add(columns({"user=a": 1.0}))
+        cold = ColdRows(cold.to_bytes(), blobs)
+        assert taken(cold, ["user=a"]) == {"user=a": 1.0}
+    assert len(blobs.contents) == 1
 
 
 def test_rows_without_their_shelf_are_not_forgotten_silently() -> None:
     """A job that does not know where segments lie must not decide as if there were none."""
-    resting = Resting(None, MemoryShelf())
-    resting.add(columns({"user=a": 1.0}))
+    cold = ColdRows(None, MemoryBlobStore())
+    cold.add(columns({"user=a": 1.0}))
     with pytest.raises(StateError, match="beside the checkpoint"):
-        Resting(resting.to_bytes(), None)
+        ColdRows(cold.to_bytes(), None)

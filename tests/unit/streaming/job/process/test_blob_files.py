@@ -6,51 +6,51 @@ import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import StateError
-from streaming.job.process.blob_files import FileShelf, shelves_of
+from streaming.job.process.blob_files import FileBlobStore, blob_stores_of
 from streaming.state.body import packed
 
 ROWS = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "tokens": [0.1, float("inf")]})
 
 
-def test_a_segment_comes_back_from_another_process_shelf(tmp_path: Path) -> None:
+def test_a_segment_comes_back_from_another_process_blob_store(tmp_path: Path) -> None:
     """Named after its content: the same rows are one file, whoever writes them."""
-    shelf = FileShelf(tmp_path / "new" / "folder", 100)
-    name = shelf.put(packed(ROWS))
-    assert shelf.put(packed(ROWS)) == name
-    assert FileShelf(tmp_path / "new" / "folder", 100).get(name).equals(ROWS)
-    assert [file.name for file in shelf.folder.iterdir()] == [f"{name}.arrow"]
+    blobs = FileBlobStore(tmp_path / "new" / "folder", 100)
+    name = blobs.put(packed(ROWS))
+    assert blobs.put(packed(ROWS)) == name
+    assert FileBlobStore(tmp_path / "new" / "folder", 100).get(name).equals(ROWS)
+    assert [file.name for file in blobs.folder.iterdir()] == [f"{name}.arrow"]
 
 
 def test_dropping_twice_does_no_harm(tmp_path: Path) -> None:
     """A batch that is run again drops again."""
-    shelf = FileShelf(tmp_path, 100)
-    name = shelf.put(packed(ROWS))
-    shelf.drop(name)
-    shelf.drop(name)
+    blobs = FileBlobStore(tmp_path, 100)
+    name = blobs.put(packed(ROWS))
+    blobs.drop(name)
+    blobs.drop(name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_segment_is_named_as_such(tmp_path: Path) -> None:
     """The query must end: deciding without the rows would forget debts."""
     with pytest.raises(StateError, match="missing"):
-        FileShelf(tmp_path, 100).get("0" * 32)
+        FileBlobStore(tmp_path, 100).get("0" * 32)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 800, packed(ROWS)[:-8], packed(ROWS)[:-9] + b"\1" * 9])
 def test_a_damaged_segment_is_named_as_such(tmp_path: Path, damage: bytes) -> None:
     """Half a file, or other bytes: the name tells."""
-    shelf = FileShelf(tmp_path, 100)
-    name = shelf.put(packed(ROWS))
+    blobs = FileBlobStore(tmp_path, 100)
+    name = blobs.put(packed(ROWS))
     (tmp_path / f"{name}.arrow").write_bytes(damage)
     with pytest.raises(StateError, match="damaged"):
-        shelf.get(name)
+        blobs.get(name)
 
 
 def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
     """Nothing half-written is left."""
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be written"):
-        FileShelf(tmp_path / "file", 100).put(packed(ROWS))
+        FileBlobStore(tmp_path / "file", 100).put(packed(ROWS))
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
 )
 def test_segments_lie_in_the_checkpoint(checkpoint: str, folder: str) -> None:
     """Whoever copies the one has the other."""
-    shelves = shelves_of(checkpoint, 100)
-    assert shelves is not None
-    assert shelves.of("mutation", 3) == FileShelf(Path(folder), 100)
+    blob_stores = blob_stores_of(checkpoint, 100)
+    assert blob_stores is not None
+    assert blob_stores.of("mutation", 3) == FileBlobStore(Path(folder), 100)
 
 
 @pytest.mark.parametrize("checkpoint", ["hdfs://host/c", "s3a://bucket/c"])
 def test_what_cannot_be_mapped_has_no_segments(checkpoint: str) -> None:
     """All rows then stay in Spark's state, as they were before there were segments."""
-    assert shelves_of(checkpoint, 100) is None
+    assert blob_stores_of(checkpoint, 100) is None

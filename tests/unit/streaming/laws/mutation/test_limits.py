@@ -14,7 +14,7 @@ from streaming.laws.mutation.limits import Quotas
 from streaming.laws.mutation.rates import sample_count
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests, Rows
-from streaming.laws.mutation.routing_keys import homes
+from streaming.laws.mutation.routing_keys import routing_keys
 from streaming.policy.policy_set import Algorithm, PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -76,7 +76,7 @@ def test_everybody_who_asks_is_charged_as_their_policies_say(
         {"type": "request", "ts": ts, "user": user, "client_id": client_id, "items": []}
         for ts, (user, client_id) in enumerate(asking)
     ]
-    found = homes(read(events), np.arange(len(events)), timeline, stamped=True)
+    found = routing_keys(read(events), np.arange(len(events)), timeline, stamped=True)
     assert len(set(found.names.to_pylist())) == len(found.names)
     for ts, (user, client_id) in enumerate(asking):
         quota = timeline.at(ts).mutation_quota(user, client_id)

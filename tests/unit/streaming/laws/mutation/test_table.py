@@ -1,11 +1,11 @@
 """What becomes of rows that are not needed: they rest, come back, leave, and no decision tells."""
 
 import pytest
+from blob_store_kit import MemoryBlobStore
 from history_kit import INITIAL, histories, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_kit import Event, Shard, policy, quota, request
-from shelf_kit import MemoryShelf
 
 from streaming.contract.errors import StateError
 from streaming.laws.mutation import table as mutation_table
@@ -17,12 +17,12 @@ EVERYBODY = "quotas[user=<default>]"
 @pytest.fixture
 def restless(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row rests between any two batches."""
-    monkeypatch.setattr(mutation_table, "AWAKE_ROWS", 0)
+    monkeypatch.setattr(mutation_table, "WARM_ROWS", 0)
 
 
-def resting_rows(shard: Shard) -> int:
+def cold_rows(shard: Shard) -> int:
     """Rows that rest after the last batch."""
-    return len(mutation_table.Resting(decode(shard.body or b"").notes.get("resting"), shard.shelf))
+    return len(mutation_table.ColdRows(decode(shard.body or b"").notes.get("cold_rows"), shard.blobs))
 
 
 @given(histories(), st.data())
@@ -30,11 +30,11 @@ def resting_rows(shard: Shard) -> int:
 def test_resting_between_batches_changes_nothing(events: list[Event], data: st.DataObject) -> None:
     """Any events cut anywhere, changes of policy and sweeps in between: the decisions of one batch."""
     expected = whole(events)
-    live = Shard(INITIAL, replay=False, shelf=MemoryShelf())
+    live = Shard(INITIAL, replay=False, blobs=MemoryBlobStore())
     cuts = sorted(data.draw(st.sets(st.integers(0, len(events)), max_size=6)))
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mutation_table, "AWAKE_ROWS", 0)
+        patch.setattr(mutation_table, "WARM_ROWS", 0)
         for start, end in zip([0, *cuts], [*cuts, len(events)], strict=True):
             found += live.step(events[start:end])
     assert expected == found
@@ -43,7 +43,7 @@ def test_resting_between_batches_changes_nothing(events: list[Event], data: st.D
 @pytest.mark.usefixtures("restless")
 def test_a_batch_that_is_run_again_says_the_same() -> None:
     """From the state of any batch that may be asked for again, whatever later ones laid down."""
-    shard = Shard({EVERYBODY: quota(0.1, 50)}, replay=False, shelf=MemoryShelf(batches_kept=5))
+    shard = Shard({EVERYBODY: quota(0.1, 50)}, replay=False, blobs=MemoryBlobStore(batches_kept=5))
     batches = [
         [request(f"e{n}-{u}", n * 9000 + u, u % 5 + 1, user=f"u{u}") for u in range(n % 4, 40, 1 + n % 3)]
         for n in range(12)
@@ -54,7 +54,7 @@ def test_a_batch_that_is_run_again_says_the_same() -> None:
         before.append((shard.body, shard.offset))
         said.append(shard.step(events))
     for number in range(12 - 5, 12):
-        again = Shard(shard.initial, replay=False, shelf=shard.shelf)
+        again = Shard(shard.initial, replay=False, blobs=shard.blobs)
         again.body, again.offset = before[number]
         assert again.step(batches[number]) == said[number]
 
@@ -63,12 +63,12 @@ def test_a_batch_that_is_run_again_says_the_same() -> None:
 def test_resting_subjects_leave_when_they_say_nothing() -> None:
     """A full bucket with empty windows goes; a debt stays however long nobody asks."""
     shard = Shard({EVERYBODY: quota(10), "quotas[user=debtor]": quota(0.001, 1)}, replay=False,
-                  shelf=MemoryShelf())  # fmt: skip
+                  blobs=MemoryBlobStore())  # fmt: skip
     shard.step([request(f"e{n}", n, 1, user=f"user-{n}") for n in range(2000)])
     shard.step([request("debt", 2001, 500, user="debtor")])
-    assert resting_rows(shard) == 2001
+    assert cold_rows(shard) == 2001
     shard.step([request("late", 400_000, 1)])
-    assert resting_rows(shard) == 2
+    assert cold_rows(shard) == 2
     (decision,) = shard.step([request("again", 400_001, 1, user="debtor")])
     assert decision["outcome"] == "reject"
 
@@ -77,7 +77,7 @@ def test_resting_subjects_leave_when_they_say_nothing() -> None:
 @pytest.mark.parametrize("path", ["quotas[user=bob]", EVERYBODY])
 def test_a_change_of_policy_is_settled_for_resting_rows_before_it_is_forgotten(path: str) -> None:
     """Full at a change means full after it, although the row was read long after the change was forgotten."""
-    shard = Shard({path: quota(1, 100)}, replay=False, shelf=MemoryShelf())
+    shard = Shard({path: quota(1, 100)}, replay=False, blobs=MemoryBlobStore())
     shard.step([request("a", 0, 50, user="bob"), request("b", 0, 90, user="carol")])
     # Full at 50 s. Then a larger bucket, and then one that would never have been full again.
     shard.step([policy(60_000, path, quota(1, 1_000_000)), policy(61_000, path, quota(0.000_001, 2_000_000))])
@@ -91,17 +91,17 @@ def test_a_change_of_policy_is_settled_for_resting_rows_before_it_is_forgotten(p
 @pytest.mark.usefixtures("restless")
 def test_what_cannot_be_read_ends_the_query() -> None:
     """No law may decide without its state, so it is not taken for a bug in the law, which is only buried."""
-    shelf = MemoryShelf()
-    shard = Shard(INITIAL, replay=False, fail_fast=False, shelf=shelf)
+    blobs = MemoryBlobStore()
+    shard = Shard(INITIAL, replay=False, fail_fast=False, blobs=blobs)
     shard.step([request("a", 0, 5)])
-    shelf.contents = {name: b"damaged" for name in shelf.contents}
+    blobs.contents = {name: b"damaged" for name in blobs.contents}
     with pytest.raises(StateError, match="damaged"):
         shard.step([request("b", 1, 5)])
 
 
 def test_few_rows_stay_in_the_body() -> None:
     """At a low rate no segment is written each batch."""
-    shelf = MemoryShelf()
-    shard = Shard(INITIAL, replay=False, shelf=shelf)
+    blobs = MemoryBlobStore()
+    shard = Shard(INITIAL, replay=False, blobs=blobs)
     shard.step([request("a", 0, 5)])
-    assert resting_rows(shard) == 0 and not shelf.contents
+    assert cold_rows(shard) == 0 and not blobs.contents

@@ -1,4 +1,4 @@
-"""A shelf for tests: segments in memory, with what must never happen to them checked."""
+"""A blob store for tests: segments in memory, with what must never happen to them checked."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from streaming.state.body import unpacked
 
 
-class MemoryShelf:
+class MemoryBlobStore:
     """Segments by their content's digest.
 
     Args:

@@ -4,14 +4,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.job.grouping_keys import LAWS_MAX, places_of, task_of
+from streaming.job.grouping_keys import LAWS_MAX, grouping_keys_of, task_of
 from streaming.laws.registry import LAWS
 
 
 @pytest.mark.parametrize(("shards", "tasks"), [(4, 1), (4, 2), (8, 3), (3, 8), (64, 16)])
 def test_every_task_has_its_shards(shards: int, tasks: int) -> None:
     """Shard s of every law is in task s modulo tasks; numbers are unique and tell their law."""
-    found = places_of(shards, tasks)
+    found = grouping_keys_of(shards, tasks)
     assert len(found.shards) == len(LAWS) * shards
     for number, law in enumerate(LAWS):
         own = found.numbers[law]
@@ -22,7 +22,8 @@ def test_every_task_has_its_shards(shards: int, tasks: int) -> None:
 
 def test_spark_puts_them_there(spark: SparkSession) -> None:
     """The task of every number is the partition that Spark's shuffle by that number gives it."""
-    tasks, places = 3, [*places_of(16, 3).shards, 2**31 - 1]
-    frame = spark.createDataFrame([(place,) for place in places], "place int")
-    found = frame.repartition(tasks, "place").select("place", F.spark_partition_id().alias("task")).collect()
-    assert {row.place: row.task for row in found} == {place: task_of(place, tasks) for place in places}
+    tasks, routes = 3, [*grouping_keys_of(16, 3).shards, 2**31 - 1]
+    frame = spark.createDataFrame([(place,) for place in routes], "place int")
+    spread = frame.repartition(tasks, "grouping_key")
+    found = spread.select("grouping_key", F.spark_partition_id().alias("task")).collect()
+    assert {row.grouping_key: row.task for row in found} == {place: task_of(place, tasks) for place in routes}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from enforcer.core.coordinator import Asked, Clock, Guard
+from enforcer.core.coordinator import Asked, Clock, QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -23,8 +23,8 @@ class Desk:
         self.settings = ProxySettings(**settings)
         self.metrics = Metrics(self.settings.metric_subjects_max)
         clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: self.wall_ms)
-        self.guard = Guard("p1", self.settings, self.metrics, self, clock)
-        self.guard.call_at = lambda _ts, function: function()
+        self.coordinator = QuotaCoordinator("p1", self.settings, self.metrics, self, clock)
+        self.coordinator.call_at = lambda _ts, function: function()
         self.decided: list[Decision] = []
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:
@@ -46,18 +46,18 @@ class Desk:
     def limit(self, path: str = "quotas[user=a]", version: int | None = None, **value: Any) -> None:
         """Put a quota in force now; without values it is removed."""
         change = PolicyChange(id="x", ts=self.wall_ms, path=path, value=value or None, version=version)
-        self.guard.policies.apply([change])
+        self.coordinator.policies.apply([change])
 
     def ask(self, items: Mapping[str, int], *, strict: bool = True, dry: bool = False) -> Any:
         """Ask as user a."""
-        return self.guard.ask(
-            asked(items, strict=strict, dry=dry), self.guard.quota("a", "c"), self.decided.append
+        return self.coordinator.ask(
+            asked(items, strict=strict, dry=dry), self.coordinator.quota("a", "c"), self.decided.append
         )
 
     def decide(self, ask: Any, **fields: Any) -> Decision:
         """The job's decision for it arrives."""
         made = decision(**{"id": ask.id, "subject": ask.subject, "ts": self.wall_ms, **fields})
-        self.guard.take([made])
+        self.coordinator.take([made])
         return made
 
 
