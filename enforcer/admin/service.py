@@ -23,12 +23,13 @@ from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import parse
 from streaming.contract.topics import Cluster
-from streaming.contract.usage_events import GroupUsage
+from streaming.contract.usage_events import GroupUsage, group_usage
 
 logger = logging.getLogger("weir.admin")
 
 Address = tuple[str, int]
 _TAIL_STOP_S = 1.0
+_READERS = {"group_usage": group_usage}
 
 
 def read_grants(file: str, variable: str, environment: Mapping[str, str]) -> list[Grant]:
@@ -204,7 +205,9 @@ def _share_of(message: Message) -> tuple[Share, int] | None:
 def _report_of(message: Message) -> GroupUsage | None:
     name = f"{message.topic()}-{message.partition()}-{message.offset()}"
     try:
-        event = parse(message.value() or b"", default_id=name, default_ts=message.timestamp()[1])
+        event = parse(
+            message.value() or b"", default_id=name, default_ts=message.timestamp()[1], readers=_READERS
+        )
     except BadEvent:
         return None  # the job says so, in a dead letter
     return event if isinstance(event, GroupUsage) else None

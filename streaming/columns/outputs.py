@@ -1,15 +1,18 @@
 """What a step of a law wrote: rows for the sinks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
-from streaming.contract.decisions import DEADLETTER, DECISIONS, decided_subject
+from streaming.contract.decisions import DEADLETTER, DECISIONS
 
+DEAD_LETTER: Final = "dead_letter"
+"""In `type` of an output that is none of a law's."""
 _TYPES: Final = {
     "sink": pa.string(), "key": pa.string(), "value": pa.large_binary(), "ts": pa.int64(),
     "type": pa.string(), "id": pa.string(), "source": pa.int64(),
@@ -42,6 +45,24 @@ class DecisionColumns:
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    @classmethod
+    def of(
+        cls, *, type: str, values: Sequence[bytes], ids: Sequence[str], keys: Sequence[str],
+        ts: Sequence[int], source: Sequence[int],
+    ) -> Self:  # fmt: skip
+        """Decisions that were written one by one; a value each, and what else is known of it."""
+        ends = np.zeros(len(values) + 1, dtype=np.int64)
+        np.cumsum([len(value) for value in values], out=ends[1:])
+        return cls(
+            type=type,
+            text=np.frombuffer(b"".join(values), dtype=np.uint8),
+            ends=ends,
+            id_length=np.array([len(written(name)) for name in ids], dtype=np.int64),
+            ts=np.array(ts, dtype=np.int64),
+            source=np.array(source, dtype=np.int64),
+            keys=pa.array(keys, pa.string()),
+        )
 
     def column(self, name: str) -> pa.Array:
         """One of the columns of `Outputs`; values without a copy of their bytes."""
@@ -99,11 +120,11 @@ class Row:
 
 @dataclass(slots=True)
 class Outputs:
-    """What one step wrote, read as parallel lists: first the rows made one by one, then those in columns.
+    """What one step wrote, read as parallel lists: first the dead letters, then the decisions.
 
     Attributes:
-        rows: dead letters, and decisions of laws that make them one by one.
-        columns: decisions of the others.
+        rows: dead letters, and whatever was buried among.
+        columns: decisions.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -159,33 +180,10 @@ class Outputs:
         listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
         return listed
 
-    def add(self, decided: list[tuple[int, dict[str, Any]]] | DecisionColumns) -> None:
-        """Append what a law decided, as its `fold` returns it."""
-        if isinstance(decided, DecisionColumns):
-            self.columns += [decided] if len(decided) else []
-            return
-        for i, decision in decided:
-            self.add_decision(decision, source=i)
-
-    def add_decision(self, decision: dict[str, Any], *, source: int) -> None:
-        """Append a decision; `decision` holds at least type, id, ts and whom it is about."""
-        self.rows.append(
-            Row(
-                sink=DECISIONS,
-                key=decided_subject(decision),
-                value=orjson.dumps(decision),
-                ts=decision["ts"],
-                type=decision["type"],
-                id=decision["id"],
-                source=source,
-            )
-        )
-
-    def add_repeat(self, value: bytes, *, subject: str, type: str, id: str, now: int, source: int) -> None:
-        """Append a standing decision said again; it counts as of `now`, not as of its first writing."""
-        self.rows.append(
-            Row(sink=DECISIONS, key=subject, value=value, ts=now, type=type, id=id, source=source)
-        )
+    def add(self, decided: DecisionColumns | None) -> None:
+        """Append what a law decided."""
+        if decided is not None and len(decided):
+            self.columns.append(decided)
 
     def add_dead_letter(self, letter: bytes, *, ts: int | None, source: int) -> None:
         """Append a dead letter made by `dead_letter`."""
@@ -195,7 +193,7 @@ class Outputs:
                 key="",
                 value=letter,
                 ts=0 if ts is None else ts,
-                type="dead_letter",
+                type=DEAD_LETTER,
                 id="",
                 source=source,
             )
@@ -212,4 +210,6 @@ class Outputs:
             columns = [self._listed(name) for name in _TYPES]
             listed = [Row(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
             self.rows, self.columns = listed, []
-        self.rows[position] = replace(self.rows[position], sink=DEADLETTER, key="", value=letter)
+        self.rows[position] = replace(
+            self.rows[position], sink=DEADLETTER, key="", value=letter, type=DEAD_LETTER, id=""
+        )

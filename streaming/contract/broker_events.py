@@ -154,12 +154,6 @@ def backlog(fields: Fields, name: str, ts: int) -> Backlog:
     )
 
 
-BROKER_READERS: Final[dict[str, Callable[[Fields, str, int], Latency | Backlog]]] = {
-    "latency": latency,
-    "backlog": backlog,
-}
-
-
 def _ledger(item: Fields) -> Ledger:
     return Ledger(
         id=integer(item, "id", None),

@@ -5,27 +5,12 @@ not depend on who decided.
 """
 
 import base64
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 DECISIONS: Final = "decisions"
 DEADLETTER: Final = "deadletter"
-
-
-_SUBJECTS: Final[dict[str, tuple[str, ...]]] = {
-    "admission": ("subject",),
-    "share": ("group", "broker"),
-    "dispatch": ("topic", "subscription"),
-    "limit": ("partition",),
-    "backlog": ("topic",),
-}
-
-
-def decided_subject(decision: Mapping[str, Any]) -> str:
-    """Whom a decision is about: quota entity, group/broker, topic/subscription, partition or topic."""
-    return "/".join(decision[name] for name in _SUBJECTS[decision["type"]])
 
 
 def dead_letter(

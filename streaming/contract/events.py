@@ -5,16 +5,14 @@ same reasons. Spark's own JSON reader is not used: it lets single quotes, traili
 for text pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
-from streaming.contract.broker_events import BROKER_READERS, Backlog, Latency
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
-from streaming.contract.usage_events import USAGE_READERS, DispatchUsage, GroupUsage, Tick
 
 CONTRACT_VERSION: Final = 1
 ANONYMOUS: Final = "ANONYMOUS"
@@ -84,6 +82,7 @@ class PolicyChange:
     """One policy entry set or removed (contract section 2).
 
     Attributes:
+        id: name of the event.
         ts: from when on it is in force, ms since the epoch.
         path: the entry, such as `quotas[user=alice]`.
         value: the new value, None removes the entry.
@@ -96,10 +95,47 @@ class PolicyChange:
     value: Any
     version: int | None
 
+    @property
+    def at(self) -> int:
+        """The time at which it is applied, ms: `ts`."""
+        return self.ts
 
-LawEvent = Request | Refund | GroupUsage | Tick | DispatchUsage | Latency | Backlog
-"""What laws decide."""
-Event = LawEvent | PolicyChange
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed: closes the rounds of every group up to it (docs/contract.md 3.2).
+
+    Attributes:
+        id: name of the event.
+        ts: event time, ms since the epoch.
+        at: the time at which it is applied; see `Request.at`.
+    """
+
+    id: str
+    ts: int
+    at: int
+
+
+class Event(Protocol):
+    """What laws decide, each of its own; ticks and policies are for all.
+
+    Attributes:
+        id: name of the event.
+        ts: event time, ms since the epoch.
+        at: the time at which it is applied; see `Request.at`.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def ts(self) -> int: ...
+    @property
+    def at(self) -> int: ...
+
+
+Reader = Callable[[Fields, str, int], Event]
+"""(fields, id, ts) -> event; raises BadEvent with the reason for the dead letter."""
+NO_READERS: Final[Mapping[str, Reader]] = {}
 
 
 def load_object(value: bytes) -> dict[str, Any]:
@@ -117,22 +153,25 @@ def load_object(value: bytes) -> dict[str, Any]:
     return loaded
 
 
-def parse(value: bytes, *, default_id: str, default_ts: int | None) -> Event:
+def parse(
+    value: bytes, *, default_id: str, default_ts: int | None, readers: Mapping[str, Reader] = NO_READERS
+) -> Event:
     """Read one record.
 
     Args:
         value: the record's bytes.
         default_id: `<topic>-<partition>-<offset>`, or `<file>:<line>` in a replay.
         default_ts: the record's timestamp in ms; None for a line of a file, which must have its own.
+        readers: of the laws' own events, by `type`; policies and ticks are read besides.
 
     Raises:
         BadEvent: with the reason for the dead letter.
     """
     fields = load_object(value)
     kind = fields.get("type")
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
+    reader = (readers.get(kind) or _FOR_ALL.get(kind)) if isinstance(kind, str) else None
     if reader is None:
-        raise BadEvent(_unknown_type(fields))
+        raise BadEvent(_unknown_type(fields, (*readers, *_FOR_ALL)))
     version = integer(fields, "v", CONTRACT_VERSION, minimum=1)
     if version > CONTRACT_VERSION:
         raise BadEvent(
@@ -143,10 +182,10 @@ def parse(value: bytes, *, default_id: str, default_ts: int | None) -> Event:
     return reader(fields, name, ts)
 
 
-def _unknown_type(fields: Fields) -> str:
+def _unknown_type(fields: Fields, known: Iterable[str]) -> str:
     if "type" not in fields:
-        return f"type: missing; one of {', '.join(_READERS)} was expected"
-    return f"type: unknown {shown(fields['type'])}; one of {', '.join(_READERS)} was expected"
+        return f"type: missing; one of {', '.join(known)} was expected"
+    return f"type: unknown {shown(fields['type'])}; one of {', '.join(known)} was expected"
 
 
 def _request(fields: Fields, name: str, ts: int) -> Request:
@@ -194,13 +233,13 @@ def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
     return PolicyChange(id=name, ts=effective_ts, path=path, value=fields["value"], version=version)
 
 
-_READERS: Final[dict[str, Callable[[Fields, str, int], Event]]] = {
-    "request": _request,
-    "refund": _refund,
-    "policy": _policy,
-    **USAGE_READERS,
-    **BROKER_READERS,
-}
+def _tick(fields: Fields, name: str, ts: int) -> Tick:
+    return Tick(id=name, ts=ts, at=applied_ts(fields, ts))
+
+
+_FOR_ALL: Final[Mapping[str, Reader]] = {"policy": _policy, "tick": _tick}
+REQUEST_READERS: Final[Mapping[str, Reader]] = {"request": _request, "refund": _refund}
+"""Reader of each `type`."""
 
 
 def _items(fields: Fields) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -57,15 +57,6 @@ class GroupUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """Time passes: closes the rounds of all groups up to `ts` (contract 3.2)."""
-
-    id: str
-    ts: int
-    at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchUsage:
     """A delivery to a subscription (contract 3.3).
 
@@ -96,9 +87,6 @@ class DispatchUsage:
     avg_publish_entry_bytes: float | None
 
 
-UsageEvent = GroupUsage | Tick | DispatchUsage
-
-
 def group_usage(fields: Fields, name: str, ts: int) -> GroupUsage:
     """Read a `group_usage`.
 
@@ -121,15 +109,6 @@ def group_usage(fields: Fields, name: str, ts: int) -> GroupUsage:
         period_ms=integer(fields, "period_ms", None, minimum=1),
         usage=tuple((group, _report(group, report)) for group, report in usage.items()),
     )
-
-
-def tick(fields: Fields, name: str, ts: int) -> Tick:
-    """Read a `tick`.
-
-    Raises:
-        BadEvent: with the reason for the dead letter.
-    """
-    return Tick(id=name, ts=ts, at=applied_ts(fields, ts))
 
 
 def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
@@ -162,14 +141,6 @@ def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
         # A broker that has seen nothing published yet reports 0, which says nothing about sizes.
         avg_publish_entry_bytes=average or None,
     )
-
-
-USAGE_READERS: Final[dict[str, Callable[[Fields, str, int], UsageEvent]]] = {
-    "group_usage": group_usage,
-    "tick": tick,
-    "dispatch_usage": dispatch_usage,
-}
-"""Reader of each `type`: (fields, id, ts) -> event."""
 
 
 def split_group_usage(value: bytes, part_of: Callable[[str], int]) -> list[tuple[int, bytes]]:

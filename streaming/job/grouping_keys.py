@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from streaming.laws.registry import LAWS
+from streaming.laws.registry import LAWS, NUMBERS
 
-LAWS_MAX: Final = 16
-"""A place is a multiple of this plus the law's number, so that the laws have different ones."""
 _SEED: Final = 42
 _MASK: Final = 0xFFFFFFFF
 
@@ -40,7 +38,7 @@ def grouping_keys_of(shards: int, tasks: int) -> GroupingKeys:
 
     Example: one task takes any number, so the shards of the first law are 0, 16, 32 and 48.
     """
-    numbers = {law: _numbers(number, shards, tasks) for number, law in enumerate(LAWS)}
+    numbers = {law.name: _numbers(law.number, shards, tasks) for law in LAWS.by_name.values()}
     found = {place: (law, shard) for law, own in numbers.items() for shard, place in enumerate(own)}
     return GroupingKeys(numbers=numbers, shards=found)
 
@@ -66,7 +64,7 @@ def _numbers(law: int, shards: int, tasks: int) -> list[int]:
             chosen[wanted[task].pop()] = place
             if not wanted[task]:
                 del wanted[task]
-        place += LAWS_MAX
+        place += NUMBERS
     return chosen
 
 

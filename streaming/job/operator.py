@@ -5,7 +5,6 @@ It only carries data between Spark and `streaming.laws.shard.step`; no arithmeti
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import orjson
@@ -28,39 +27,8 @@ from streaming.job.process.counts import BatchCounts, counts_of
 from streaming.job.record_size_limit import limit_record_size
 from streaming.job.routing import live_router
 from streaming.laws.law import StepContext
+from streaming.laws.registry import LAWS
 from streaming.laws.shard import STATE_VERSION, step
-
-_WARM_UP_POLICY = {
-    "quotas[user=u]": {"controller_mutation_rate": 1},
-    "resourcegroups.g": {"publishRateInMsgs": 1},
-    "namespaces.t/n": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}},
-    "backpressure.partitions.*": {"algorithm": "aimd"},
-}
-_TOPIC = "persistent://t/n/x"
-_REQUEST = {"type": "request", "subject": "user=u", "items": [{"name": "t", "mutations": 1}]}
-_SAMPLED = {"controller_mutation_rate": 2, "algorithm": "sampled_rate"}
-_USAGE = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g": {"publishedMsg": 1}}}
-_WARM_UP_EVENTS: dict[str, list[dict[str, Any]]] = {
-    # A change between two requests, and time enough after them for the idle to leave.
-    "mutation": [
-        _REQUEST | {"ts": 0},
-        {"type": "policy", "ts": 1, "path": "quotas[user=u]", "value": {"controller_mutation_rate": 2}},
-        {"type": "policy", "ts": 3, "path": "quotas[user=w]", "value": _SAMPLED},
-        _REQUEST | {"ts": 4, "subject": "user=w"},
-        _REQUEST | {"ts": 2},
-        {"type": "request", "ts": 5, "items": []},
-        _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
-    ],
-    # The second closes the round of the first.
-    "shares": [_USAGE | {"ts": 0}, _USAGE | {"ts": 1_000_000}],
-    "dispatch": [{
-        "type": "dispatch_usage", "broker": "b", "topic": _TOPIC, "subscription": "s", "msgs": 1, "bytes": 1,
-        "entries": 1, "backlog": True,
-    }],
-    "concurrency": [{"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}],
-    "backlog": [{"type": "backlog", "topic": _TOPIC, "ledgers": [], "subscriptions": []}],
-}  # fmt: skip
-"""Events that let every compiled part of a law see the types that it sees in production."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,19 +167,25 @@ def warm_up() -> None:
     Raises:
         Exception: whatever a law raised: better at the start than as a dead letter for every event.
     """
-    context = StepContext(initial=_WARM_UP_POLICY, processed_ts=0, fail_fast=True)
-    for law, events in _WARM_UP_EVENTS.items():
-        none = [0] * len(events)
-        values = [orjson.dumps(event) for event in events]
+    for law in LAWS.by_name.values():
+        values = [orjson.dumps(event) for event in law.warm_up.events]
+        context = StepContext(initial=law.warm_up.policies, processed_ts=0, fail_fast=True)
+        none = [0] * len(values)
         records = Records(topic=[""] * len(none), partition=none, offset=none, ts=none, value=values)
-        step(law, 0, None, records, context)
+        step(law.name, 0, None, records, context)
+        if not law.on_requests and values:
+            _route(values[0])
+
+
+def _route(event: bytes) -> None:
+    """Take one event through the stateless step."""
     report = pa.record_batch(
         {
             "origin": [schemas.USAGE],
             "partition": [0],
             "offset": [0],
             "ts": [0],
-            "value": pa.array([orjson.dumps(_USAGE)], pa.binary()),
+            "value": pa.array([event], pa.binary()),
         }
     )
     list(live_router("", 1, 1)([report]))

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
-from streaming.contract.usage_events import GroupUsage
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
-from streaming.laws.registry import LAW_OF_EVENT
+from streaming.laws.law import SplitColumns
+from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
-from streaming.laws.shares.split_reports import pieces
 from streaming.policy.timeline import PolicyTimeline
 
 Batches = Iterable[pa.RecordBatch]
@@ -35,6 +34,13 @@ _NO_TS = 0
 _NOT_STAMPED = -1
 _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
+
+
+def _in_bulk() -> list[tuple[str, SplitColumns]]:
+    """The laws whose events are cut up in bulk, and how."""
+    return [
+        (law.name, law.split_columns) for law in LAWS.by_name.values() if law.split_columns is not None
+    ]
 
 
 def live_router(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
@@ -59,7 +65,7 @@ def live_router(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batc
         for batch in batches:
             records = batch.select(["partition", "offset", "ts", "value"])
             of_policies = pc.equal(batch["origin"], schemas.POLICY)
-            yield from router.place(_only(records, pc.invert(of_policies)))
+            yield from router.route(_only(records, pc.invert(of_policies)))
             yield from router.route_policies(_only(records, of_policies))
 
     return run
@@ -87,14 +93,14 @@ def line_router(
         )
         for batch in batches:
             columns = [batch["file"], batch["line"], pa.nulls(len(batch), pa.int64()), batch["value"]]
-            yield from router.place(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
+            yield from router.route(pa.record_batch(columns, ["partition", "offset", "ts", "value"]))
 
     return run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Router:
-    """Places the records of one topic, or of a replay.
+    """Routes the records of one topic, or of a replay.
 
     Attributes:
         shards: shards per law.
@@ -110,19 +116,23 @@ class _Router:
     timeline: PolicyTimeline | None
     name: Callable[[int, int], str]
 
-    def place(self, batch: pa.RecordBatch) -> Batches:
-        """Place records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
+    def route(self, batch: pa.RecordBatch) -> Batches:
+        """Route records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
         for records in _stretches(batch):
             times = records["ts"].fill_null(_NOT_STAMPED).to_numpy()
-            cut = pieces(records["value"], times, self.shards)
-            own = np.array(self.numbers[LAW_OF_EVENT[GroupUsage]])[cut.shard]
-            origins = np.full(len(own), self.origins[Origin.EVENT])
-            yield _routed(records, cut.record, own, origins, cut.values)
-            if len(cut.left):
-                yield self._one_by_one(records, cut.left)
+            left = np.arange(len(records))
+            for law, split_columns in _in_bulk():
+                rest = records if len(left) == len(records) else records.take(pa.array(left))
+                cut = split_columns(rest["value"], times[left], self.shards)
+                own = np.array(self.numbers[law])[cut.shard]
+                origins = np.full(len(own), self.origins[Origin.EVENT])
+                yield _routed(records, left[cut.record], own, origins, cut.values)
+                left = left[cut.left]
+            if len(left):
+                yield self._one_by_one(records, left)
 
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
-        """Place records of the topic of policies, with the same columns."""
+        """Route records of the topic of policies, with the same columns."""
         for records in _stretches(batch):
             numbers: list[int] = []
             ends = [0]
@@ -136,12 +146,12 @@ class _Router:
             yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
     def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
-        """Place some of the records as the contract's parser reads them."""
+        """Route some of the records as the contract's parser reads them."""
         columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
         found = [
-            (i, place)
+            (i, route)
             for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
-            for place in routes(
+            for route in routes(
                 value,
                 default_id=self.name(partition, offset),
                 default_ts=ts,
@@ -152,20 +162,20 @@ class _Router:
         return _routed(
             records,
             np.array([i for i, _ in found], dtype=np.int64),
-            np.array([self.numbers[place.law][place.shard] for _, place in found], dtype=np.int64),
-            np.array([self.origins[place.origin] for _, place in found], dtype=np.int64),
-            pa.array([place.value for _, place in found], pa.binary()),
+            np.array([self.numbers[route.law][route.shard] for _, route in found], dtype=np.int64),
+            np.array([self.origins[route.origin] for _, route in found], dtype=np.int64),
+            pa.array([route.value for _, route in found], pa.binary()),
         )
 
 
 def _routed(
-    records: pa.RecordBatch, record: Integers, routes: Integers, origins: Integers, values: pa.Array
+    records: pa.RecordBatch, record: Integers, keys: Integers, origins: Integers, values: pa.Array
 ) -> pa.RecordBatch:
-    """Rows of PLACED_COLUMNS, each made from one of the records."""
+    """Rows of ROUTED_COLUMNS, each made from one of the records."""
     source = records.select(["partition", "offset", "ts"]).take(pa.array(record))
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(routes, pa.int32()),
+            pa.array(keys, pa.int32()),
             pa.array(origins, pa.int32()),
             source["partition"].cast(pa.int32()),
             source["offset"],

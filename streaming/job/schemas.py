@@ -10,7 +10,7 @@ from typing import Final
 
 STATE: Final = "version int, body binary"
 RECORD_COLUMNS: Final = ("grouping_key", "origin", "partition", "offset", "ts", "value")
-"""What the stateful operator takes. `place` numbers the laws' shards (placing.place_of): Spark sorts one
+"""What the stateful operator takes. `grouping_key` numbers the laws' shards (grouping_keys): Spark sorts one
 number in linear time, but not a name and a number. `origin` is one of the four below; live, `partition`,
 `offset` and `ts` (ms) are the Kafka record's; in a replay `partition` is the number of the file, `offset`
 that of the line."""
@@ -32,5 +32,5 @@ REPLAY_OUTPUT: Final = (
 """The same in a replay, with what it is sorted by: `ts` in ms, file and line of the event answered."""
 STAGED: Final = "file int, line bigint, value binary"
 """One line of a replay's input."""
-ROUTED: Final = "place int, origin int, partition int, offset bigint, ts bigint, value binary"
+ROUTED: Final = "grouping_key int, origin int, partition int, offset bigint, ts bigint, value binary"
 """RECORD_COLUMNS with their types: what the stateless step in Python gives."""

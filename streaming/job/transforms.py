@@ -7,6 +7,7 @@ from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.routing import live_router
+from streaming.laws.registry import LAWS
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
@@ -19,7 +20,7 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
         shards: shards per law.
         tasks: of the stateful stage.
     """
-    numbers = F.array(*map(F.lit, grouping_keys_of(shards, tasks).numbers["mutation"]))
+    numbers = F.array(*map(F.lit, grouping_keys_of(shards, tasks).numbers[LAWS.on_requests.name]))
     place = F.element_at(numbers, _shard(_routing_key(), shards) + 1)
     return kafka.select(place.alias("grouping_key"), *_record_columns(schemas.EVENT))
 

@@ -1,22 +1,27 @@
-"""What a law is to the rest of the program: a table of subjects that folds events into decisions."""
+"""What a law is to the rest of the program: a table of subjects that folds events into decisions, and a
+specification of all that others need to know of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
+import numpy as np
+import orjson
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionColumns
-from streaming.contract.events import LawEvent
-from streaming.laws.mutation.requests import Requests
-from streaming.laws.mutation.routing_keys import RoutingKeys
-from streaming.laws.shares.reports import Reports
-from streaming.policy.policy_set import EntryPath, Section
+from streaming.columns.records import Records
+from streaming.contract.events import Event, Reader, Tick
+from streaming.policy.policy_set import EntryPath, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 
 Decision = dict[str, Any]
+Flags = NDArray[np.bool_]
+FOR_EVER: Final = 2**62
+"""A time (ms) that never comes."""
 Said = tuple[str, str, list[str]]
 """A decision for people: a word for the outcome, the numbers, and why."""
 Points = Sequence[tuple[float, float]]
@@ -62,23 +67,8 @@ class Entry:
         source: index of its record.
     """
 
-    event: LawEvent
+    event: Any
     source: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Requests and refunds on their way through the law of mutations.
-
-    Attributes:
-        requests: as columns; a row a record.
-        order: the rows to take, in the order of contract section 1.
-        routing keys: the quota entity of each of `order`.
-    """
-
-    requests: Requests
-    order: Integers
-    routing_keys: RoutingKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +76,16 @@ class Batch:
     """What a law folds at once.
 
     Attributes:
-        entries: events in the order of contract section 1; of the law of mutations there are none.
-        asked: its requests, which are too many for objects; None for other laws.
-        reports: those of the law of shares, which are too many too (its `entries` are ticks); None: none.
+        events: what the law's intake made of them, in the order of docs/contract.md 1.
         timeline: the policies over time.
         processed_ts: wall time of the batch in ms; None in a replay.
         end: no more input will come (a replay's last step): open rounds are closed.
     """
 
-    entries: list[Entry]
+    events: Any
     timeline: PolicyTimeline
     processed_ts: int | None
     end: bool
-    asked: Asked | None = None
-    reports: Reports | None = None
 
     @property
     def replay(self) -> bool:
@@ -116,7 +102,7 @@ class StepContext:
         processed_ts: wall time of the micro-batch in ms, None in a replay.
         fail_fast: a code error in a law stops the query instead of making dead letters.
         replay: subjects are resolved against the policies, not taken from the event.
-        blob store: where rows rest that are not needed; None: all stay in the body.
+        blobs: where rows rest that are not needed; None: all stay in the body.
     """
 
     initial: Mapping[str, Any] = field(default_factory=dict)
@@ -127,23 +113,7 @@ class StepContext:
 
 
 class LawState(Protocol):
-    """State of one law in one shard.
-
-    Attributes:
-        sections: the policies that it asks for; no others are kept with its state.
-        versioned: it says the version of the policies, so the others count as versions.
-    """
-
-    sections: ClassVar[frozenset[Section]]
-    versioned: ClassVar[bool] = False
-
-    @classmethod
-    def routing_key_of_policy(cls, entry: EntryPath) -> str | None:
-        """The routing key that an entry of its sections is for, and no other; None: it may be for any.
-
-        Only what is many needs a routing key.
-        """
-        return None
+    """State of one law in one shard."""
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
@@ -152,22 +122,18 @@ class LawState(Protocol):
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns of one length, for the checkpoint; exact."""
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]] | DecisionColumns:
-        """Decide; returns (source of the record answered, decision) in the order decided, or all as columns.
-
-        A decision holds at least `type`, `id`, `ts`; its keys are in the order of the contract's example.
-        """
+    def fold(self, batch: Batch) -> DecisionColumns:
+        """Decide; a decision's keys are in the order of docs/contract.md's example."""
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that say nothing at `horizon` (ms) and later: their leaving must be neutral."""
 
     def policies_from(self, horizon: int) -> int:
         """The time (ms, at most `horizon`) before which no policy is needed any more."""
+        return horizon
 
     def repeats(self, now: int) -> DecisionColumns | None:
-        """What must be said again at `now` (ms, event time), by a law whose state says what stands; None:
-        nothing, or `Refresh` keeps what it decided (STANDING_LAWS).
-        """
+        """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
 
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
@@ -175,10 +141,194 @@ class LawState(Protocol):
 
         Args:
             notes: of the body that the columns came from.
-            blob store: where rows can rest; None: nowhere.
+            blobs: where rows can rest; None: nowhere.
         """
         return None
 
     def leave(self) -> dict[str, bytes]:
         """Notes for the body beside the columns, asked for before them: rows may be laid to rest now."""
         return {}
+
+
+class Intake(Protocol):
+    """Gathers a law's events of one batch: in bulk where the law can, else one by one.
+
+    Attributes:
+        newest: time (ms) of the newest event so far; -1: none.
+
+    Args:
+        records: the shard's.
+    """
+
+    newest: int
+
+    def __init__(self, records: Records) -> None: ...
+
+    def scan(self) -> Flags:
+        """Read what can be read in bulk; which records it has taken, a flag a record."""
+
+    def put(self, i: int, event: Event) -> None:
+        """Take the event of record `i`, which the parser has read."""
+
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Any | None:
+        """What `Batch.events` is, all being read; None: there are none.
+
+        Args:
+            timeline: the policies over time.
+            replay: subjects are resolved by the policies, whatever the events say.
+        """
+
+
+class Entries(Intake):
+    """The intake of laws whose events are few: objects in the order of docs/contract.md 1."""
+
+    def __init__(self, records: Records) -> None:
+        self.newest = -1
+        self._records = records
+        self._put: list[tuple[int, tuple[int, int], int, Event]] = []
+
+    def scan(self) -> Flags:
+        """Nothing is read in bulk."""
+        return np.zeros(len(self._records), dtype=np.bool_)
+
+    def put(self, i: int, event: Event) -> None:
+        """Take an event."""
+        self.newest = max(self.newest, event.at)
+        self._put.append((event.at, self._records.order_of(i), i, event))
+
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> list[Entry] | None:
+        """Entries by time, then arrival."""
+        entries = [Entry(event, i) for _, _, i, event in sorted(self._put, key=lambda one: one[:3])]
+        return entries or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionForm:
+    """What decisions of one law look like from outside.
+
+    Attributes:
+        type: their `type`.
+        subject: the fields that together name whom one is about, joined by slashes.
+        standing: the fields that name what a newer decision replaces; empty: none is repeated by what was
+            written (docs/contract.md 1).
+        until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
+    """
+
+    type: str
+    subject: tuple[str, ...]
+    standing: tuple[str, ...] = ()
+    until: Callable[[Decision], int] = lambda decision: FOR_EVER
+
+    def subject_of(self, decision: Mapping[str, Any]) -> str:
+        """Whom a decision is about: the record key, and the name in summaries."""
+        return "/".join(decision[name] for name in self.subject)
+
+    def columns(self, decided: Sequence[tuple[int, Decision]]) -> DecisionColumns:
+        """Decisions that were made one by one, as columns.
+
+        Args:
+            decided: (source of the record answered, decision) in the order decided; a decision holds at
+                least `type`, `id`, `ts` and what names its subject.
+        """
+        values = [orjson.dumps(decision) for _, decision in decided]
+        return DecisionColumns.of(
+            type=self.type,
+            values=values,
+            ids=[decision["id"] for _, decision in decided],
+            keys=[self.subject_of(decision) for _, decision in decided],
+            ts=[decision["ts"] for _, decision in decided],
+            source=[source for source, _ in decided],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """What lets every compiled part of a law see the types that it sees in production.
+
+    Attributes:
+        policies: in force from the start.
+        events: one batch, as JSON objects.
+    """
+
+    policies: Mapping[str, Any]
+    events: Sequence[Mapping[str, Any]]
+
+
+class Split(NamedTuple):
+    """Records cut up by routing key.
+
+    Attributes:
+        record: number of the record that each part was cut from, ascending.
+        shard: the shard that each belongs to.
+        values: their bytes, Arrow binary.
+        left: numbers of the records that were not cut.
+    """
+
+    record: Integers
+    shard: Integers
+    values: pa.Array
+    left: Integers
+
+
+SplitColumns = Callable[[pa.Array, Integers, int], Split]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawSpec:
+    """All that the rest of the program needs to know of a law; `registry` lists one a law.
+
+    Attributes:
+        name: for people, metrics and the command line.
+        number: its own for ever, below 16: checkpoints hold it, so no order of laws decides anything.
+        table: its state in one shard.
+        intake: how its events are gathered.
+        readers: by event `type`: (fields, id, ts) -> event.
+        events: the classes that it decides; `Tick` among them if ticks are events to it.
+        on_requests: its events stand on `weir.requests`, else on `weir.usage`; of one law only.
+        ticked: its shards are told that time has passed.
+        routing_key: whose events must be seen in order; given the policies, subjects are resolved by them.
+        record_key: the key of an event's record on Kafka; None: its routing key.
+        split: an event of many routing keys as one record a shard (contract.usage_events.split_group_usage).
+        split_columns: the same in bulk: (values, times in ms, number of shards) -> Split.
+        sections: the policies that it asks for; no others are kept with its state.
+        versioned: it says the version of the policies, so the others count as versions.
+        routing_key_of_policy: the one routing key that an entry of its sections is for; None: any.
+        decision: what its decisions look like.
+        warm_up: for workers, before they are forked.
+        line: a decision for people, as `weir tail` shows it.
+        total: adds a decision to its subject's totals in a summary.
+        stamp: the subject of an event that names none, by the policies in force; None: events need none.
+        times: fields that hold times in ms, of the objects in an event's lists: (list, field).
+        plot: what it does, as a picture for docs/laws.md; None: none.
+    """
+
+    name: str
+    number: int
+    table: type[LawState]
+    readers: Mapping[str, Reader]
+    events: tuple[type, ...]
+    routing_key: Callable[[Any, PolicyTimeline | None], str]
+    sections: frozenset[Section]
+    decision: DecisionForm
+    warm_up: WarmUp
+    line: Callable[[Decision], Said]
+    total: Callable[[dict[str, Any], Decision], None]
+    intake: type[Intake] = Entries
+    on_requests: bool = False
+    ticked: bool = False
+    record_key: Callable[[Any], str] | None = None
+    split: Callable[[bytes, Callable[[str], int]], list[tuple[int, bytes]]] | None = None
+    split_columns: SplitColumns | None = None
+    versioned: bool = False
+    routing_key_of_policy: Callable[[EntryPath], str | None] = lambda entry: None
+    stamp: Callable[[Any, PolicySet], str | None] | None = None
+    times: tuple[tuple[str, str], ...] = ()
+    plot: Callable[[], Plot] | None = None
+
+    def is_own(self, event: type) -> bool:
+        """Whether events of a class are for this law alone."""
+        return event in self.events and event is not Tick
+
+    def key_of(self, event: Any) -> str:
+        """The key of an event's record on Kafka."""
+        return self.routing_key(event, None) if self.record_key is None else self.record_key(event)

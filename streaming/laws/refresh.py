@@ -1,29 +1,29 @@
-"""Decisions that stand: throttles, limits, backlogs; repeated while they hold (contract section 1). Of
-shares the law's own table says what stands, so that their bytes need not be kept.
+"""Decisions that stand are said again while they hold (docs/contract.md 1).
+
+A law that says in its `DecisionForm` what a newer decision replaces has them kept here; another may say by
+`LawState.repeats` what stands, so that no bytes need to be kept.
 
 An enforcer that starts reads the decisions topic back by one longest life time and knows all, so what holds
 on must be said again before half of its life time has passed. Time moves by events and ticks, never by a
 clock, so a log is repeated alike however it is cut into batches, except for the repeats themselves.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contract.decisions import decided_subject
+from streaming.columns.outputs import DecisionColumns
+from streaming.laws.law import Decision, DecisionForm
 from streaming.state.body import Body, decode, encode
 
 MAX_STANDING: Final = 131_072
 """Rows of one shard; beyond it those written longest ago leave first: their life time simply ends."""
 REPEAT_PARTS: Final = 4
 """Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
-QUIET_MS: Final = 3_600_000
-"""A backlog that nobody has reported for an hour is not known any more."""
-_FOR_EVER: Final = 2**62
 _SCHEMA: Final = pa.schema(
     {
         "key": pa.string(),
@@ -35,24 +35,19 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat:
-    """A decision to say again: its subject, and its bytes with `"repeat":true`."""
-
-    subject: str
-    type: str
-    id: str
-    value: bytes
-
-
 class Refresh:
     """What one shard has decided that still holds.
+
+    Args:
+        form: of the law's decisions.
+        raw: what `to_bytes` gave; None: nothing yet.
 
     Columns, a row per subject: `key` (whom it is about), `value` (the decision as first written), `ttl` ms,
     `written` (event time of the last writing, ms), `until` (event time after which it says nothing, ms).
     """
 
-    def __init__(self, raw: bytes | None) -> None:
+    def __init__(self, form: DecisionForm, raw: bytes | None) -> None:
+        self._form = form
         columns = None if raw is None else decode(raw).columns
         self._rows = (
             _SCHEMA.empty_table()
@@ -69,61 +64,45 @@ class Refresh:
         columns = {name: _whole(rows[name]) for name in _SCHEMA.names}
         return encode(Body(columns=columns, notes={}))
 
-    def note(self, decisions: list[dict[str, Any]], now: int) -> None:
+    def note(self, decided: DecisionColumns, now: int) -> None:
         """Take newly written decisions; a subject's last one counts, and what has ended already goes."""
-        newest = {_key(decision): decision for decision in decisions if "ttl_ms" in decision}
+        values = [bytes(value.as_py()) for value in decided.column("value")]
+        newest: dict[str, tuple[bytes, Decision]] = {}
+        for value in values:
+            decision = orjson.loads(value)
+            if "ttl_ms" in decision:
+                newest[" ".join(decision[name] for name in self._form.standing)] = value, decision
         if not newest:
             return
         gone = pc.is_in(self._rows["key"], value_set=pa.array(list(newest), type=pa.string()))
         kept = self._rows.filter(pc.invert(gone))
-        holding = [(key, d, until) for key, d in newest.items() if (until := _until(d)) > now]
-        added = pa.table(
-            {
-                "key": [key for key, _, _ in holding],
-                "value": [orjson.dumps(decision) for _, decision, _ in holding],
-                "ttl": [decision["ttl_ms"] for _, decision, _ in holding],
-                "written": [now] * len(holding),
-                "until": [until for _, _, until in holding],
-            },
-            schema=_SCHEMA,
-        )
+        holding = [
+            (key, value, decision["ttl_ms"], now, until)
+            for key, (value, decision) in newest.items()
+            if (until := self._form.until(decision)) > now
+        ]
+        columns = zip(*holding, strict=True) if holding else [()] * len(_SCHEMA.names)
+        added = pa.table([pa.array(column) for column in columns], names=_SCHEMA.names).cast(_SCHEMA)
         self._rows = pa.concat_tables([kept, added])
         if len(self) > MAX_STANDING:
             self._rows = self._rows.take(pc.sort_indices(self._rows["written"])[len(self) - MAX_STANDING :])
 
-    def repeats(self, now: int) -> list[Repeat]:
-        """What must be said again at `now`; what has ended leaves."""
+    def repeats(self, now: int) -> DecisionColumns | None:
+        """What must be said again at `now` (event time, ms), and counts as of it; what has ended leaves."""
         if not len(self):
-            return []
+            return None
         self._rows = self._rows.filter(pc.greater(self._rows["until"], now))
         written = self._rows["written"].to_numpy()
         due = written + self._rows["ttl"].to_numpy() // REPEAT_PARTS <= now
         if not due.any():
-            return []
+            return None
         place = self._rows.schema.get_field_index("written")
         self._rows = self._rows.set_column(place, "written", pa.array(np.where(due, now, written)))
-        return [_repeat(value) for value in self._rows["value"].filter(pa.array(due)).to_pylist()]
-
-
-def _until(decision: dict[str, Any]) -> int:
-    """Event time (ms) up to which a decision says something."""
-    if decision["type"] == "dispatch":
-        return int(decision["ts"] + decision["throttle_time_ms"])
-    if decision["type"] == "backlog":
-        return int(decision["ts"] + QUIET_MS)
-    return _FOR_EVER
-
-
-def _key(decision: dict[str, Any]) -> str:
-    # Dispatch counts per broker, and its subject does not name the broker.
-    return f"{decision.get('broker', '')} {decided_subject(decision)}"
-
-
-def _repeat(value: bytes) -> Repeat:
-    decision = orjson.loads(value)
-    repeated = orjson.dumps({**decision, "repeat": True})
-    subject = decided_subject(decision)
-    return Repeat(subject=subject, type=decision["type"], id=decision["id"], value=repeated)
+        again = [
+            (0, {**orjson.loads(value), "repeat": True})
+            for value in self._rows["value"].filter(pa.array(due)).to_pylist()
+        ]
+        return replace(self._form.columns(again), ts=np.full(len(again), now))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

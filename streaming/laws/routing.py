@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from streaming.contract.broker_events import Backlog, Latency
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
-from streaming.contract.usage_events import DispatchUsage, GroupUsage, Tick, split_group_usage
-from streaming.laws.policy_routing import REPORTING_LAW, concerned
-from streaming.laws.registry import LAW_OF_EVENT, LAWS, TICKED_LAWS
+from streaming.contract.events import PolicyChange, Tick
+from streaming.laws.law import LawSpec
+from streaming.laws.policy_routing import concerned
+from streaming.laws.registry import LAWS
 from streaming.policy.timeline import PolicyTimeline
 
 LawShards = tuple[str, Sequence[int]]
@@ -43,12 +42,6 @@ class Route:
     value: bytes
 
 
-def subject_at(event: Request | Refund, timeline: PolicyTimeline) -> str:
-    """The quota entity that applies to an event at its time; empty: not limited (facts/kip599.md 1.6)."""
-    quota = timeline.at(event.at).mutation_quota(event.user, event.client_id)
-    return "" if quota is None else quota.subject
-
-
 def routes(
     value: bytes, *, default_id: str, default_ts: int | None, shards: int, timeline: PolicyTimeline | None
 ) -> list[Route]:
@@ -64,21 +57,19 @@ def routes(
         timeline: resolves requests to their quota entity, whatever they say; None: they are trusted.
     """
     try:
-        event = parse(value, default_id=default_id, default_ts=default_ts)
+        event = LAWS.parse(value, default_id=default_id, default_ts=default_ts)
         if isinstance(event, PolicyChange):
             return _broadcast(_shards_of(event, shards), value)
         if isinstance(event, Tick):
-            return _broadcast(_everywhere(TICKED_LAWS, shards), value)
-        if isinstance(event, GroupUsage):
-            parts = split_group_usage(value, lambda group: shard_of(group, shards))
+            return _broadcast(_everywhere(_ticked(), shards), value)
+        law = LAWS.by_event[type(event)]
+        if law.split is not None:
+            parts = law.split(value, lambda key: shard_of(key, shards))
         else:
-            parts = [(shard_of(_routing_key(event, timeline), shards), value)]
+            parts = [(shard_of(law.routing_key(event, timeline), shards), value)]
     except BadEvent:
-        return [
-            Route(law=REPORTING_LAW, shard=shard_of(default_id, shards), origin=Origin.EVENT, value=value)
-        ]
-    law = LAW_OF_EVENT[type(event)]
-    return [Route(law=law, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
+        law, parts = LAWS.reporting, [(shard_of(default_id, shards), value)]
+    return [Route(law=law.name, shard=shard, origin=Origin.EVENT, value=part) for shard, part in parts]
 
 
 def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Iterator[LawShards]:
@@ -87,44 +78,31 @@ def policy_shards(value: bytes, *, default_ts: int | None, shards: int) -> Itera
     What is no policy, or cannot be used, goes to those that see all, one of which writes the dead letter.
     """
     try:
-        event = parse(value, default_id="", default_ts=default_ts)
+        event = LAWS.parse(value, default_id="", default_ts=default_ts)
     except BadEvent:
-        event = None
+        return _everywhere((LAWS.reporting,), shards)
     if isinstance(event, PolicyChange):
         return _shards_of(event, shards)
-    return _everywhere(tuple(LAWS) if isinstance(event, Tick) else (REPORTING_LAW,), shards)
-
-
-def routing_key_of(subject: str, user: str) -> str:
-    """The routing key of a request: its quota entity; without one its user, so that they spread out."""
-    return subject or f"user={user}"
+    return _everywhere(tuple(LAWS.by_name.values()) if isinstance(event, Tick) else (LAWS.reporting,), shards)
 
 
 def shard_of(routing_key: str, shards: int) -> int:
-    """Number of the shard that keeps `routing key`; CRC-32, which Spark has as a built-in too."""
+    """Number of the shard that keeps `routing_key`; CRC-32, which Spark has as a built-in too."""
     return zlib.crc32(routing_key.encode()) % shards
 
 
-def _routing_key(event: LawEvent, timeline: PolicyTimeline | None) -> str:
-    if isinstance(event, Request | Refund):
-        subject = event.subject or "" if timeline is None else subject_at(event, timeline)
-        return routing_key_of(subject, event.user)
-    if isinstance(event, DispatchUsage):
-        return event.broker
-    if isinstance(event, Latency):
-        return event.partition
-    assert isinstance(event, Backlog)
-    return event.topic
+def _ticked() -> tuple[LawSpec, ...]:
+    return tuple(law for law in LAWS.by_name.values() if law.ticked)
 
 
 def _shards_of(change: PolicyChange, shards: int) -> Iterator[LawShards]:
     for law, routing_key in concerned(change):
-        yield law, range(shards) if routing_key is None else (shard_of(routing_key, shards),)
+        yield law.name, range(shards) if routing_key is None else (shard_of(routing_key, shards),)
 
 
-def _everywhere(laws: tuple[str, ...], shards: int) -> Iterator[LawShards]:
+def _everywhere(laws: tuple[LawSpec, ...], shards: int) -> Iterator[LawShards]:
     for law in laws:
-        yield law, range(shards)
+        yield law.name, range(shards)
 
 
 def _broadcast(found: Iterator[LawShards], value: bytes) -> list[Route]:

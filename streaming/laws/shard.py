@@ -5,104 +5,103 @@ no I/O, no Spark.
 """
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
-import pyarrow as pa
 
-from streaming.columns.byte_strings import Integers
-from streaming.columns.outputs import DecisionColumns, Outputs
+from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
-from streaming.contract.events import LawEvent, PolicyChange, Refund, Request, parse
-from streaming.contract.names import parse_subject
-from streaming.contract.usage_events import GroupUsage, Tick
-from streaming.laws.law import Asked, Batch, Decision, Entry, LawState, StepContext
-from streaming.laws.mutation.request_json import scanned
-from streaming.laws.mutation.requests import ID, Requests, Rows, ordered
-from streaming.laws.mutation.routing_keys import routing_keys
-from streaming.laws.policy_routing import REPORTING_LAW, take
+from streaming.contract.events import Event, PolicyChange, Tick
+from streaming.laws.law import Batch, Intake, LawSpec, LawState, StepContext
+from streaming.laws.policy_routing import take
 from streaming.laws.refresh import Refresh
-from streaming.laws.registry import LAW_OF_EVENT, LAWS, STANDING_LAWS
-from streaming.laws.shares.report_merge import Arrived, PlainReports
-from streaming.laws.shares.reports import Reports
+from streaming.laws.registry import LAWS
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
-from streaming.state.body import Body
+from streaming.state.body import Body, encode
 from streaming.state.spilled import SpilledBody
 
-STATE_VERSION: Final = 4
+STATE_VERSION: Final = 5
 """Version of the body; Spark's own schema (version, body) never changes."""
 LATENESS_MS: Final = 300_000
 """How far Kafka partitions may lie apart in time without a decision changing: state that a straggler may
 still ask for (policies of then, buckets not yet full then) is kept this long."""
 SWEEP_MS: Final = 60_000
 """How often idle subjects leave the table, in event time."""
-
-
-_ASKING: Final = "mutation"
-"""The law whose events are requests: they are columns, since they are as many as other events are few."""
-_REPORTING: Final = "shares"
-"""The law whose events are reports of groups, which are columns too."""
+_Change = tuple[int, tuple[int, int], int, PolicyChange]
+"""A change of policy: since when it is in force, arrival and number of its record, and what it says."""
 
 
 @dataclass(slots=True)
-class _Parsed:
-    """Usable records: changes of policy, and events by law, each with its time, arrival and source.
+class _Known:
+    """What a shard knows as a batch finds it.
 
-    `requests` are those of the law of mutations, `plain` the reports of groups that were not parsed; `newest`
-    is the time of the newest event, ticks included.
+    Attributes:
+        spilled: its body.
+        timeline: the policies; at its first batch those in force before every event.
+        table: the law's state.
     """
 
-    policies: list[tuple[int, tuple[int, int], int, PolicyChange]] = field(default_factory=list)
-    events: dict[str, list[tuple[int, tuple[int, int], int, LawEvent]]] = field(default_factory=dict)
-    requests: Requests | None = None
-    order: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    plain: PlainReports | None = None
+    spilled: SpilledBody
+    timeline: PolicyTimeline
+    table: LawState
+
+    @classmethod
+    def of(cls, law: LawSpec, body: bytes | None, context: StepContext) -> Self:
+        spilled = SpilledBody.of(body, context.blobs)
+        columns, notes = spilled.body.columns, spilled.body.notes
+        if "policies" in notes:
+            timeline = PolicyTimeline.from_json(notes["policies"], notes["changes"])
+        else:
+            timeline = PolicyTimeline(context.initial)
+        table = law.table.from_columns(columns)
+        table.take_up(notes, context.blobs)
+        return cls(spilled, timeline, table)
+
+    def with_policies(self, context: StepContext) -> bytes:
+        """The body as it was read, but for the policies."""
+        before = self.spilled.body
+        policies, changes = self.timeline.to_json()
+        notes = {**before.notes, "policies": policies, "changes": changes}
+        return self.spilled.to_bytes(Body(columns=before.columns, notes=notes), context.blobs)
+
+
+@dataclass(slots=True)
+class _Read:
+    """What the records of a batch say.
+
+    Attributes:
+        intakes: the events, by the name of the law that decides them.
+        policies: changes of policy.
+        newest: time (ms) of the newest tick, -1 for none; the intakes know that of their events.
+    """
+
+    intakes: dict[str, Intake]
+    policies: list[_Change] = field(default_factory=list)
     newest: int = -1
 
-    def sources(self, law: str) -> list[int]:
-        """Records that hold a law's events, in the order of contract section 1."""
-        if law == _ASKING:
-            return list(self.order.tolist())
-        if law == _REPORTING:
-            return list(self.reported()[1].tolist())
-        return [entry.source for entry in self.entries(law)]
+    @classmethod
+    def of(cls, laws: Iterable[LawSpec], records: Records) -> Self:
+        return cls({law.name: law.intake(records) for law in laws})
 
-    def reported(self) -> tuple[Reports, Integers]:
-        """Reports of groups as columns, and the records of reports and ticks; both in order."""
-        assert self.plain is not None
-        return self.plain.merged(
-            [
-                Arrived(at=at, source=i, event=event if isinstance(event, GroupUsage) else None)
-                for at, _, i, event in self.events.get(_REPORTING, [])
-            ]
-        )
+    def put(self, i: int, event: Event, records: Records) -> None:
+        """Take what a record says, unless it is for other laws alone.
 
-    def entries(self, law: str) -> list[Entry]:
-        """A law's events with their sources, as contract section 1 orders them."""
-        ordered = sorted(self.events.get(law, []), key=lambda entry: entry[:3])
-        return [Entry(event, i) for _, _, i, event in ordered]
-
-    def batch(self, law: str, timeline: PolicyTimeline, context: StepContext) -> Batch | None:
-        """What a law has to decide; None: nothing."""
-        asked, reports, entries = None, None, self.entries(law)
-        if law == _ASKING and self.requests is not None and len(self.order):
-            stamped = not context.replay
-            own = routing_keys(self.requests, self.order, timeline, stamped=stamped)
-            asked = Asked(requests=self.requests, order=self.order, routing_keys=own)
-        if law == _REPORTING:
-            reports, _ = self.reported()
-            entries = [entry for entry in entries if isinstance(entry.event, Tick)]
-        if asked is None and not entries and (reports is None or not len(reports.at)):
-            return None
-        return Batch(
-            entries=entries, timeline=timeline, processed_ts=context.processed_ts, end=context.replay,
-            asked=asked, reports=reports,
-        )  # fmt: skip
+        Raises:
+            BadEvent: it cannot be used.
+        """
+        if isinstance(event, PolicyChange):
+            self.policies.append((event.ts, records.order_of(i), i, event))
+            return
+        if isinstance(event, Tick):
+            self.newest = max(self.newest, event.at)
+        for name, intake in self.intakes.items():
+            if type(event) in LAWS.by_name[name].events:
+                intake.put(i, event)
 
 
 def step(
@@ -110,8 +109,11 @@ def step(
 ) -> tuple[bytes, Outputs]:
     """Take a shard one batch further.
 
+    A bug in a law costs its batch, not the query: the state stays as it was, but for the policies, and every
+    event becomes a dead letter with the traceback.
+
     Args:
-        law: name of the law, a key of LAWS.
+        law: name of the law, a key of LAWS.by_name.
         shard: number of the shard.
         body: its state before; None at its first batch.
         records: the batch; policies are in every shard's batch.
@@ -124,60 +126,90 @@ def step(
         StateError: the state cannot be read or kept.
         Exception: whatever a law raised, under `fail_fast`.
     """
-    outputs = Outputs()
-    spilled = SpilledBody.of(body, context.blobs)
-    columns, notes = spilled.body.columns, spilled.body.notes
-    timeline = _timeline(notes, context)
+    spec = LAWS.by_name[law]
+    known = _Known.of(spec, body, context)
     # Only one shard reports what is wrong with a record that all of them see.
-    reporter = shard == 0 and law == REPORTING_LAW
-    parsed = _parse(records, outputs, law, reporter)
-    _apply_policies(parsed, law, timeline)
-    newest = max(int(notes.get("newest", b"-1")), parsed.newest)
-    swept = int(notes.get("swept", b"-1"))
-    table = _table(law, columns, notes, context)
+    reporter = shard == 0 and spec is LAWS.reporting
     try:
-        batch = parsed.batch(law, timeline, context)
-        decided = [] if batch is None else table.fold(batch)
-        if not context.replay and newest - swept >= SWEEP_MS:
-            table.sweep(timeline, newest - LATENESS_MS)
-            timeline.forget_before(table.policies_from(newest - LATENESS_MS))
-            swept = newest
+        return _advance(spec, known, records, context, reporter)
     except StateError:
         raise
     except Exception:
-        # A bug in a law costs its batch, not the query: nothing is decided, every record is buried.
         if context.fail_fast:
             raise
-        reason = f"law {law} failed: {traceback.format_exc()}"
-        for i in parsed.sources(law):
-            _bury(records, i, reason, outputs)
-        table, decided = _table(law, columns, notes, context), []
+        failure = f"law {law} failed: {traceback.format_exc()}"
+    return _set_aside(spec, body, records, context, reporter, failure)
+
+
+def _advance(
+    law: LawSpec, known: _Known, records: Records, context: StepContext, reporter: bool
+) -> tuple[bytes, Outputs]:
+    """Decide a batch; whatever it raises, nothing is lost but this shard as it was read."""
+    outputs = Outputs()
+    timeline, table, notes = known.timeline, known.table, known.spilled.body.notes
+    read = _read((law,), records, outputs, context, reporter)
+    _apply_policies(read.policies, law, timeline)
+    intake = read.intakes[law.name]
+    newest = max(int(notes.get("newest", b"-1")), read.newest, intake.newest)
+    swept = int(notes.get("swept", b"-1"))
+    batch = _batch(intake, timeline, context)
+    decided = None if batch is None else table.fold(batch)
+    if not context.replay and newest - swept >= SWEEP_MS:
+        table.sweep(timeline, newest - LATENESS_MS)
+        timeline.forget_before(table.policies_from(newest - LATENESS_MS))
+        swept = newest
     outputs.add(decided)
     policies, changes = timeline.to_json()
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": policies, "changes": changes}
     if not context.replay:
-        outputs.add(table.repeats(newest) or [])
-        if law in STANDING_LAWS:
-            standing = Refresh(notes.get("standing"))
-            _repeat(standing, decided, newest, outputs)
-            after["standing"] = standing.to_bytes()
+        outputs.add(table.repeats(newest))
+        if law.decision.standing:
+            refresh = Refresh(law.decision, notes.get("standing"))
+            if decided is not None:
+                refresh.note(decided, newest)
+            outputs.add(refresh.repeats(newest))
+            after["standing"] = refresh.to_bytes()
     after |= table.leave()
-    return spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
+    return known.spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
 
 
-def _timeline(notes: Mapping[str, bytes], context: StepContext) -> PolicyTimeline:
-    """The policies as the shard knew them; at its first batch those in force before every event."""
-    if "policies" not in notes:
-        return PolicyTimeline(context.initial)
-    return PolicyTimeline.from_json(notes["policies"], notes["changes"])
+def _set_aside(
+    law: LawSpec, body: bytes | None, records: Records, context: StepContext, reporter: bool, failure: str
+) -> tuple[bytes, Outputs]:
+    """A batch that the law failed on: its policies are taken, its events buried, and nothing is decided.
 
-
-def _table(
-    law: str, columns: Mapping[str, pa.Array], notes: Mapping[str, bytes], context: StepContext
-) -> LawState:
-    table = LAWS[law].from_columns(columns)
-    table.take_up(notes, context.blobs)
-    return table
+    Record by record, each guarded by itself: what has failed once may fail here again. What the shard knows
+    stays as it was before the batch, but for the policies: nobody sends those again.
+    """
+    outputs = Outputs()
+    policies: list[_Change] = []
+    for i in range(len(records)):
+        reason: str | None = failure
+        try:
+            event = _parse(records, i, context)
+            if isinstance(event, PolicyChange):
+                policies.append((event.ts, records.order_of(i), i, event))
+                reason = None
+        except BadEvent as error:
+            reason = error.reason if _is_reported(records, i, reporter) else None
+        except Exception:
+            reason = f"it cannot be read: {traceback.format_exc()}"
+        if reason is not None:
+            _bury(records, i, reason, outputs)
+    before = encode(Body(columns={}, notes={})) if body is None else body
+    if not policies:
+        return before, outputs
+    try:
+        known = _Known.of(law, body, context)
+        _apply_policies(policies, law, known.timeline)
+        return known.with_policies(context), outputs
+    except StateError:
+        raise
+    except Exception:
+        reason = f"a batch of law {law.name} failed, and then its policies: {traceback.format_exc()}"
+    for _, _, i, _ in policies:
+        _bury(records, i, reason, outputs)
+    return before, outputs
 
 
 def replay_all(records: Records, context: StepContext) -> Outputs:
@@ -187,87 +219,67 @@ def replay_all(records: Records, context: StepContext) -> Outputs:
         Exception: whatever a law raised.
     """
     outputs = Outputs()
-    parsed = _parse(records, outputs, None, reporter=True)
-    for law in LAWS:
+    laws = LAWS.by_name.values()
+    read = _read(laws, records, outputs, context, reporter=True)
+    for law in laws:
         timeline = PolicyTimeline(context.initial)
-        _apply_policies(parsed, law, timeline)
-        batch = parsed.batch(law, timeline, context)
+        _apply_policies(read.policies, law, timeline)
+        batch = _batch(read.intakes[law.name], timeline, context)
         if batch is not None:
-            outputs.add(LAWS[law].from_columns({}).fold(batch))
+            outputs.add(law.table.from_columns({}).fold(batch))
     return outputs
 
 
-def _parse(records: Records, outputs: Outputs, law: str | None, reporter: bool) -> _Parsed:
-    """Read the records of one law (None: of all laws)."""
-    parsed = _Parsed()
-    rows: Rows | None = None
+def _read(
+    laws: Iterable[LawSpec], records: Records, outputs: Outputs, context: StepContext, reporter: bool
+) -> _Read:
+    """Read the records for some laws; those that cannot be used are buried."""
+    read = _Read.of(laws, records)
     left = np.ones(len(records), dtype=np.bool_)
-    if law in (None, _REPORTING):
-        parsed.plain = PlainReports(records)
-        parsed.newest = parsed.plain.newest
-        left &= ~parsed.plain.taken
-    if law in (None, _ASKING):
-        parsed.requests = scanned(records)
-        left &= parsed.requests.flags == 0
-        rows = Rows(parsed.requests)
-        for i in np.flatnonzero((parsed.requests.flags != 0) & (parsed.requests.length[:, ID] < 0)).tolist():
-            rows.name(i, records.name_of(i))
+    for intake in read.intakes.values():
+        left &= ~intake.scan()
     for i in np.flatnonzero(left).tolist():
         try:
-            _parse_one(records, i, law, parsed, rows)
+            event = _parse(records, i, context)
+            own = LAWS.by_event.get(type(event))
+            if own is not None and own.name not in read.intakes:
+                raise BadEvent(f"type: of the law {own.name}; it does not belong on this topic")
+            read.put(i, event, records)
         except BadEvent as error:
-            if reporter or records.broadcast is None or not records.broadcast[i]:
+            if _is_reported(records, i, reporter):
                 _bury(records, i, error.reason, outputs)
-    if rows is not None:
-        parsed.requests = rows.finish()
-        parsed.order = ordered(parsed.requests, records)
-        if len(parsed.order):
-            parsed.newest = max(parsed.newest, int(parsed.requests.at[parsed.order].max()))
-    return parsed
+    return read
 
 
-def _parse_one(records: Records, i: int, law: str | None, parsed: _Parsed, rows: Rows | None) -> None:
-    """Read a record that the scanners leave alone.
+def _parse(records: Records, i: int, context: StepContext) -> Event:
+    """What a record says, read by itself.
 
     Raises:
         BadEvent: it cannot be used.
     """
-    event = parse(records.value_of(i), default_id=records.name_of(i), default_ts=records.ts_of(i))
+    event = LAWS.parse(records.value_of(i), default_id=records.name_of(i), default_ts=records.ts_of(i))
     records.check_channel(i, isinstance(event, PolicyChange | Tick))
     if isinstance(event, PolicyChange):
         check_entry(event.path, event.value)
-        parsed.policies.append((event.ts, records.order_of(i), i, event))
-        return
-    if isinstance(event, Request | Refund) and event.subject:
-        parse_subject(event.subject)
-    own = LAW_OF_EVENT[type(event)]
-    if law not in (None, own) and not isinstance(event, Tick):
-        raise BadEvent(f"type: of the law {own}; it does not belong on this topic")
-    parsed.newest = max(parsed.newest, event.at)
-    if law not in (None, own):
-        return
-    if isinstance(event, Request | Refund):
-        assert rows is not None
-        rows.put(i, event)
-    else:
-        parsed.events.setdefault(own, []).append((event.at, records.order_of(i), i, event))
+    return event
 
 
-def _apply_policies(parsed: _Parsed, law: str, timeline: PolicyTimeline) -> None:
-    for _, _, _, change in sorted(parsed.policies, key=lambda entry: entry[:3]):
+def _batch(intake: Intake, timeline: PolicyTimeline, context: StepContext) -> Batch | None:
+    """What a law has to decide; None: nothing."""
+    events = intake.events(timeline, replay=context.replay)
+    if events is None:
+        return None
+    return Batch(events=events, timeline=timeline, processed_ts=context.processed_ts, end=context.replay)
+
+
+def _is_reported(records: Records, i: int, reporter: bool) -> bool:
+    """Whether this shard says what is wrong with a record."""
+    return reporter or records.broadcast is None or not records.broadcast[i]
+
+
+def _apply_policies(policies: Iterable[_Change], law: LawSpec, timeline: PolicyTimeline) -> None:
+    for _, _, _, change in sorted(policies, key=lambda entry: entry[:3]):
         take(change, law, timeline)
-
-
-def _repeat(
-    standing: Refresh, decided: list[tuple[int, Decision]] | DecisionColumns, newest: int, outputs: Outputs
-) -> None:
-    """Note what was decided, and say again what has stood for long."""
-    assert not isinstance(decided, DecisionColumns)
-    standing.note([decision for _, decision in decided], newest)
-    for again in standing.repeats(newest):
-        outputs.add_repeat(
-            again.value, subject=again.subject, type=again.type, id=again.id, now=newest, source=0
-        )
 
 
 def _bury(records: Records, i: int, reason: str, outputs: Outputs) -> None:

@@ -7,13 +7,11 @@ from typing import Any, Final
 
 import orjson
 
-from streaming.contract.broker_events import Backlog, Latency
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import Event, PolicyChange, Refund, Request, parse
+from streaming.contract.events import Event, PolicyChange
 from streaming.contract.topics import Topics
-from streaming.contract.usage_events import DispatchUsage, GroupUsage
 from streaming.kafka_io.policy_topic import PolicyLog
-from streaming.laws.routing import routing_key_of
+from streaming.laws.registry import LAWS
 from streaming.policy.groups import round_rules
 from streaming.replay import Line, read_lines
 
@@ -70,7 +68,7 @@ def _timed(lines: Iterable[Line]) -> Iterator[Recorded]:
     for line in lines:
         event: Event | BadEvent
         try:
-            event = parse(line.value, default_id=line.name, default_ts=at)
+            event = LAWS.parse(line.value, default_id=line.name, default_ts=at)
             at = max(at, event.ts)
         except BadEvent as error:
             event = error
@@ -125,32 +123,21 @@ class Addresser:
             return Outgoing(due=due, topic=self.topics.requests, key=b"", value=value)
         if self.shift_ms:
             value = orjson.dumps(shifted(orjson.loads(value), self.shift_ms))
-        topic, key = self.topics.usage, _reporter(event)
         if isinstance(event, PolicyChange):
             self.log.take(value, due)
-            topic, key = self.topics.policies, event.path
-        elif isinstance(event, Request | Refund):
-            subject = event.subject
-            if subject is None:
-                subject = self._subject(event)
+            return Outgoing(due=due, topic=self.topics.policies, key=event.path.encode(), value=value)
+        law = LAWS.by_event.get(type(event))
+        if law is None:
+            return Outgoing(due=due, topic=self.topics.usage, key=b"", value=value)
+        if law.stamp is not None:
+            # What is in force now counts for what is older, too: so does the proxy's stamp.
+            policies = self.log.timeline.at(max(event.at + self.shift_ms, self.now_ms))
+            subject = law.stamp(event, policies)
+            if subject is not None:
                 value = orjson.dumps(orjson.loads(value) | {"subject": subject})
-            topic, key = self.topics.requests, routing_key_of(subject, event.user)
-        return Outgoing(due=due, topic=topic, key=key.encode(), value=value)
-
-    def _subject(self, event: Request | Refund) -> str:
-        # What is in force now counts for what is older, too: so does the proxy's stamp.
-        policies = self.log.timeline.at(max(event.at + self.shift_ms, self.now_ms))
-        quota = policies.mutation_quota(event.user, event.client_id)
-        return "" if quota is None else quota.subject
-
-
-def _reporter(event: Event) -> str:
-    """Whom an event on `weir.usage` belongs to; nobody for a tick."""
-    if isinstance(event, GroupUsage | DispatchUsage):
-        return event.broker
-    if isinstance(event, Latency):
-        return event.partition
-    return event.topic if isinstance(event, Backlog) else ""
+                event = LAWS.parse(value, default_id=item.line.name, default_ts=event.ts)
+        topic = self.topics.requests if law.on_requests else self.topics.usage
+        return Outgoing(due=due, topic=topic, key=law.key_of(event).encode(), value=value)
 
 
 def shifted(event: dict[str, Any], shift_ms: int) -> dict[str, Any]:
@@ -165,11 +152,10 @@ def shifted(event: dict[str, Any], shift_ms: int) -> dict[str, Any]:
     for name in _TIMES:
         _move(event, name, shift_ms, TS_MAX_MS)
     _move(event, "start_ns", shift_ms * _NS_PER_MS, _INT64_MAX)
-    if event["type"] == "backlog":
-        for ledger in event["ledgers"]:
-            _move(ledger, "closeTime", shift_ms, _INT64_MAX)
-        for subscription in event["subscriptions"]:
-            _move(subscription, "oldestPublishTime", shift_ms, _INT64_MAX)
+    law = next((law for law in LAWS.by_name.values() if event["type"] in law.readers), None)
+    for each, name in () if law is None else law.times:
+        for item in event[each]:
+            _move(item, name, shift_ms, _INT64_MAX)
     return event
 
 

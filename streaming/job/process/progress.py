@@ -70,7 +70,7 @@ class JobMetrics:
         )
         self._restarts.inc(restarts)
         self._counted = BatchCounts()
-        for law in LAWS:
+        for law in LAWS.by_name:
             self._events.labels(law=law)
 
     def count(self, counts: BatchCounts) -> None:

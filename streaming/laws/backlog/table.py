@@ -6,18 +6,26 @@ broker looked.
 """
 
 from collections.abc import Mapping
-from typing import Final, Self, cast
+from typing import Final, Self
 
 import pyarrow as pa
 
+from streaming.columns.outputs import DecisionColumns
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import Rules, judge, rules_for
-from streaming.laws.law import Batch, Decision, LawState
-from streaming.policy.policy_set import Section
+from streaming.laws.law import Batch, Decision, DecisionForm, LawState
 from streaming.policy.timeline import PolicyTimeline
 
 TTL_MS: Final = 60_000
 """How long an enforcer may go by a decision (contract section 1)."""
+QUIET_MS: Final = 3_600_000
+"""A backlog that nobody has reported for an hour is not known any more."""
+DECISION: Final = DecisionForm(
+    type="backlog",
+    subject=("topic",),
+    standing=("topic",),
+    until=lambda decision: int(decision["ts"] + QUIET_MS),
+)
 MAX_TOPICS: Final = 65_536
 """Rows of one shard; beyond it those reported longest ago leave first, ties by name."""
 
@@ -27,8 +35,6 @@ class BacklogTable(LawState):
 
     Columns: `topic` text, `last` ms of its newest report.
     """
-
-    sections = frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER})
 
     def __init__(self) -> None:
         self.last: dict[str, int] = {}
@@ -51,12 +57,12 @@ class BacklogTable(LawState):
             "last": pa.array(self.last.values(), type=pa.int64()),
         }
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
-        """Judge reports in order, one decision each; `batch.entries` hold Backlog events."""
+    def fold(self, batch: Batch) -> DecisionColumns:
+        """Judge reports in order, one decision each."""
         rules: dict[tuple[int, str], Rules] = {}
         decided: list[tuple[int, Decision]] = []
-        for entry in batch.entries:
-            event = cast(Backlog, entry.event)
+        for entry in batch.events:
+            event: Backlog = entry.event
             at = self.last[event.topic] = max(event.at, self.last.get(event.topic, event.at))
             policies = batch.timeline.at(at)
             key = (policies.version, event.topic)
@@ -66,16 +72,12 @@ class BacklogTable(LawState):
             decided.append((entry.source, {**head, **judge(event, rules[key]), "ttl_ms": TTL_MS}))
         if not batch.replay:
             self._bound()
-        return decided
+        return DECISION.columns(decided)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Forget topics whose newest report is older than `horizon`: no report is taken back that far."""
         self.last = {topic: last for topic, last in self.last.items() if last >= horizon}
         self._bound()
-
-    def policies_from(self, horizon: int) -> int:
-        """As old as `horizon`: sweeping settles what earlier changes mean."""
-        return horizon
 
     def _bound(self) -> None:
         """Hold the table to MAX_TOPICS."""

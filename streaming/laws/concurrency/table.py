@@ -10,19 +10,20 @@ sample's id, and only when the limit is not the one written last; a partition's 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming.columns.outputs import DecisionColumns
 from streaming.contract.broker_events import Latency
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import NOT_LIMITED, start, walk
 from streaming.laws.concurrency.settings import SETTINGS, LimitSettings, entry_for
-from streaming.laws.law import Batch, Decision, LawState
-from streaming.policy.policy_set import PolicySet, Section
+from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
+from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
 TTL_MS: Final = 60_000
@@ -32,6 +33,7 @@ MAX_PARTITIONS: Final = 65_536
 start from `initialLimit` again; beyond this number those idle longest are, ties by name."""
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
+DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
 Integers = NDArray[np.int64]
 
 
@@ -89,8 +91,6 @@ class ConcurrencyTable(LawState):
     Columns: `partition` text, and the fields of STATE by name.
     """
 
-    sections = frozenset({Section.PARTITIONS})
-
     def __init__(self) -> None:
         self.partitions: pa.Array = pa.array([], type=pa.string())
         self.state: NDArray[Any] = np.zeros(0, dtype=STATE)
@@ -117,9 +117,10 @@ class ConcurrencyTable(LawState):
         fields = {name: pa.array(self.state[name].copy()) for name in self.state.dtype.names or ()}
         return {"partition": self.partitions, **fields}
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
-        """Decide samples in order; `batch.entries` hold Latency events, at least one."""
-        events = [cast(Latency, entry.event) for entry in batch.entries]
+    def fold(self, batch: Batch) -> DecisionColumns:
+        """Decide samples in order."""
+        entries: list[Entry] = batch.events
+        events: list[Latency] = [entry.event for entry in entries]
         encoded = pa.array([event.partition for event in events], type=pa.string()).dictionary_encode()
         names, of_event = encoded.dictionary, encoded.indices.to_numpy()
         rows = self._rows(names)
@@ -156,10 +157,12 @@ class ConcurrencyTable(LawState):
             self._bound()
         algorithms = [each.algorithm.value for each in eras.settings]
         numbers, estimates, of_era = limit.tolist(), estimate.tolist(), era.tolist()
-        return [
-            (batch.entries[i].source, _decision(events[i], algorithms[of_era[i]], numbers[i], estimates[i]))
-            for i in chosen
-        ]
+        return DECISION.columns(
+            [
+                (entries[i].source, _decision(events[i], algorithms[of_era[i]], numbers[i], estimates[i]))
+                for i in chosen
+            ]
+        )
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that are as if never seen: those at their start, and those of an era that ended.
@@ -173,10 +176,6 @@ class ConcurrencyTable(LawState):
         if not keep.all():
             self._keep(keep)
         self._bound()
-
-    def policies_from(self, horizon: int) -> int:
-        """As old as `horizon`: sweeping settles what earlier changes mean."""
-        return horizon
 
     def _says_something(self, row: int, timeline: PolicyTimeline, horizon: int) -> bool:
         last, name = int(self.state["last"][row]), self.partitions[row].as_py()

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.columns.outputs import DecisionColumns
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import (
     BYTES,
@@ -29,17 +30,23 @@ from streaming.laws.dispatch.law import (
     roll_row,
     walk,
 )
-from streaming.laws.law import Batch, LawState
+from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.policy.topics import RateKind, dispatch_candidates
 
-Decision = dict[str, Any]
 Names = tuple[str, ...]
 """Whose counters a row holds: (broker,), (broker, topic) or (broker, topic, subscription)."""
 MIN_LIFE_MS: Final = 1000
 """The shortest time for which a decision stands (contract section 1)."""
 SEEN: Final = 3
+DECISION: Final = DecisionForm(
+    type="dispatch",
+    subject=("topic", "subscription"),
+    # Counters are kept per broker, which the subject does not name.
+    standing=("broker", "topic", "subscription"),
+    until=lambda decision: int(decision["ts"] + decision["throttle_time_ms"]),
+)
 _COUNTERS: Final = pa.list_(pa.int64(), len(DIMENSIONS))
 _SEEN: Final = pa.list_(pa.int64(), SEEN)
 
@@ -125,8 +132,6 @@ class DispatchTable(LawState):
     were delivered so far (of subscriptions only).
     """
 
-    sections = frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER})
-
     def __init__(self) -> None:
         self.keys: pa.Array = pa.array([], type=pa.string())
         self.last: Integers = np.empty(0, dtype=np.int64)
@@ -164,17 +169,10 @@ class DispatchTable(LawState):
             "seen": pa.FixedSizeListArray.from_arrays(pa.array(self.seen.reshape(-1)), type=_SEEN),
         }
 
-    def fold(self, batch: Batch) -> list[tuple[int, Decision]]:
-        """Decide deliveries in order: one decision each. Other events are passed over."""
-        sources: list[int] = []
-        events: list[DispatchUsage] = []
-        for entry in batch.entries:
-            event: object = entry.event
-            if isinstance(event, DispatchUsage):
-                sources.append(entry.source)
-                events.append(event)
-        if not events:
-            return []
+    def fold(self, batch: Batch) -> DecisionColumns:
+        """Decide deliveries in order: one decision each."""
+        entries: list[Entry] = batch.events
+        events: list[DispatchUsage] = [entry.event for entry in entries]
         columns = _Batch.of(events)
         names = self._assign_rows(events, columns)
         # A broker's time never goes back, so the policies that it is judged by do not either.
@@ -185,10 +183,9 @@ class DispatchTable(LawState):
         stretch = np.searchsorted(changes, columns.at, side="right")
         for number in np.unique(stretch):
             self._walk_stretch(columns, np.flatnonzero(stretch == number), names, batch.timeline)
-        return [
-            (source, _decision(event, i, columns))
-            for i, (source, event) in enumerate(zip(sources, events, strict=True))
-        ]
+        return DECISION.columns(
+            [(entry.source, _decision(entry.event, i, columns)) for i, entry in enumerate(entries)]
+        )
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let the rows go that had no event for an hour and whose counters are paid off at `horizon`.
@@ -210,10 +207,6 @@ class DispatchTable(LawState):
             self.keys = self.keys.filter(pa.array(keep))
             self.last, self.rolled_at = self.last[keep], self.rolled_at[keep]
             self.acquired, self.seen = self.acquired[keep], self.seen[keep]
-
-    def policies_from(self, horizon: int) -> int:
-        """As old as `horizon`: sweeping settles what earlier changes mean."""
-        return horizon
 
     def _assign_rows(self, events: Sequence[DispatchUsage], columns: _Batch) -> dict[int, Names]:
         """Fill `columns.rows`, adding rows for new names; returns the names of these rows."""

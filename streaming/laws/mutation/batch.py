@@ -12,14 +12,13 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.compiled import lean
 from streaming.columns.json_write import doubles_as_json, ends_of
 from streaming.columns.outputs import DecisionColumns, escaped
-from streaming.laws.law import Asked
 from streaming.laws.mutation.admission_json import Labels, write
+from streaming.laws.mutation.intake import Asked, RoutingKeys
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
 from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
-from streaming.laws.mutation.routing_keys import RoutingKeys
 from streaming.policy.timeline import PolicyTimeline
 
 ADMISSION: Final = "admission"

@@ -18,11 +18,11 @@ from streaming.columns.outputs import DecisionColumns
 from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, LawState
 from streaming.laws.mutation.batch import Stretch, Walked, admissions, begin, label
+from streaming.laws.mutation.intake import Asked
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms, walk
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles, refill, window_of
 from streaming.laws.mutation.windows import NO_RING, plain_column, plain_of, ring_column, rings_of
-from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
@@ -38,9 +38,6 @@ class MutationTable(LawState):
     Columns: `subject` text, `tokens` balance (inf: full), `last` ms of the last update, `plain` 11 windows of
     one second, `ring` the windows of a sampled rate (empty for a token bucket).
     """
-
-    sections = frozenset({Section.QUOTAS})
-    versioned = True
 
     def __init__(self) -> None:
         self.subjects: pa.Array = pa.array([], type=pa.string())
@@ -103,10 +100,10 @@ class MutationTable(LawState):
 
     def fold(self, batch: Batch) -> DecisionColumns:
         """Decide requests and refunds in order: one decision a request, none a refund."""
-        assert batch.asked is not None
-        timeline, routing_keys = batch.timeline, batch.asked.routing_keys
+        asked: Asked = batch.events
+        timeline, routing_keys = batch.timeline, asked.routing_keys
         self._take_in(routing_keys.names)
-        walked = begin(batch.asked, batch.processed_ts)
+        walked = begin(asked, batch.processed_ts)
         rows = self._rows(routing_keys.names)
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(rows >= 0, self.last[rows] if len(self) else 0, 0)
@@ -138,10 +135,6 @@ class MutationTable(LawState):
                 columns["subject"], columns["tokens"].to_numpy(), columns["last"].to_numpy(), quotas, horizon
             )
         )
-
-    def policies_from(self, horizon: int) -> int:
-        """As old as `horizon`: sweeping settles what earlier changes mean."""
-        return horizon
 
     def _keep(self, keep: NDArray[np.bool_]) -> None:
         moved = np.cumsum(keep) - 1

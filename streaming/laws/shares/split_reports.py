@@ -5,7 +5,7 @@ the record says, with the same head.
 """
 
 import zlib
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in
 from streaming.columns.compiled import lean
 from streaming.columns.json_scan import COMMA
+from streaming.laws.law import Split
 from streaming.laws.shares.report_json import Scanned, scan_reports
 
 _BYTE: Final = 256
@@ -31,24 +32,8 @@ def _table() -> Integers:
 _CRC = _table()
 
 
-class SplitReports(NamedTuple):
-    """What plain reports were cut into.
-
-    Attributes:
-        record: number of the record that each was cut from, ascending.
-        shard: the shard that each belongs to.
-        values: their bytes, Arrow binary.
-        left: numbers of the records that are no plain reports, and so were not cut.
-    """
-
-    record: Integers
-    shard: Integers
-    values: pa.Array
-    left: Integers
-
-
-def pieces(values: pa.Array, times: Integers, shards: int) -> SplitReports:
-    """Cut the plain reports among some records; one without groups gives no piece.
+def split_reports(values: pa.Array, times: Integers, shards: int) -> Split:
+    """Cut the plain reports among some records; one without groups gives no part, all others are left.
 
     Args:
         values: the records, Arrow binary without nulls; pieces of them must stay below 2 GB.
@@ -73,7 +58,7 @@ def pieces(values: pa.Array, times: Integers, shards: int) -> SplitReports:
     _copy(text, ends, scanned, shard, record, own, places, data)
     buffers = [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
     cut = pa.BinaryArray.from_buffers(pa.binary(), len(record), buffers)
-    return SplitReports(record=record, shard=own, values=cut, left=left)
+    return Split(record=record, shard=own, values=cut, left=left)
 
 
 @lean

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionColumns
-from streaming.contract.names import QUOTA_GROUP_PREFIX, subject_of
-from streaming.contract.usage_events import Tick
+from streaming.contract.events import Tick
 from streaming.laws.law import Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
@@ -28,12 +27,13 @@ from streaming.laws.shares.columns import (
     no_pending,
     no_told,
 )
+from streaming.laws.shares.intake import Reported
 from streaming.laws.shares.limits import group_policies_of, no_limits
 from streaming.laws.shares.share_json import write
 from streaming.laws.shares.state import State
 from streaming.laws.shares.steps import NO_SOURCE, no_reports, steps_of
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from streaming.policy.policy_set import EntryPath, Section
+from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
 
 REPEAT_PARTS: Final = 4
@@ -51,8 +51,6 @@ class SharesTable(LawState):
         stale_reports: reports of groups ignored as stale since this table was made (contract 3.2).
     """
 
-    sections = frozenset({Section.RESOURCE_GROUPS, Section.QUOTAS, Section.BROKER})
-
     def __init__(self) -> None:
         self.stale_reports = 0
         self._state = State.empty()
@@ -60,16 +58,6 @@ class SharesTable(LawState):
 
     def __len__(self) -> int:
         return len(self._state.members.ts)
-
-    @classmethod
-    def routing_key_of_policy(cls, entry: EntryPath) -> str | None:
-        """The group that an entry limits; a quota with a default in it may limit any."""
-        if entry.section is Section.RESOURCE_GROUPS:
-            return entry.name
-        entity = entry.entity
-        if entity is None or entity.default_user or entity.default_client_id:
-            return None
-        return QUOTA_GROUP_PREFIX + subject_of(entity.user, entity.client_id)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
@@ -93,11 +81,12 @@ class SharesTable(LawState):
         of the batch's last event, else NO_SOURCE. Decisions are in the order of the events that closed their
         rounds, those of one event by name of group, round and broker, those who leave first.
         """
-        reports = batch.reports or no_reports()
+        reported: Reported = batch.events
+        reports = reported.reports
         state, group, broker = self._state.widened(reports.groups, reports.brokers)
         rows = group[reports.group]
         slots = state.slots(rows, broker[reports.broker])
-        steps = steps_of(reports, rows, slots, len(state.names), batch.entries, end=batch.end)
+        steps = steps_of(reports, rows, slots, len(state.names), reported.ticks, end=batch.end)
         concerned = np.diff(steps.first) > 0
         if len(steps.tick_at):
             concerned |= (state.groups.size > 0) & (state.groups.end <= steps.tick_at.max())

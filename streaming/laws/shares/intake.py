@@ -1,4 +1,4 @@
-"""The reports among a shard's records as columns: plain ones straight from their bytes, the others parsed."""
+"""How reports and ticks come to the law of shares: plain reports from their bytes, the others parsed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,30 +6,32 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers, cut
 from streaming.columns.records import Records
+from streaming.contract.events import Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
+from streaming.laws.law import Entry, Flags, Intake
 from streaming.laws.shares.report_json import NOT_PLAIN, scan_reports
 from streaming.laws.shares.reports import Reports, Rows
+from streaming.policy.timeline import PolicyTimeline
 
 _NONE: Final = np.empty(0, dtype=np.int64)
 _WIDTH: Final = len(DIMENSIONS)
 
 
 class Arrived(NamedTuple):
-    """A report or tick that was parsed.
+    """A report that was parsed.
 
     Attributes:
         at: when it is applied, ms.
         source: its record.
-        event: the report; None: it is a tick.
+        event: the report.
     """
 
     at: int
     source: int
-    event: GroupUsage | None
+    event: GroupUsage
 
 
 @dataclass(slots=True)
@@ -47,17 +49,32 @@ class _Part:
     groups: pa.StringArray
 
 
-class PlainReports:
-    """The plain reports among the records of a shard.
+class Reported(NamedTuple):
+    """A batch of the law.
 
     Attributes:
-        taken: whether each record is one; all others are left to the parser.
+        reports: in order.
+        ticks: in order; a report says how many come before it.
     """
 
+    reports: Reports
+    ticks: list[Entry]
+
+
+class ReportIntake(Intake):
+    """Reports and ticks of one batch."""
+
     def __init__(self, records: Records) -> None:
-        self.taken: NDArray[np.bool_] = np.zeros(len(records), dtype=np.bool_)
+        self.newest = -1
         self._parts: list[_Part] = []
+        self._put: list[Arrived] = []
+        self._ticks: list[tuple[int, tuple[int, int], int, Tick]] = []
         self._records = records
+
+    def scan(self) -> Flags:
+        """Read the plain reports."""
+        records = self._records
+        taken: Flags = np.zeros(len(records), dtype=np.bool_)
         times = records.times()
         for first, text, ends in records.texts():
             scanned = scan_reports(text, ends, times[first : first + len(ends) - 1])
@@ -66,7 +83,7 @@ class PlainReports:
                 scanned.entries[np.asarray(records.broadcast)[first : first + len(ends) - 1]] = NOT_PLAIN
             own = np.flatnonzero(scanned.entries != NOT_PLAIN)
             if len(own):
-                self.taken[first + own] = True
+                taken[first + own] = True
                 rows = _stretches(scanned.first[own], scanned.entries[own])
                 name, broker = scanned.name[rows], scanned.broker[own]
                 part = _Part(
@@ -77,28 +94,31 @@ class PlainReports:
                     groups=cut(text, name[:, 0], name[:, 1] - name[:, 0]),
                 )  # fmt: skip
                 self._parts.append(part)
+                self.newest = max(self.newest, int(part.at.max()))
+        return taken
 
-    @property
-    def newest(self) -> int:
-        """The time of the newest one, ms; -1: there is none."""
-        return max((int(part.at.max()) for part in self._parts), default=-1)
+    def put(self, i: int, event: Event) -> None:
+        """Take a report or tick."""
+        self.newest = max(self.newest, event.at)
+        if isinstance(event, Tick):
+            self._ticks.append((event.at, self._records.order_of(i), i, event))
+        else:
+            assert isinstance(event, GroupUsage)
+            self._put.append(Arrived(at=event.at, source=i, event=event))
 
-    def merged(self, arrived: Sequence[Arrived]) -> tuple[Reports, Integers]:
-        """All reports in the order of contract section 1, and the records of them and of ticks in that order.
-
-        Args:
-            arrived: the reports and ticks that were parsed, in any order.
-        """
-        events = [one for one in arrived if one.event is not None]
-        ticks = [one for one in arrived if one.event is None]
-        whole = _joined([*self._parts, *([_parsed(events)] if events else [])])
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Reported | None:
+        """All of them, in the order of docs/contract.md 1."""
+        ticks = [Entry(event, i) for _, _, i, event in sorted(self._ticks, key=lambda one: one[:3])]
+        whole = _joined([*self._parts, *([_parsed(self._put)] if self._put else [])])
+        if not len(whole.at) and not ticks:
+            return None
         record = np.concatenate([whole.record, np.array([tick.source for tick in ticks], dtype=np.int64)])
-        at = np.concatenate([whole.at, np.array([tick.at for tick in ticks], dtype=np.int64)])
+        at = np.concatenate([whole.at, np.array([tick.event.at for tick in ticks], dtype=np.int64)])
         first, second = (column[record] for column in self._records.arrivals())
         order = np.lexsort((record, second, first, at))
         is_tick = order >= len(whole.record)
         ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
-        return _rows(whole, order[~is_tick], ticks_before), record[order]
+        return Reported(_rows(whole, order[~is_tick], ticks_before), ticks)
 
 
 def _rows(whole: _Part, order: Integers, ticks: Integers) -> Reports:
@@ -127,15 +147,14 @@ def _parsed(events: Sequence[Arrived]) -> _Part:
     """Reports that were parsed one by one."""
     put, entries = Rows(), []
     for one in events:
-        assert one.event is not None
         put.put(one.event, source=one.source, ticks=0)
         entries.append(len(one.event.usage))
     rows = put.finish()
-    heads = [(one.source, one.at, one.event.ts, one.event.period_ms) for one in events if one.event]
+    heads = [(one.source, one.at, one.event.ts, one.event.period_ms) for one in events]
     record, at, ts, period_ms = np.array(heads, dtype=np.int64).T.copy()
     return _Part(
         record=record, at=at, ts=ts, period_ms=period_ms, entries=np.array(entries, dtype=np.int64),
-        brokers=pa.array([one.event.broker for one in events if one.event], pa.string()),
+        brokers=pa.array([one.event.broker for one in events], pa.string()),
         counts=rows.counts, throttled_ms=rows.throttled_ms, groups=rows.groups.take(pa.array(rows.group)),
     )  # fmt: skip
 

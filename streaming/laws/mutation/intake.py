@@ -1,5 +1,9 @@
-"""The routing keys of many requests at once: unique names, and which of them each request belongs to."""
+"""How requests come to the law of mutations: as columns, each with its routing key.
 
+Plain ones are read in bulk (request_json), the others one by one by the contract's parser.
+"""
+
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -8,8 +12,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, cut
+from streaming.columns.records import Records
+from streaming.contract.events import Event, Refund, Request
+from streaming.contract.names import parse_subject
+from streaming.laws.law import Flags, Intake
 from streaming.laws.mutation.limits import quotas_of
-from streaming.laws.mutation.requests import CLIENT_ID, STAMPED, SUBJECT, USER, Requests
+from streaming.laws.mutation.request_json import scanned
+from streaming.laws.mutation.requests import (
+    CLIENT_ID,
+    ID,
+    STAMPED,
+    SUBJECT,
+    USER,
+    Requests,
+    Rows,
+    ordered,
+)
 from streaming.policy.timeline import PolicyTimeline
 
 
@@ -23,6 +41,61 @@ class RoutingKeys(NamedTuple):
 
     names: pa.Array
     of: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Requests and refunds on their way through the law.
+
+    Attributes:
+        requests: as columns; a row a record.
+        order: the rows to take, in the order of docs/contract.md 1.
+        routing_keys: the quota entity of each of `order`.
+    """
+
+    requests: Requests
+    order: Integers
+    routing_keys: RoutingKeys
+
+
+class RequestIntake(Intake):
+    """Requests and refunds of one batch."""
+
+    def __init__(self, records: Records) -> None:
+        self.newest = -1
+        self._records = records
+
+    def scan(self) -> Flags:
+        """Read the plain ones; a row that is none of them may still be put."""
+        records, requests = self._records, scanned(self._records)
+        self._rows = Rows(requests)
+        taken: Flags = requests.flags != 0
+        for i in np.flatnonzero(taken & (requests.length[:, ID] < 0)).tolist():
+            self._rows.name(i, records.name_of(i))
+        if taken.any():
+            self.newest = int(requests.at[taken].max())
+        return taken
+
+    def put(self, i: int, event: Event) -> None:
+        """Take a request or refund.
+
+        Raises:
+            BadEvent: its subject is none.
+        """
+        assert isinstance(event, Request | Refund)
+        if event.subject:
+            parse_subject(event.subject)
+        self.newest = max(self.newest, event.at)
+        self._rows.put(i, event)
+
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Asked | None:
+        """All of them, each with its quota entity."""
+        requests = self._rows.finish()
+        order = ordered(requests, self._records)
+        if not len(order):
+            return None
+        own = routing_keys(requests, order, timeline, stamped=not replay)
+        return Asked(requests=requests, order=order, routing_keys=own)
 
 
 def routing_keys(

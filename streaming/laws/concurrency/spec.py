@@ -1,0 +1,35 @@
+"""The law of adaptive concurrency as the rest of the program knows it."""
+
+from typing import Final
+
+from streaming.contract.broker_events import Latency, latency
+from streaming.laws.concurrency import show
+from streaming.laws.concurrency.table import DECISION, ConcurrencyTable
+from streaming.laws.law import LawSpec, WarmUp
+from streaming.policy.policy_set import Section
+from streaming.policy.timeline import PolicyTimeline
+
+
+def routing_key(event: Latency, timeline: PolicyTimeline | None) -> str:
+    """The partition that it is about."""
+    return event.partition
+
+
+SPEC: Final = LawSpec(
+    name="concurrency",
+    number=3,
+    table=ConcurrencyTable,
+    readers={"latency": latency},
+    events=(Latency,),
+    ticked=True,
+    routing_key=routing_key,
+    sections=frozenset({Section.PARTITIONS}),
+    decision=DECISION,
+    warm_up=WarmUp(
+        policies={"backpressure.partitions.*": {"algorithm": "aimd"}},
+        events=[{"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}],
+    ),
+    line=show.line,
+    total=show.total,
+    plot=show.plot,
+)

@@ -1,0 +1,38 @@
+"""The law of dispatch throttling as the rest of the program knows it."""
+
+from typing import Final
+
+from streaming.contract.usage_events import DispatchUsage, dispatch_usage
+from streaming.laws.dispatch import show
+from streaming.laws.dispatch.table import DECISION, DispatchTable
+from streaming.laws.law import LawSpec, WarmUp
+from streaming.policy.policy_set import Section
+from streaming.policy.timeline import PolicyTimeline
+
+
+def routing_key(event: DispatchUsage, timeline: PolicyTimeline | None) -> str:
+    """The broker that it is about."""
+    return event.broker
+
+
+SPEC: Final = LawSpec(
+    name="dispatch",
+    number=2,
+    table=DispatchTable,
+    readers={"dispatch_usage": dispatch_usage},
+    events=(DispatchUsage,),
+    ticked=True,
+    routing_key=routing_key,
+    sections=frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER}),
+    decision=DECISION,
+    warm_up=WarmUp(
+        policies={"namespaces.t/n": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}}},
+        events=[{
+            "type": "dispatch_usage", "broker": "b", "topic": "persistent://t/n/x", "subscription": "s",
+            "msgs": 1, "bytes": 1, "entries": 1, "backlog": True,
+        }],
+    ),
+    line=show.line,
+    total=show.total,
+    plot=show.plot,
+)  # fmt: skip

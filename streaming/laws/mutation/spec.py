@@ -1,0 +1,71 @@
+"""The law of partition mutations as the rest of the program knows it."""
+
+from typing import Any, Final
+
+from streaming.contract.events import REQUEST_READERS, Refund, Request
+from streaming.laws.law import DecisionForm, LawSpec, WarmUp
+from streaming.laws.mutation import show
+from streaming.laws.mutation.batch import ADMISSION
+from streaming.laws.mutation.intake import RequestIntake
+from streaming.laws.mutation.table import MutationTable
+from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.timeline import PolicyTimeline
+
+_REQUEST: Final[dict[str, Any]] = {
+    "type": "request", "subject": "user=u", "items": [{"name": "t", "mutations": 1}],
+}  # fmt: skip
+_SAMPLED: Final = {"controller_mutation_rate": 2, "algorithm": "sampled_rate"}
+# A change between two requests, and time enough after them for the idle to leave.
+_WARM_UP: Final = WarmUp(
+    policies={"quotas[user=u]": {"controller_mutation_rate": 1}},
+    events=[
+        _REQUEST | {"ts": 0},
+        {"type": "policy", "ts": 1, "path": "quotas[user=u]", "value": {"controller_mutation_rate": 2}},
+        {"type": "policy", "ts": 3, "path": "quotas[user=w]", "value": _SAMPLED},
+        _REQUEST | {"ts": 4, "subject": "user=w"},
+        _REQUEST | {"ts": 2},
+        {"type": "request", "ts": 5, "items": []},
+        _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
+    ],
+)
+
+
+def routing_key(event: Request | Refund, timeline: PolicyTimeline | None) -> str:
+    """The quota entity that applies; without one the user, so that such requests spread out.
+
+    Args:
+        event: what is asked or given back.
+        timeline: resolves the entity at the event's time, whatever the event says; None: it is trusted.
+    """
+    if timeline is None:
+        return event.subject or f"user={event.user}"
+    quota = timeline.at(event.at).mutation_quota(event.user, event.client_id)
+    return f"user={event.user}" if quota is None else quota.subject
+
+
+def stamp(event: Request | Refund, policies: PolicySet) -> str | None:
+    """The quota entity that these policies charge, empty if none; None: the event names one."""
+    if event.subject is not None:
+        return None
+    quota = policies.mutation_quota(event.user, event.client_id)
+    return "" if quota is None else quota.subject
+
+
+SPEC: Final = LawSpec(
+    name="mutation",
+    number=0,
+    table=MutationTable,
+    intake=RequestIntake,
+    readers=REQUEST_READERS,
+    events=(Request, Refund),
+    on_requests=True,
+    routing_key=routing_key,
+    stamp=stamp,
+    sections=frozenset({Section.QUOTAS}),
+    versioned=True,
+    decision=DecisionForm(type=ADMISSION, subject=("subject",)),
+    warm_up=_WARM_UP,
+    line=show.line,
+    total=show.total,
+    plot=show.plot,
+)
