@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 import numpy as np
 import orjson
@@ -17,15 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.records import Named, Records
-from streaming.contract.decisions import DECISIONS, decided_subject
+from streaming.contract.decisions import DECISIONS
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, parse
 from streaming.laws.law import StepContext
+from streaming.laws.registry import LAWS
 from streaming.laws.shard import replay_all
 from streaming.policy.files import check_entry, load_policies
 from streaming.policy.timeline import PolicyTimeline
-
-_COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,67 +172,14 @@ def write_lines(file: str, lines: Iterable[bytes]) -> None:
 
 
 def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:
-    """Totals per subject (contract section 4, `--summary`).
-
-    Admissions: events by outcome, `mutations` admitted and charged (a dry run counts as an event with 0 of
-    them), the longest throttle. Shares: rounds, the last share, why it ended. Dispatch: events, throttled
-    ones, the longest throttle. Limits: samples, least, greatest and last limit. Backlogs: reports, how many
-    exceeded a quota, planned evictions, the greatest size.
-    """
+    """Totals per subject (docs/contract.md section 4, `--summary`): events, and what its law adds up."""
     subjects: dict[str, dict[str, Any]] = {}
     for line in decisions:
         decision = orjson.loads(line)
-        totals = subjects.setdefault(decided_subject(decision), {"events": 0})
+        totals = subjects.setdefault(LAWS.subject_of(decision), {"events": 0})
         totals["events"] += 1
-        _TOTALS[decision["type"]](totals, decision)
+        LAWS.by_decision[decision["type"]].total(totals, decision)
     return {"subjects": {subject: subjects[subject] for subject in sorted(subjects)}}
-
-
-def _add(totals: dict[str, Any], **counts: int) -> None:
-    for name, count in counts.items():
-        totals[name] = totals.get(name, 0) + count
-
-
-def _longest(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
-    longest = max(totals.get("longest_throttle_ms", 0), decision["throttle_time_ms"])
-    totals["longest_throttle_ms"] = longest
-
-
-def _total_admission(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
-    outcomes = {name: int(decision["outcome"] == outcome) for outcome, name in _COUNTED.items()}
-    _add(totals, **outcomes, mutations=decision["mutations"])
-    _longest(totals, decision)
-
-
-def _total_share(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
-    _add(totals, removed=int("removed" in decision))
-    totals["last_limits"] = decision["limits"]
-
-
-def _total_dispatch(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
-    _add(totals, throttled=int(decision["throttle_time_ms"] > 0))
-    _longest(totals, decision)
-
-
-def _total_limit(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
-    limit = decision["limit"]
-    totals["least_limit"] = min(totals.get("least_limit", limit), limit)
-    totals["greatest_limit"] = max(totals.get("greatest_limit", limit), limit)
-    totals["last_limit"] = limit
-
-
-def _total_backlog(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
-    _add(totals, exceeded=int(bool(decision["exceeded"])), evictions=len(decision["evict"]))
-    totals["greatest_size"] = max(totals.get("greatest_size", 0), decision["backlogSize"])
-
-
-_TOTALS: Final = {
-    "admission": _total_admission,
-    "share": _total_share,
-    "dispatch": _total_dispatch,
-    "limit": _total_limit,
-    "backlog": _total_backlog,
-}
 
 
 def _open(file: str, mode: str) -> IO[bytes]:

@@ -50,12 +50,26 @@ class Plot:
         title: above it.
         x_label, y_label: what the axes show, with units.
         curves: in the order of the legend.
+        below: the same under another condition, in the same picture.
     """
 
     title: str
     x_label: str
     y_label: str
     curves: Sequence[Curve]
+    below: "Plot | None" = None
+
+
+def count_up(totals: dict[str, Any], **counts: int) -> None:
+    """Add to the totals of one subject (`weir replay --summary`); what is not there yet is 0."""
+    for name, count in counts.items():
+        totals[name] = totals.get(name, 0) + count
+
+
+def keep_longest_throttle(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
+    """Keep the longest throttle of one subject's decisions, ms."""
+    longest = max(totals.get("longest_throttle_ms", 0), decision["throttle_time_ms"])
+    totals["longest_throttle_ms"] = longest
 
 
 @dataclass(frozen=True, slots=True)

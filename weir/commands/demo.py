@@ -4,17 +4,17 @@ import argparse
 import queue
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from streaming.contract.errors import WeirError
+from streaming.contract.times import clock
 from streaming.contract.topics import Topics
 from weir.commands.up import add_stack_options, serve
 from weir.foreground import StopSignal
-from weir.logs.tail_lines import describe
-from weir.logs.times import clock
 from weir.stack.demo_clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.stack.jars import ROOT
 from weir.stack.local import POLL_S, Stack
@@ -28,9 +28,14 @@ _WHO_WIDTH = 16
 
 
 class Screen:
-    """Collects lines from all threads; only the main thread prints them."""
+    """Collects lines from all threads; only the main thread prints them.
 
-    def __init__(self) -> None:
+    Args:
+        describe: makes the line of a decision.
+    """
+
+    def __init__(self, describe: Callable[[dict[str, Any]], str]) -> None:
+        self._describe = describe
         self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
 
     def say(self, who: str, what: str) -> None:
@@ -39,7 +44,7 @@ class Screen:
 
     def decision(self, decision: dict[str, Any]) -> None:
         """Add a decision's line."""
-        when, _, rest = describe(decision).partition("  ")
+        when, _, rest = self._describe(decision).partition("  ")
         self._put(f"{when}  {'job decides':<{_WHO_WIDTH}}  {rest}")
 
     def show(self) -> None:
@@ -94,7 +99,10 @@ def play(stack: Stack, stop: StopSignal, data: Path) -> list[str]:
     Raises:
         WeirError: a part of the stack failed.
     """
-    screen, failures = Screen(), list[str]()
+    # Here and not above: `weir --help` must not load the laws.
+    from weir.logs.tail_lines import describe
+
+    screen, failures = Screen(describe), list[str]()
     over = threading.Event()
     proxy = str(stack.addresses()["proxy"])
     scene = Scene(

@@ -2,10 +2,8 @@
 
 import argparse
 
-import orjson
-
+from streaming.laws.registry import LAWS
 from weir.foreground import StopSignal
-from weir.logs import tail_lines
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add_cluster_options, cluster_of, time_argument
 
@@ -31,7 +29,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
     )
     parser.add_argument(
-        "--type", help="only decisions of this type: admission, share, dispatch, limit or backlog"
+        "--type", help=f"only decisions of this type: {', '.join(LAWS.by_decision)}"
     )
     parser.add_argument(
         "--repeats", action="store_true", help="show standing decisions that are only said again, too"
@@ -42,8 +40,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Follow until a signal; raises WeirError if the cluster does not answer or has no decisions topic."""
-    # Here and not above: `weir --help` must not load a Kafka client.
+    # Here and not above: `weir --help` must not load a Kafka client, nor the laws.
     from weir.logs.reading import Record, TopicReader
+    from weir.logs.tail_lines import render
 
     cluster = cluster_of(args)
     stop = StopSignal()
@@ -69,26 +68,3 @@ def run(args: argparse.Namespace) -> int:
     finally:
         reader.close()
     return 0
-
-
-def render(
-    value: bytes, *, as_json: bool, subject: str | None, kind: str | None, repeats: bool = False
-) -> str | None:
-    """One decision as a line; None if the filters leave it out.
-
-    A record that is no JSON object is shown as it is, unless a filter is set: it has no subject. A standing
-    decision that is only said again is left out too, unless `repeats` or `as_json` asks for it.
-    """
-    try:
-        decision = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        decision = None
-    if not isinstance(decision, dict):
-        return None if subject or kind else value.decode("utf-8", "replace")
-    if subject is not None and tail_lines.subject(decision) != subject:
-        return None
-    if kind is not None and decision.get("type") != kind:
-        return None
-    if as_json:
-        return value.decode("utf-8", "replace")
-    return None if decision.get("repeat") is True and not repeats else tail_lines.describe(decision)

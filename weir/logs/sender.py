@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 import confluent_kafka
 
 from streaming.contract.errors import WeirError
+from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
 from weir.logs.send_lines import Addresser, Outgoing, Recorded, shift_for
-from weir.logs.times import clock
 
 BUFFER_MAX: Final = 10_000
 """Records on their way at once; then sending waits for the cluster."""

@@ -34,8 +34,3 @@ def parse_time(text: str, now_ms: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return max(BEGINNING_MS, round(moment.timestamp() * 1000))
-
-
-def clock(ts_ms: int) -> str:
-    """Time of day in UTC with milliseconds, `12:41:07.123`."""
-    return datetime.fromtimestamp(ts_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]

@@ -123,6 +123,49 @@ def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policie
     assert summary["subjects"][""]["mutations"] == 3
 
 
+THROTTLE = {"topic": "t", "subscription": "s"}
+BACKLOG = {"topic": "t"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "decisions", "expected"),
+    [
+        (
+            "share",
+            [
+                {"group": "g", "broker": "b", "limits": {"publishRateInMsgs": 5.0}},
+                {"group": "g", "broker": "b", "limits": None, "removed": "idle"},
+            ],
+            {"g/b": {"events": 2, "removed": 1, "last_limits": None}},
+        ),
+        (
+            "dispatch",
+            [THROTTLE | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
+            {"t/s": {"events": 3, "throttled": 2, "longest_throttle_ms": 900}},
+        ),
+        (
+            "limit",
+            [{"partition": "p", "limit": limit} for limit in (20, 9, 12)],
+            {"p": {"events": 3, "least_limit": 9, "greatest_limit": 20, "last_limit": 12}},
+        ),
+        (
+            "backlog",
+            [
+                BACKLOG | {"exceeded": ["destination_storage"], "evict": [{}, {}], "backlogSize": 70.0},
+                BACKLOG | {"exceeded": [], "evict": [], "backlogSize": 10.0},
+            ],
+            {"t": {"events": 2, "exceeded": 1, "evictions": 2, "greatest_size": 70.0}},
+        ),
+    ],
+)
+def test_the_summary_adds_up_what_each_law_says(
+    kind: str, decisions: list[dict[str, object]], expected: dict[str, object]
+) -> None:
+    """Per subject, in the words of its law."""
+    lines = [orjson.dumps({"type": kind, **decision}) for decision in decisions]
+    assert summarise(lines) == {"subjects": expected}
+
+
 def test_the_command_writes_all_files(
     tmp_path: Path, policies: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,8 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from weir.commands.tail import render
-from weir.logs.tail_lines import describe
+from weir.logs.tail_lines import describe, render
 
 ADMISSION = {
     "type": "admission",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weir.logs.times import clock, parse_time
+from weir.logs.times import parse_time
 
 NOW = 1_795_166_668_375
 
@@ -33,9 +33,3 @@ def test_others_are_refused_with_what_is_expected(text: str) -> None:
     """The message names the text and the forms that are understood."""
     with pytest.raises(ValueError, match="ISO 8601"):
         parse_time(text, NOW)
-
-
-def test_clock_shows_utc_with_milliseconds() -> None:
-    """Time of day, always with three decimals."""
-    assert clock(0) == "00:00:00.000"
-    assert clock(NOW) == "09:24:28.375"

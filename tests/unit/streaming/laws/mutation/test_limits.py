@@ -7,6 +7,7 @@ import orjson
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streaming.laws.mutation.routing_keys import routing_keys
 
 from streaming.columns.records import Records
 from streaming.contract.events import Request, parse
@@ -14,7 +15,6 @@ from streaming.laws.mutation.limits import Quotas
 from streaming.laws.mutation.rates import sample_count
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests, Rows
-from streaming.laws.mutation.routing_keys import routing_keys
 from streaming.policy.policy_set import Algorithm, PolicySet
 from streaming.policy.timeline import PolicyTimeline
 

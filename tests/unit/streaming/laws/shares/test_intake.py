@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streaming.laws.shares.report_merge import Arrived, PlainReports
 
 from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
@@ -17,7 +18,6 @@ from streaming.contract.events import parse
 from streaming.contract.usage_events import GroupUsage, Tick
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.shard import step
-from streaming.laws.shares.report_merge import Arrived, PlainReports
 from streaming.laws.shares.reports import Reports, Rows
 from streaming.laws.shares.table import SharesTable
 
