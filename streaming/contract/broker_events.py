@@ -64,7 +64,7 @@ class Subscription:
 
     Attributes:
         name: unique in its topic.
-        ledger: of the mark-delete position; may be gone already.
+        ledger: of the mark-delete position; need not be listed, since trimmed and empty ledgers are removed.
         entry: of the mark-delete position, -1: nothing of that ledger.
         durable: whether it holds data back; readers do not.
         oldest_publish_time: of its oldest unacknowledged message, ms since the epoch; None: not known.

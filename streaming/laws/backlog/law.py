@@ -33,6 +33,7 @@ check of the time once the size is exceeded, ours always checks both, since the 
 kind; its size without the precise flag is already an estimate by entries.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -101,23 +102,24 @@ class Log:
         precise: whether sizes count entries or whole ledgers.
     """
 
-    __slots__ = ("_before", "_number", "_precise", "_rest", "end", "ledgers")
+    __slots__ = ("_before", "_ids", "_precise", "_rest", "end", "ledgers")
 
     def __init__(self, ledgers: Sequence[Ledger], *, precise: bool) -> None:
         self.ledgers = ledgers
         self.end = len(ledgers)
         self._precise = precise
-        self._number = {ledger.id: number for number, ledger in enumerate(ledgers)}
+        self._ids = [ledger.id for ledger in ledgers]
         self._before = list(accumulate((ledger.entries for ledger in ledgers), initial=0))
         sizes = accumulate((ledger.size for ledger in reversed(ledgers)), initial=0)
         self._rest = list(sizes)[::-1]  # bytes from each ledger on; nothing at the end
 
     def place(self, subscription: Subscription) -> Place:
         """Where the oldest unacknowledged entry of a subscription is; number `end`: there is none."""
-        number = self._number.get(subscription.ledger)
-        # A ledger that is not listed any more: everything listed is still to be read.
-        acknowledged = 0 if number is None else subscription.entry + 1
-        number = number or 0
+        number = bisect_left(self._ids, subscription.ledger)
+        # A ledger that is not listed was trimmed, or removed while empty: those before it are read, and
+        # nothing of those after it.
+        listed = number < self.end and self._ids[number] == subscription.ledger
+        acknowledged = subscription.entry + 1 if listed else 0
         while number < self.end and acknowledged >= self.ledgers[number].entries:
             number, acknowledged = number + 1, 0
         return number, acknowledged

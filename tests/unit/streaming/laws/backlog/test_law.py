@@ -125,6 +125,32 @@ def test_a_position_in_a_ledger_that_is_gone_is_before_all() -> None:
     assert decision["evict"] == [{"subscription": "a", "ledger": 1, "entry": 99, "entries": 100}]
 
 
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize(
+    ("position", "size", "plan"),
+    [
+        ((2, -1), 1000, {"a": 10}), ((2, 50), 1000, {"a": 10}), ((1, 9), 1000, {"a": 10}),
+        ((0, 50), 2000, {"a": 20}), ((4, -1), 0, {}), ((4, 3), 0, {}),
+    ],
+)  # fmt: skip
+def test_a_position_in_a_ledger_that_is_not_listed_acknowledges_those_before_it(
+    position: tuple[int, int], size: int, plan: dict[str, int], precise: bool
+) -> None:
+    """Wherever it was among those listed: nothing of the ledgers after it is read."""
+    ledgers = [{"id": 1, "entries": 10, "size": 1000, "closeTime": T0 - 60_000},
+               {"id": 3, "entries": 10, "size": 1000, "closeTime": None}]  # fmt: skip
+    event = report(subscription("a", *position), ledgers=ledgers)
+    decision = judged(event, 0, preciseBacklogSize=precise)
+    assert (decision["backlogSize"], evicted(decision)) == (size, plan)
+
+
+def test_positions_are_compared_as_written() -> None:
+    """All three begin to read the same ledger, but one of them is in an older one."""
+    ledgers = [CLOSED, OPEN | {"id": 4}]
+    ends = [subscription("a", 4, -1), subscription("b", 2, 7), subscription("c", 3, -1)]
+    assert judged(report(*ends, ledgers=ledgers))["oldestBacklogMessageSubscriptionName"] == "b"
+
+
 @pytest.mark.parametrize(
     ("position", "imprecise", "precise"),
     [((1, -1), 103_900, 103_900), ((1, 49), 103_900, 52_100), ((1, 98), 103_900, 1_336), ((1, 99), 300, 300),
