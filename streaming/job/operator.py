@@ -80,12 +80,14 @@ def group_function(given: Input) -> GroupFunction:
         context = replace(given.context, processed_ts=processed_ts, blobs=blobs)
         body, outputs = step(law, shard, body, records, context)
         state.update((STATE_VERSION, body))
+        if not replay:
+            # Before anything is counted: what is too large becomes a dead letter here.
+            limit_record_size(outputs, records)
         if given.counts is not None:
             given.counts.add(counts_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
         if len(outputs) and replay:
             yield replay_columns(outputs, records)
         elif len(outputs):
-            limit_record_size(outputs, records)
             yield columns(outputs, given.topics)
 
     return takes_columns(run)

@@ -1,8 +1,12 @@
 """The operator by hand: chunks, state, output columns, sizes."""
 
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
+import pytest
 from law_kit import T0, policy, quota, request
 from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, FakeGroupState, output_rows, record_columns
@@ -11,6 +15,7 @@ from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import Input, group_function
+from streaming.job.process.counts import BatchCounts
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
 from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION
@@ -97,6 +102,22 @@ def test_a_decision_too_large_for_the_broker_becomes_a_dead_letter() -> None:
     (row,) = run([record_columns([LIMIT, event])], FakeGroupState())
     assert (row["topic"], row["key"]) == ("weir.deadletter", b"")
     assert "decision has" in row["value"]["reason"]
+
+
+@pytest.mark.parametrize("others", [[], [alice("b", 0, 1)]])
+def test_what_is_too_large_for_the_broker_is_tallied_as_the_dead_letter_it_became(
+    others: list[tuple[int, int, dict[str, Any]]],
+) -> None:
+    """As it is written, not as it was decided: neither among decisions nor for their age."""
+    large = alice("a", 1, 1)
+    large[2]["items"] = [{"name": "n" * 1000, "mutations": 5}] * 1100
+    tallies: list[BatchCounts] = []
+    given = replace(LIVE, counts=cast(Any, SimpleNamespace(add=tallies.append)))
+    rows = run([record_columns([LIMIT, large, *others])], FakeGroupState(processed_ts=7), given)
+    assert Counter(row["topic"] for row in rows)["weir.deadletter"] == 1
+    ages = {7: T0} if others else {}
+    events = Counter(mutation=1 + len(others))
+    assert tallies == [BatchCounts(events=events, decisions=len(others), dead_letters=1, oldest=ages)]
 
 
 def test_a_replayed_line_is_named_by_file_and_line() -> None:

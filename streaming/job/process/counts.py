@@ -26,7 +26,7 @@ class BatchCounts:
     Attributes:
         events: read, by law.
         decisions: written.
-        dead_letters: records that could not be used.
+        dead_letters: written, those of outputs that were too large too.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
     """
 

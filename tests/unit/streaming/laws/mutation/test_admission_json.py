@@ -129,3 +129,4 @@ def test_an_output_can_be_buried_in_its_place() -> None:
     outputs.bury(1, b"{}")
     assert outputs.value == [before[0], b"{}", before[2]]
     assert outputs.sink == ["decisions", "deadletter", "decisions"]
+    assert (outputs.type, outputs.id) == (["admission", "dead_letter", "admission"], ["a", "", "c"])
