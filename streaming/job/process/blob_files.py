@@ -62,7 +62,8 @@ class FileBlobStore:
     """The segments of one shard, a file each, named after its content.
 
     A file appears whole (it is renamed into place) and never changes, so tasks that are tried again, run
-    twice or in another process see the same rows.
+    twice or in another process see the same rows. It is on the disk, and its name too, before anybody learns
+    the name: a checkpoint that outlives a power cut names nothing that did not.
 
     Attributes:
         folder: where they lie; made when the first one is put there.
@@ -80,16 +81,13 @@ class FileBlobStore:
         """
         name = _digest(content)
         path = self.folder / f"{name}{_SUFFIX}"
-        if path.exists():
-            return name
-        hidden = path.with_name(f".{name}.{os.getpid()}")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            hidden.write_bytes(content)
-            os.replace(hidden, path)
+            if not path.exists():
+                _make(self.folder)
+                _write(path, content)
+            # Of a file that was there too: whoever put it may have been stopped before this.
+            _sync(self.folder)
         except OSError as error:
-            with suppress(OSError):
-                hidden.unlink(missing_ok=True)
             raise StateError(f"a segment of the state cannot be written: {error}") from error
         return name
 
@@ -125,6 +123,38 @@ def _mapped(path: str) -> pa.RecordBatch:
     if _digest(content) != Path(path).stem:
         raise StateError(f"the segment {path} does not hold what its name says; the checkpoint is damaged")
     return unpacked(content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Give a file its name once all of its bytes are on the disk."""
+    hidden = path.with_name(f".{path.stem}.{os.getpid()}")
+    try:
+        with hidden.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(hidden, path)
+    except OSError:
+        with suppress(OSError):
+            hidden.unlink(missing_ok=True)
+        raise
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, each entered in its parent for good."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _digest(content: bytes | pa.Buffer) -> str:

@@ -1,6 +1,9 @@
 """Segments as files."""
 
+import os
+import stat
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -51,6 +54,72 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="cannot be written"):
         FileBlobStore(tmp_path / "file", 100).put(packed(ROWS))
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
+    """What is done from now on: (call, inode, size of a file or -1), in order."""
+    seen: list[tuple[str, int, int]] = []
+    replace, fsync = os.replace, os.fsync
+
+    def noted_fsync(number: int) -> None:
+        found = os.fstat(number)
+        seen.append(("fsync", found.st_ino, -1 if stat.S_ISDIR(found.st_mode) else found.st_size))
+        fsync(number)
+
+    def noted_replace(old: Any, new: Any) -> None:
+        found = os.stat(old)
+        seen.append(("replace", found.st_ino, found.st_size))
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    return seen
+
+
+def test_what_is_named_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power cut loses nothing that a checkpoint names: first the file, then its name, then `put` ends.
+
+    Folders that are new are entries of their parents, which must last as well.
+    """
+    seen = watched(monkeypatch)
+    folder = tmp_path / "new" / "folder"
+    name = FileShelf(folder, 100).put(packed(ROWS))
+    file = (folder / f"{name}.arrow").stat()
+    own = ("fsync", file.st_ino, file.st_size), ("replace", file.st_ino, file.st_size)
+    parents = [("fsync", path.stat().st_ino, -1) for path in (tmp_path, tmp_path / "new", folder)]
+    assert seen == [*parents[:2], *own, parents[2]]
+
+
+def test_a_name_that_is_there_already_is_made_to_last_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever put it may have been stopped before it had synced the folder."""
+    shelf = FileShelf(tmp_path, 100)
+    shelf.put(packed(ROWS))
+    seen = watched(monkeypatch)
+    shelf.put(packed(ROWS))
+    assert seen == [("fsync", tmp_path.stat().st_ino, -1)]
+
+
+@pytest.mark.parametrize("failing", ["file", "folder"])
+def test_what_may_not_last_gets_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """The batch fails, and its body, which would name the file, is not written; the next try starts anew."""
+    fsync = os.fsync
+
+    def fail(number: int) -> None:
+        if stat.S_ISDIR(os.fstat(number).st_mode) == (failing == "folder"):
+            raise OSError(5, "Input/output error")
+        fsync(number)
+
+    shelf = FileShelf(tmp_path, 100)
+    with monkeypatch.context() as broken, pytest.raises(StateError, match=r"cannot be written: .* error"):
+        broken.setattr(os, "fsync", fail)
+        shelf.put(packed(ROWS))
+    if failing == "file":
+        assert list(tmp_path.iterdir()) == []
+    assert shelf.get(shelf.put(packed(ROWS))).equals(ROWS)
 
 
 @pytest.mark.parametrize(
