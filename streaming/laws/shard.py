@@ -192,7 +192,7 @@ def _set_aside(
                 reason = None
         except BadEvent as error:
             reason = error.reason if _is_reported(records, i, reporter) else None
-        except Exception:
+        except Exception:  # noqa: BLE001  # told in the dead letter
             reason = f"it cannot be read: {traceback.format_exc()}"
         if reason is not None:
             _bury(records, i, reason, outputs)
@@ -205,7 +205,7 @@ def _set_aside(
         return known.with_policies(context), outputs
     except StateError:
         raise
-    except Exception:
+    except Exception:  # noqa: BLE001  # the same
         reason = f"a batch of law {law.name} failed, and then its policies: {traceback.format_exc()}"
     for _, _, i, _ in policies:
         _bury(records, i, reason, outputs)

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage, Tick
-from streaming.laws.law import Entry
+from streaming.contract.events import Tick
+from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.laws.law import DecisionForm, Entry
 from streaming.laws.refresh import Refresh
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, share_out
 from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
@@ -214,13 +215,16 @@ def _throttled(time_ms: int | None, period_ms: int) -> int:
     return THROTTLED if time_ms * HUNGRY_PARTS >= period_ms else FREE
 
 
+STANDING = DecisionForm(type="share", subject=("group", "broker"), standing=("group", "broker"))
+
+
 class Model:
     """Groups of a shard, with what stands of them."""
 
     def __init__(self) -> None:
         self.stale_reports = 0
         self.groups: dict[str, Group] = {}
-        self.standing = Refresh(None)
+        self.standing = Refresh(STANDING, None)
 
     def fold(
         self, entries: Sequence[Entry], timeline: PolicyTimeline, *, end: bool
@@ -244,14 +248,18 @@ class Model:
 
     def repeats(self, decided: Sequence[tuple[int, Decision]], now: int) -> list[bytes]:
         """What stands and must be said again at `now`, of those that still have shares."""
-        self.standing.note([decision for _, decision in decided], now)
+        self.standing.note(STANDING.columns(decided), now)
         told = {
             f"{group.name}/{broker}"
             for group in self.groups.values()
             for broker, member in group.members.items()
             if member.told
         }
-        return sorted(again.value for again in self.standing.repeats(now) if again.subject in told)
+        again = self.standing.repeats(now)
+        if again is None:
+            return []
+        pairs = zip(again.column("key").to_pylist(), again.column("value").to_pylist(), strict=True)
+        return sorted(value for subject, value in pairs if subject in told)
 
     def _move(self, group: Group, entry: Entry, timeline: PolicyTimeline) -> list[Decision]:
         event: object = entry.event

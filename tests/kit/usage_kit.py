@@ -9,8 +9,10 @@ from typing import Any
 import orjson
 
 from streaming.columns.outputs import DecisionColumns
-from streaming.contract.usage_events import USAGE_READERS, GroupUsage
+from streaming.contract.usage_events import DispatchUsage, GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawState
+from streaming.laws.registry import LAWS
+from streaming.laws.shares.intake import Reported
 from streaming.laws.shares.reports import Reports, Rows
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
@@ -24,7 +26,7 @@ Event = dict[str, Any]
 
 def entry_of(event: Event, source: int = 0, routing_key: str = "") -> Entry:
     """An event as a law gets it, read by the contract's own reader."""
-    read = USAGE_READERS[event["type"]](event, event.get("id", f"e{source}"), event["ts"])
+    read = LAWS.parse(orjson.dumps(event), default_id=f"e{source}", default_ts=None)
     return Entry(read, source)
 
 
@@ -32,6 +34,8 @@ def batch_of(events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = F
     """Events of a replay in the order of contract section 1; sources are their places."""
     entries = [entry_of(event, place) for place, event in enumerate(events)]
     entries.sort(key=lambda entry: entry.event.ts)
+    if any(isinstance(entry.event, DispatchUsage) for entry in entries):
+        return Batch(events=entries, timeline=timeline, processed_ts=None, end=end)
     return batch_from(entries, timeline, end=end)
 
 
@@ -48,16 +52,14 @@ def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
     """A batch of a replay; reports as columns, as the law of shares gets them."""
-    reports, entries = reports_of(entries)
-    return Batch(entries=entries, timeline=timeline, processed_ts=None, end=end, reports=reports)
+    reported = Reported(*reports_of(entries))
+    return Batch(events=reported, timeline=timeline, processed_ts=None, end=end)
 
 
-def decisions_of(decided: list[tuple[int, Decision]] | DecisionColumns) -> list[tuple[int, Decision]]:
+def decisions_of(decided: DecisionColumns) -> list[tuple[int, Decision]]:
     """(source, decision) of what a law's `fold` returned, in its order."""
-    if isinstance(decided, DecisionColumns):
-        values = map(orjson.loads, decided.column("value").to_pylist())
-        return list(zip(decided.source.tolist(), values, strict=True))
-    return decided
+    values = map(orjson.loads, decided.column("value").to_pylist())
+    return list(zip(decided.source.tolist(), values, strict=True))
 
 
 def decide(

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from streaming.contract.broker_events import BROKER_READERS
+import orjson
+
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.concurrency.table import ConcurrencyTable
 from streaming.laws.law import Batch, Entry, LawState
+from streaming.laws.registry import LAWS
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
@@ -50,10 +52,10 @@ def batch_of(events: Sequence[Event], timeline: PolicyTimeline, processed_ts: in
     """Events of one type in order of time, as the job hands them to a law."""
     entries = []
     for source, event in enumerate(events):
-        parsed = BROKER_READERS[event["type"]](event, event["id"], event["ts"])
+        parsed = LAWS.readers[event["type"]](event, event["id"], event["ts"])
         entries.append(Entry(parsed, source))
     entries.sort(key=lambda entry: (entry.event.at, entry.source))
-    return Batch(entries=entries, timeline=timeline, processed_ts=processed_ts, end=False)
+    return Batch(events=entries, timeline=timeline, processed_ts=processed_ts, end=False)
 
 
 def through_bytes(table: LawState) -> LawState:
@@ -65,7 +67,8 @@ def fold(
     table: LawState, events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None = None
 ) -> list[Decision]:
     """The decisions of one batch; `processed_ts` None is a replay."""
-    return [decision for _, decision in table.fold(batch_of(events, timeline, processed_ts))]
+    decided = table.fold(batch_of(events, timeline, processed_ts))
+    return [orjson.loads(value) for value in decided.column("value").to_pylist()]
 
 
 def replay(events: Sequence[Event], policies: Mapping[str, Any] | PolicyTimeline) -> list[Decision]:

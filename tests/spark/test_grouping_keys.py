@@ -4,19 +4,19 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from streaming.job.grouping_keys import LAWS_MAX, grouping_keys_of, task_of
-from streaming.laws.registry import LAWS
+from streaming.job.grouping_keys import grouping_keys_of, task_of
+from streaming.laws.registry import LAWS, NUMBERS
 
 
 @pytest.mark.parametrize(("shards", "tasks"), [(4, 1), (4, 2), (8, 3), (3, 8), (64, 16)])
 def test_every_task_has_its_shards(shards: int, tasks: int) -> None:
     """Shard s of every law is in task s modulo tasks; numbers are unique and tell their law."""
     found = grouping_keys_of(shards, tasks)
-    assert len(found.shards) == len(LAWS) * shards
-    for number, law in enumerate(LAWS):
+    assert len(found.shards) == len(LAWS.by_name) * shards
+    for number, law in enumerate(LAWS.by_name):
         own = found.numbers[law]
         assert [task_of(place, tasks) for place in own] == [shard % tasks for shard in range(shards)]
-        assert {place % LAWS_MAX for place in own} == {number}
+        assert {place % NUMBERS for place in own} == {number}
         assert [found.shards[place] for place in own] == [(law, shard) for shard in range(shards)]
 
 

@@ -10,7 +10,8 @@ from benchmarks.kit import asking
 from benchmarks.kit.asking import drive, settled
 from benchmarks.kit.events import POLICIES, request, requests, user
 from streaming.contract.errors import WeirError
-from streaming.contract.events import Request, parse
+from streaming.contract.events import Request
+from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import PolicySet
 
 
@@ -33,7 +34,7 @@ def test_events_are_what_the_contract_reads() -> None:
     """Each is a strict request whose subject its quota's policy knows; the same at every call."""
     made = list(requests(50, 7, ts=True))
     assert made == list(requests(50, 7, ts=True))
-    events = [parse(value, default_id="", default_ts=None) for _, value in made]
+    events = [LAWS.parse(value, default_id="", default_ts=None) for _, value in made]
     policies = PolicySet(POLICIES)
     for (key, _), event in zip(made, events, strict=True):
         assert isinstance(event, Request) and event.strict and event.deadline_ms is None

@@ -12,8 +12,8 @@ from enforcer.kafka.protocol.traffic import Passed
 from enforcer.metering import usage
 from enforcer.metering.account import PUBLISH
 from enforcer.metering.usage import ROUNDS_MAX
-from streaming.contract.events import parse
 from streaming.contract.usage_events import GroupUsage
+from streaming.laws.registry import LAWS
 
 FREE: dict[str, Any] = {**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 100_000}}
 
@@ -58,7 +58,7 @@ def test_a_report_is_an_event_of_the_contract() -> None:
             }
         },
     }  # fmt: skip
-    read = parse(usage.orjson.dumps(event), default_id="x", default_ts=1)
+    read = LAWS.parse(usage.orjson.dumps(event), default_id="x", default_ts=1)
     assert isinstance(read, GroupUsage) and read.usage[0][1].throttled_ms[0] == 167
 
 

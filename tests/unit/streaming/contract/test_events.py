@@ -4,7 +4,8 @@ import orjson
 import pytest
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import PolicyChange, Refund, Request, parse
+from streaming.contract.events import PolicyChange, Refund, Request
+from streaming.laws.registry import LAWS
 
 REQUEST = {
     "type": "request",
@@ -24,7 +25,7 @@ def without(key: str) -> bytes:
 
 def test_a_request_takes_the_defaults_of_the_contract() -> None:
     """User ANONYMOUS, empty client-id, strict, no dry run, id from the position, no deadline."""
-    event = parse(changed(), default_id="weir.requests-0-7", default_ts=None)
+    event = LAWS.parse(changed(), default_id="weir.requests-0-7", default_ts=None)
     assert isinstance(event, Request)
     assert (event.id, event.user, event.client_id, event.subject) == (
         "weir.requests-0-7",
@@ -43,14 +44,14 @@ def test_a_request_takes_the_defaults_of_the_contract() -> None:
 
 def test_a_record_from_kafka_takes_its_timestamp() -> None:
     """A record without `ts` is as old as Kafka says."""
-    event = parse(without("ts"), default_id="x", default_ts=17)
+    event = LAWS.parse(without("ts"), default_id="x", default_ts=17)
     assert event.ts == 17
 
 
 def test_a_refund_sums_its_items() -> None:
     """What is given back is one number."""
     raw = {"type": "refund", "ts": 5, "of": "a", "of_ts": 3, "items": [{"name": "a", "mutations": 2}] * 2}
-    event = parse(orjson.dumps(raw), default_id="x", default_ts=None)
+    event = LAWS.parse(orjson.dumps(raw), default_id="x", default_ts=None)
     assert isinstance(event, Refund)
     assert (event.mutations, event.of_ts) == (4, 3)
 
@@ -58,14 +59,14 @@ def test_a_refund_sums_its_items() -> None:
 def test_a_policy_is_in_force_from_its_effective_ts() -> None:
     """`effective_ts` counts where a record has both."""
     raw = {"type": "policy", "ts": 5, "effective_ts": 2005, "path": "broker", "value": None, "version": 3}
-    event = parse(orjson.dumps(raw), default_id="x", default_ts=None)
+    event = LAWS.parse(orjson.dumps(raw), default_id="x", default_ts=None)
     assert event == PolicyChange(id="x", ts=2005, path="broker", value=None, version=3)
 
 
 def test_unknown_fields_are_ignored() -> None:
     """A newer writer may add fields."""
     raw = changed(colour="red")[:-1] + b',"size":1000000000000000000000000}'
-    assert parse(raw, default_id="x", default_ts=None).id == "x"
+    assert LAWS.parse(raw, default_id="x", default_ts=None).id == "x"
 
 
 BROKEN = {
@@ -125,5 +126,5 @@ def test_a_broken_event_is_refused_with_its_reason(name: str) -> None:
     """Every reason names the field, what it held and what was expected."""
     raw, reason = BROKEN[name]
     with pytest.raises(BadEvent) as refused:
-        parse(raw, default_id="x", default_ts=None)
+        LAWS.parse(raw, default_id="x", default_ts=None)
     assert reason in refused.value.reason

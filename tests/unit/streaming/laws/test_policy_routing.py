@@ -88,7 +88,7 @@ def by_shard(events: list[Event], initial: dict[str, Any]) -> list[bytes]:
             timeline.apply(event["path"], event["value"], event["ts"])
     records = records_of(events)
     of_shard: dict[tuple[str, int], list[tuple[int, bytes, bool]]] = {
-        (law, shard): [] for law in LAWS for shard in range(SHARDS)
+        (law, shard): [] for law in LAWS.by_name for shard in range(SHARDS)
     }
     for offset in range(len(records)):
         value, name = records.value_of(offset), records.name_of(offset)
@@ -119,14 +119,14 @@ def kept(law: str, changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     timeline = PolicyTimeline()
     for path, value in changes:
         take(PolicyChange(id="", ts=T0, path=path, value=value, version=None), law, timeline)
-    assert timeline.at(T0).version == 1 + len(changes) or not LAWS[law].versioned
+    assert timeline.at(T0).version == 1 + len(changes) or not LAWS.by_name[law].versioned
     return dict(timeline.at(T0).entries)
 
 
 def test_a_law_keeps_what_it_asks_for() -> None:
     """A hundred thousand groups stand with the law of shares alone, as do those who belong to them."""
     changes = [(path, values[-1]) for path, values in VALUES.items() if path != "nowhere"]
-    found = {law: set(kept(law, changes)) for law in LAWS}
+    found = {law: set(kept(law, changes)) for law in LAWS.by_name}
     quotas = {path for path in VALUES if path.startswith("quotas[")}
     assert found == {
         "mutation": quotas,

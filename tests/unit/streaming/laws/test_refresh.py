@@ -7,8 +7,13 @@ import pytest
 from law_kit import T0, records_of
 
 from streaming.laws import refresh
-from streaming.laws.law import StepContext
+from streaming.laws.backlog.table import DECISION as BACKLOG
+from streaming.laws.backlog.table import QUIET_MS
+from streaming.laws.concurrency.table import DECISION as LIMIT
+from streaming.laws.dispatch.table import DECISION as DISPATCH
+from streaming.laws.law import DecisionForm, StepContext
 from streaming.laws.refresh import Refresh
+from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
 
 TOPIC = "persistent://acme/orders/t1"
@@ -30,55 +35,71 @@ def throttle(ts: int, throttle_ms: int, broker: str = "b1") -> dict[str, Any]:
     }
 
 
+def held_of(form: DecisionForm, *decisions: dict[str, Any], now: int) -> Refresh:
+    """What holds after these decisions."""
+    held = Refresh(form, None)
+    note(held, form, *decisions, now=now)
+    return held
+
+
+def note(held: Refresh, form: DecisionForm, *decisions: dict[str, Any], now: int) -> None:
+    held.note(form.columns([(0, decision) for decision in decisions]), now)
+
+
+def repeated(held: Refresh, now: int) -> list[dict[str, Any]]:
+    """The decisions said again; each counts as of now, under its own key and id."""
+    again = held.repeats(now)
+    if again is None:
+        return []
+    decisions = [orjson.loads(value) for value in again.column("value").to_pylist()]
+    assert again.column("id").to_pylist() == [decision["id"] for decision in decisions]
+    assert again.column("key").to_pylist() == [LAWS.subject_of(decision) for decision in decisions]
+    assert again.ts.tolist() == [now] * len(decisions)
+    return decisions
+
+
 def test_a_limit_is_repeated_at_a_quarter_of_its_life_time() -> None:
     """With its id and ts and `repeat`, again and again, and after a restart from the checkpoint too."""
-    held = Refresh(None)
-    held.note([limit("p", 0)], 0)
-    assert held.repeats(14_999) == []
-    held = Refresh(held.to_bytes())
-    (again,) = held.repeats(15_000)
-    assert orjson.loads(again.value) == limit("p", 0) | {"repeat": True}
-    assert (again.subject, again.type, again.id) == ("p", "limit", "p")
-    assert held.repeats(29_999) == []
-    assert len(held.repeats(30_000)) == 1
+    held = held_of(LIMIT, limit("p", 0), now=0)
+    assert repeated(held, 14_999) == []
+    held = Refresh(LIMIT, held.to_bytes())
+    assert repeated(held, 15_000) == [limit("p", 0) | {"repeat": True}]
+    assert repeated(held, 29_999) == []
+    assert len(repeated(held, 30_000)) == 1
 
 
 def test_a_newer_decision_takes_the_place_of_the_older() -> None:
     """One subject, one standing decision; a broker's counters are its own."""
-    held = Refresh(None)
-    held.note([limit("p", 0), limit("q", 0)], 0)
-    held.note([limit("p", 9)], 9)
-    assert sorted(orjson.loads(again.value)["ts"] for again in held.repeats(60_000)) == [0, 9]
-    held = Refresh(None)
-    held.note([throttle(0, 5000, "b1"), throttle(0, 5000, "b2")], 0)
-    assert len(held.repeats(400)) == 2
+    held = held_of(LIMIT, limit("p", 0), limit("q", 0), now=0)
+    note(held, LIMIT, limit("p", 9), now=9)
+    assert sorted(again["ts"] for again in repeated(held, 60_000)) == [0, 9]
+    held = held_of(DISPATCH, throttle(0, 5000, "b1"), throttle(0, 5000, "b2"), now=0)
+    assert len(repeated(held, 400)) == 2
 
 
 def test_a_throttle_stands_until_it_has_passed() -> None:
     """After that its numbers are wrong: nobody is told again."""
-    held = Refresh(None)
-    held.note([throttle(1000, 3000)], 1000)
-    assert len(held.repeats(3999)) == 1
-    assert held.repeats(4000) == []
+    held = held_of(DISPATCH, throttle(1000, 3000), now=1000)
+    assert len(repeated(held, 3999)) == 1
+    assert repeated(held, 4000) == []
     assert len(held) == 0
 
 
 def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
     """An hour after its last report."""
     report = {"type": "backlog", "id": "k", "ts": 0, "topic": TOPIC, "ttl_ms": 60_000}
-    held = Refresh(None)
-    held.note([report], 0)
-    assert len(held.repeats(refresh.QUIET_MS - 1)) == 1
-    assert held.repeats(refresh.QUIET_MS) == []
+    held = held_of(BACKLOG, report, now=0)
+    assert len(repeated(held, QUIET_MS - 1)) == 1
+    assert repeated(held, QUIET_MS) == []
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound those written longest ago leave: their life time simply ends."""
     monkeypatch.setattr(refresh, "MAX_STANDING", 3)
-    held = Refresh(None)
+    held = Refresh(LIMIT, None)
     for number in range(5):
-        held.note([limit(f"p{number}", number)], number)
-    assert sorted(again.subject for again in held.repeats(60_000)) == ["p2", "p3", "p4"]
+        note(held, LIMIT, limit(f"p{number}", number), now=number)
+    assert sorted(again["partition"] for again in repeated(held, 60_000)) == ["p2", "p3", "p4"]
 
 
 def test_the_live_step_repeats_on_ticks_and_a_replay_never_does() -> None:

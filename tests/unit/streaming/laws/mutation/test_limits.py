@@ -7,14 +7,15 @@ import orjson
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streaming.laws.mutation.routing_keys import routing_keys
 
 from streaming.columns.records import Records
-from streaming.contract.events import Request, parse
+from streaming.contract.events import Request
+from streaming.laws.mutation.intake import routing_keys
 from streaming.laws.mutation.limits import Quotas
 from streaming.laws.mutation.rates import sample_count
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests, Rows
+from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Algorithm, PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -90,7 +91,7 @@ def read(events: list[dict[str, Any]]) -> Requests:
     requests = scanned(Records(topic=none, partition=none, offset=none, ts=none, value=values))
     rows = Rows(requests)
     for i in np.flatnonzero(requests.flags == 0).tolist():
-        event = parse(values[i], default_id="", default_ts=None)
+        event = LAWS.parse(values[i], default_id="", default_ts=None)
         assert isinstance(event, Request)
         rows.put(i, event)
     return rows.finish()

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from streaming.columns.byte_strings import bytes_of, is_canonical
 from streaming.columns.records import CHUNK, Records
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import LawEvent, Request, parse
+from streaming.contract.events import Event, Request
 from streaming.contract.names import parse_subject
 from streaming.laws.mutation import requests as columns
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests
+from streaming.laws.registry import LAWS
 
 T0 = 1_795_166_700_000
 NAMES = ("id", "proxy", "user", "client_id", "subject")
@@ -28,10 +29,10 @@ def records_of(*values: bytes, ts: int | None = T0) -> Records:
     )
 
 
-def parsed(value: bytes, ts: int | None = T0) -> LawEvent | None:
+def parsed(value: bytes, ts: int | None = T0) -> Event | None:
     """What the slow path makes of a record; None: a dead letter, or a policy."""
     try:
-        event = parse(value, default_id="t-0-0", default_ts=ts)
+        event = LAWS.parse(value, default_id="t-0-0", default_ts=ts)
         if isinstance(event, Request) and event.subject:
             parse_subject(event.subject)
     except BadEvent:
@@ -65,7 +66,7 @@ def row(requests: Requests, i: int) -> dict[str, Any]:
     }
 
 
-def fields(event: LawEvent) -> dict[str, Any]:
+def fields(event: Event) -> dict[str, Any]:
     return {name: getattr(event, name) for name in Request.__slots__}
 
 
@@ -175,7 +176,7 @@ def test_a_record_that_is_left_alone_leaves_nothing_behind() -> None:
     values = [good if i % 3 else good[:-1] for i in range(2 * CHUNK + 6)]
     requests = scanned(records_of(*values))
     assert np.array_equal(requests.flags != 0, np.arange(len(values)) % 3 != 0)
-    whole = fields(parse(good, default_id="", default_ts=0))
+    whole = fields(LAWS.parse(good, default_id="", default_ts=0))
     assert row(requests, 1) == row(requests, len(values) - 1) == whole
     assert int(requests.used[1]) == 2 * np.count_nonzero(requests.flags)
 

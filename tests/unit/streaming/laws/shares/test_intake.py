@@ -10,16 +10,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from streaming.laws.shares.report_merge import Arrived, PlainReports
 
 from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
-from streaming.contract.events import parse
-from streaming.contract.usage_events import GroupUsage, Tick
+from streaming.contract.events import Tick
+from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
+from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
+from streaming.laws.shares.intake import ReportIntake
 from streaming.laws.shares.reports import Reports, Rows
 from streaming.laws.shares.table import SharesTable
+from streaming.policy.timeline import PolicyTimeline
 
 HEAD = {"type": "group_usage", "period_ms": 1000}
 USAGES = st.dictionaries(
@@ -70,24 +72,27 @@ def test_columns_say_what_the_parser_says(
     )
     arrivals = data.draw(places)
     records = records_of(events, arrivals, cuts)
-    plain = PlainReports(records)
-    parsed = [parse(records.value_of(i), default_id="", default_ts=9) for i in range(len(events))]
-    arrived = [
-        Arrived(at=event.at, source=i, event=event if isinstance(event, GroupUsage) else None)
-        for i, event in enumerate(parsed)
-        if isinstance(event, GroupUsage | Tick) and not plain.taken[i]
-    ]
-    reports, order = plain.merged(data.draw(st.permutations(arrived)))
-    rows, ticks, expected = Rows(), 0, []
+    intake = ReportIntake(records)
+    taken = intake.scan()
+    parsed = [LAWS.parse(records.value_of(i), default_id="", default_ts=9) for i in range(len(events))]
+    for i in data.draw(st.permutations(np.flatnonzero(~taken).tolist())):
+        intake.put(i, parsed[i])
+    reported = intake.events(PolicyTimeline(), replay=False)
+    assert intake.newest == max((event.at for event in parsed), default=-1)
+    if reported is None:
+        assert not any(isinstance(event, Tick) or event.usage for event in parsed)
+        return
+    reports = reported.reports
+    rows, ticks = Rows(), 0
     for i in sorted(range(len(events)), key=lambda i: (parsed[i].at, arrivals[i], i)):
-        expected.append(i)
         event = parsed[i]
         if isinstance(event, GroupUsage):
             rows.put(event, source=i, ticks=ticks)
         ticks += isinstance(event, Tick)
-    assert order.tolist() == expected
     assert told(reports) == told(rows.finish())
-    assert plain.newest == max((parsed[i].at for i in np.flatnonzero(plain.taken)), default=-1)
+    assert [tick.event for tick in reported.ticks] == sorted(
+        (event for event in parsed if isinstance(event, Tick)), key=lambda tick: tick.at
+    )
     for column in reports[:9]:
         assert column.dtype == np.int64 and column.flags.c_contiguous and column.flags.writeable
 
@@ -98,15 +103,17 @@ def test_a_report_that_every_shard_got_is_left_to_the_parser(taken: list[bool]) 
     event = HEAD | {"broker": "b", "usage": {"g": {"publishedMsg": 1}}}
     records = records_of([event, event], [(0, 0), (0, 1)], [])
     records.broadcast = ~np.array(taken)
-    plain = PlainReports(records)
-    assert plain.taken.tolist() == taken
-    assert told(plain.merged([])[0]) == [
+    intake = ReportIntake(records)
+    assert intake.scan().tolist() == taken
+    reported = intake.events(PolicyTimeline(), replay=False)
+    assert reported is not None
+    assert told(reported.reports) == [
         (9, 9, 1000, i, 0, [1, 0, 0, 0], [-1] * 4, "g", "b") for i, own in enumerate(taken) if own
     ]
 
 
 def test_a_law_that_fails_buries_reports_however_they_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order of time, each as it came; a report that cannot be used is buried by itself."""
+    """Each as it came; a report that cannot be used is buried by itself."""
 
     def fail(table: SharesTable, batch: Batch) -> list[Any]:
         raise ValueError("a bug")
@@ -123,8 +130,8 @@ def test_a_law_that_fails_buries_reports_however_they_were_read(monkeypatch: pyt
     _, outputs = step("shares", 0, None, records, StepContext(processed_ts=1))
     letters = [orjson.loads(value) for value in outputs.value]
     assert outputs.sink == [DEADLETTER] * 4
-    assert [letter["offset"] for letter in letters] == [3, 2, 1, 0]
+    assert [letter["offset"] for letter in letters] == [0, 1, 2, 3]
     assert [b64decode(letter["value_base64"]) for letter in letters] == [
         orjson.dumps(events[letter["offset"]]) for letter in letters
     ]
-    assert ["a bug" in letter["reason"] for letter in letters] == [False, True, True, True]
+    assert ["a bug" in letter["reason"] for letter in letters] == [True, True, True, False]

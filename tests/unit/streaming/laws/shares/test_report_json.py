@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import parse
 from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupReport, GroupUsage
+from streaming.laws.registry import LAWS
 from streaming.laws.shares.report_json import NOT_PLAIN, Scanned, scan_reports
 
 T0 = 1_795_166_700_000
@@ -25,7 +25,7 @@ def scan(*values: bytes, ts: int = T0) -> tuple[bytes, Scanned]:
 def parsed(value: bytes, ts: int = T0) -> GroupUsage | None:
     """What the parser makes of a record; None: a dead letter, or another event."""
     try:
-        event = parse(value, default_id="id", default_ts=None if ts < 0 else ts)
+        event = LAWS.parse(value, default_id="id", default_ts=None if ts < 0 else ts)
     except BadEvent:
         return None
     return event if isinstance(event, GroupUsage) else None
