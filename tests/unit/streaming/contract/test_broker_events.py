@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from usage_kit_b import T0
 
-from streaming.contract.broker_events import BROKER_READERS, Backlog, Latency, Ledger, Subscription
+from streaming.contract.broker_events import Backlog, Latency, Ledger, Subscription
 from streaming.contract.errors import BadEvent
+from streaming.laws.registry import LAWS
 
 LATENCY = {"partition": "orders-3", "start_ns": 1_010_956_595, "rtt_ns": 14_148_060, "inflight": 55}
 TOPIC = "persistent://acme/orders/t1"
@@ -17,7 +18,7 @@ SLOW = {"name": "slow", "ledger": 1, "entry": -1}
 def latency(**fields: Any) -> Latency:
     """The contract's latency event with other fields; None takes one away."""
     merged = {key: value for key, value in (LATENCY | fields).items() if value is not None}
-    event = BROKER_READERS["latency"](merged, "l1", T0)
+    event = LAWS.readers["latency"](merged, "l1", T0)
     assert isinstance(event, Latency)
     return event
 
@@ -25,7 +26,7 @@ def latency(**fields: Any) -> Latency:
 def backlog(**fields: Any) -> Backlog:
     """A backlog event of one open ledger and one subscription with other fields."""
     merged = {"topic": TOPIC, "ledgers": [OPEN], "subscriptions": [SLOW]} | fields
-    event = BROKER_READERS["backlog"](merged, "k1", T0)
+    event = LAWS.readers["backlog"](merged, "k1", T0)
     assert isinstance(event, Backlog)
     return event
 
@@ -110,4 +111,4 @@ def test_a_backlog_needs_its_parts(missing: str) -> None:
     whole = {"topic": TOPIC, "ledgers": [OPEN], "subscriptions": [SLOW]}
     del whole[missing]
     with pytest.raises(BadEvent, match=f"{missing}: missing"):
-        BROKER_READERS["backlog"](whole, "k1", T0)
+        LAWS.readers["backlog"](whole, "k1", T0)

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.usage_events import (
-    USAGE_READERS,
     dispatch_usage,
     group_usage,
     split_group_usage,
-    tick,
 )
+from streaming.laws.registry import LAWS
 
 COUNTS = {"publishedMsg": 600, "publishedBytes": 60000, "dispatchedMsg": 0, "dispatchedBytes": 0}
 USAGE = {
@@ -66,8 +65,8 @@ def test_contract_example_of_dispatch_usage() -> None:
 
 def test_applied_ts_moves_an_event_forward_only() -> None:
     """A dump says when an event was applied; that is never before it happened."""
-    assert tick({"applied_ts": 9}, "t", 5).at == 9
-    assert tick({"applied_ts": 3}, "t", 5).at == 5
+    assert LAWS.parse(b'{"type":"tick","applied_ts":9}', default_id="t", default_ts=5).at == 9
+    assert LAWS.parse(b'{"type":"tick","applied_ts":3}', default_id="t", default_ts=5).at == 5
 
 
 def with_report(**fields: Any) -> dict[str, Any]:
@@ -118,7 +117,7 @@ def with_report(**fields: Any) -> dict[str, Any]:
 def test_bad_fields_are_named(fields: dict[str, Any], reason: str) -> None:
     """A record that cannot be used says which field, what it held and what was expected."""
     with pytest.raises(BadEvent) as error:
-        USAGE_READERS[fields["type"]](fields, "x", 5)
+        LAWS.readers[fields["type"]](fields, "x", 5)
     assert error.value.reason.startswith(reason)
 
 
@@ -128,7 +127,7 @@ def test_required_fields(example: dict[str, Any]) -> None:
     for key in example.keys() - {"type", "avg_publish_entry_bytes"}:
         left = {name: value for name, value in example.items() if name != key}
         with pytest.raises(BadEvent, match=f"^{key}: missing; "):
-            USAGE_READERS[example["type"]](left, "x", 5)
+            LAWS.readers[example["type"]](left, "x", 5)
 
 
 @settings(max_examples=50, deadline=None)

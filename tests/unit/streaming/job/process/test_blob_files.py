@@ -83,7 +83,7 @@ def test_what_is_named_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     """
     seen = watched(monkeypatch)
     folder = tmp_path / "new" / "folder"
-    name = FileShelf(folder, 100).put(packed(ROWS))
+    name = FileBlobStore(folder, 100).put(packed(ROWS))
     file = (folder / f"{name}.arrow").stat()
     own = ("fsync", file.st_ino, file.st_size), ("replace", file.st_ino, file.st_size)
     parents = [("fsync", path.stat().st_ino, -1) for path in (tmp_path, tmp_path / "new", folder)]
@@ -94,10 +94,10 @@ def test_a_name_that_is_there_already_is_made_to_last_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever put it may have been stopped before it had synced the folder."""
-    shelf = FileShelf(tmp_path, 100)
-    shelf.put(packed(ROWS))
+    blobs = FileBlobStore(tmp_path, 100)
+    blobs.put(packed(ROWS))
     seen = watched(monkeypatch)
-    shelf.put(packed(ROWS))
+    blobs.put(packed(ROWS))
     assert seen == [("fsync", tmp_path.stat().st_ino, -1)]
 
 
@@ -113,13 +113,13 @@ def test_what_may_not_last_gets_no_name(
             raise OSError(5, "Input/output error")
         fsync(number)
 
-    shelf = FileShelf(tmp_path, 100)
+    blobs = FileBlobStore(tmp_path, 100)
     with monkeypatch.context() as broken, pytest.raises(StateError, match=r"cannot be written: .* error"):
         broken.setattr(os, "fsync", fail)
-        shelf.put(packed(ROWS))
+        blobs.put(packed(ROWS))
     if failing == "file":
         assert list(tmp_path.iterdir()) == []
-    assert shelf.get(shelf.put(packed(ROWS))).equals(ROWS)
+    assert blobs.get(blobs.put(packed(ROWS))).equals(ROWS)
 
 
 @pytest.mark.parametrize(

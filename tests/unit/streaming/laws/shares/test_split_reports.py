@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streaming.contract.usage_events import split_group_usage
 from streaming.laws.routing import shard_of
-from streaming.laws.shares.split_reports import crc32, pieces
+from streaming.laws.shares.split_reports import crc32, split_reports
 
 HEAD = {"type": "group_usage", "broker": "b1", "period_ms": 60000}
 NAMES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=5)
@@ -23,7 +23,7 @@ ENTRIES = st.fixed_dictionaries(
 
 def cut(values: list[bytes], shards: int, ts: int = 5) -> tuple[list[tuple[int, int, bytes]], list[int]]:
     """(record, shard, bytes) of the pieces, and the records left."""
-    found = pieces(pa.array(values, pa.binary()), np.full(len(values), ts), shards)
+    found = split_reports(pa.array(values, pa.binary()), np.full(len(values), ts), shards)
     rows = zip(found.record.tolist(), found.shard.tolist(), found.values.to_pylist(), strict=True)
     return list(rows), found.left.tolist()
 
