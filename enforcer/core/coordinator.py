@@ -86,7 +86,7 @@ class QuotaCoordinator:
         self.settings = settings
         self.metrics = metrics
         self.clock = clock
-        self.policies = Policies(self._policies_changed)
+        self.policies = Policies(self._policies_changed, clock.wall_ms)
         self.ledger = Ledger(
             subjects_max=settings.subjects_max,
             pending_max=settings.pending_requests_max,

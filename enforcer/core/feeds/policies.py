@@ -24,11 +24,13 @@ class Policies:
 
     Args:
         on_change: told the time from which new policies are in force (ms since the epoch), in the loop.
+        wall_ms: the time now, ms since the epoch.
     """
 
-    def __init__(self, on_change: Callable[[int], None]) -> None:
+    def __init__(self, on_change: Callable[[int], None], wall_ms: Callable[[], int]) -> None:
         self._timeline = PolicyTimeline()
         self._on_change = on_change
+        self._wall_ms = wall_ms
         self._unfolded = 0
 
     def at(self, ts: int) -> PolicySet:
@@ -49,8 +51,9 @@ class Policies:
             self._timeline.apply(change.path, change.value, change.ts, change.version)
         self._unfolded += len(changes)
         if self._unfolded > _FOLD_ABOVE:
-            # Years of changes are not needed, only what late decisions may refer to.
-            self._timeline.forget_before(max(change.ts for change in changes) - KEEP_MS)
+            # Years of changes are not needed, only what late decisions may refer to. What is late is said
+            # by the clock: the newest change may be dated far ahead.
+            self._timeline.forget_before(self._wall_ms() - KEEP_MS)
             self._unfolded = 0
         for ts in sorted({change.ts for change in changes}):
             self._on_change(ts)

@@ -25,7 +25,7 @@ class Rig:
         self.now_ms = 0.0
         self.leap_ms = 0.0
         self.events: list[dict[str, Any]] = []
-        self.policies = Policies(lambda _ts: None)
+        self.policies = Policies(lambda _ts: None, lambda: EPOCH_MS + int(self.now_ms))
         self.metrics = Metrics(10)
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         settings = ProxySettings(metric_subjects_max=10)

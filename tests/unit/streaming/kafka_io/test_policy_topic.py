@@ -1,5 +1,6 @@
 """What the records on `weir.policies` mean, without a broker."""
 
+import time
 from typing import Any
 
 import orjson
@@ -147,6 +148,19 @@ def test_an_admins_word_outlives_a_start_with_the_file() -> None:
     assert differences(log, wanted, FILE_ORIGINS, override=True, respected=("admin",)) == only_new
     all_named = [Update(path=path, value=value) for path, value in wanted.items()]
     assert differences(log, wanted, FILE_ORIGINS, override=True) == all_named
+
+
+def test_a_change_dated_ahead_waits_for_its_time() -> None:
+    """Also when many were read and one is dated later still: `weir send` asks what is in force now."""
+    tomorrow = time.time_ns() // 1_000_000 + 86_400_000
+    past = [{"path": B, "value": rate(number), "effective_ts": number} for number in range(100)]
+    ahead = [
+        {"path": A, "value": rate(7), "effective_ts": tomorrow},
+        *({"path": B, "value": rate(8), "effective_ts": tomorrow + policy_topic.KEEP_MS} for _ in range(100)),
+    ]
+    log = log_of(*past, *ahead)
+    assert dict(log.timeline.at(tomorrow - 1).entries) == {B: rate(99)}
+    assert dict(log.timeline.at(tomorrow).entries) == {A: rate(7), B: rate(99)}
 
 
 def test_a_reader_that_runs_for_long_keeps_entries_not_changes() -> None:

@@ -9,9 +9,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from enforcer.core.feeds.decisions import parse_decision
-from enforcer.core.feeds.policies import Policies, parse_policy
+from enforcer.core.feeds.policies import KEEP_MS, Policies, parse_policy
 from enforcer.core.feeds.reports import Reports
 from enforcer.core.metrics import Metrics
+from streaming.contract.events import PolicyChange
+
+NOW_TS = 1_795_166_668_000
+DAY_MS = 86_400_000
 
 
 class FakeProducer:
@@ -139,10 +143,16 @@ def test_a_bad_policy_is_not_used(event: dict[str, Any]) -> None:
     assert parse_policy(None, "weir.policies-0-1", 5) is None
 
 
+def rate_of(user: str, rate: int, ts: int) -> PolicyChange:
+    """A change of one user's quota."""
+    value = {"controller_mutation_rate": rate}
+    return PolicyChange(id="x", ts=ts, path=f"quotas[user={user}]", value=value, version=None)
+
+
 def test_policies_take_effect_in_time() -> None:
     """A change is in force from its effective time on, and its time is told."""
     told: list[int] = []
-    policies = Policies(told.append)
+    policies = Policies(told.append, lambda: 100)
     event = {
         "type": "policy", "ts": 100, "effective_ts": 100, "version": 9,
         "path": "quotas[user=a]", "value": {"controller_mutation_rate": 5},
@@ -159,7 +169,7 @@ def test_policies_take_effect_in_time() -> None:
 
 def test_many_changes_are_folded() -> None:
     """Old changes leave memory, and what is in force stays exact."""
-    policies = Policies(lambda _ts: None)
+    policies = Policies(lambda _ts: None, lambda: 200_000_000)
     for number in range(1, 200):
         event = {"type": "policy", "ts": number * 1_000_000, "path": "quotas[user=a]"}
         event["value"] = {"controller_mutation_rate": number}
@@ -168,6 +178,21 @@ def test_many_changes_are_folded() -> None:
         policies.apply([change])
     newest = policies.quota("a", "", 200_000_000)
     assert newest is not None and newest.rate == 199
+    assert len(policies._timeline.changes(-1, 200_000_000)) < 100
+
+
+def test_a_change_dated_ahead_waits_for_its_time() -> None:
+    """Also when it is read with many others, as at a start, and one of them is dated later still."""
+    policies = Policies(lambda _ts: None, lambda: NOW_TS)
+    past = [rate_of("b", number, NOW_TS - 100 + number) for number in range(100)]
+    ahead = [rate_of("a", 7, NOW_TS + DAY_MS), rate_of("c", 8, NOW_TS + DAY_MS + KEEP_MS)]
+    policies.apply([*past, *ahead])
+    assert policies.quota("a", "", NOW_TS + DAY_MS - 1) is None
+    tomorrow, now = policies.quota("a", "", NOW_TS + DAY_MS), policies.quota("b", "", NOW_TS)
+    assert tomorrow is not None and tomorrow.rate == 7
+    assert now is not None and now.rate == 99
+    late = policies.quota("b", "", NOW_TS - 50)
+    assert late is not None and late.rate == 50
 
 
 def test_subject_metrics_are_bounded() -> None:
