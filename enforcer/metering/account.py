@@ -83,6 +83,16 @@ class Use(NamedTuple):
     counts: tuple[int, ...]
     throttled_ms: tuple[int | None, ...]
 
+    def plus(self, later: "Use") -> "Use":
+        """Of this period and a later one together."""
+        return Use(
+            tuple(first + second for first, second in zip(self.counts, later.counts, strict=True)),
+            tuple(
+                second if first is None else first + (second or 0)
+                for first, second in zip(self.throttled_ms, later.throttled_ms, strict=True)
+            ),
+        )
+
 
 class Account:
     """One group or quota subject at this proxy.
@@ -95,6 +105,7 @@ class Account:
         share: the newest share, per dimension; None: none.
         state: how it stands towards its shares.
         waiting: connections that wait for it.
+        earlier: what its group used in this period before it last made room for others.
 
     Args:
         name: of the group.
@@ -104,8 +115,8 @@ class Account:
     """
 
     __slots__ = (
-        "_carry", "_counted", "_debt", "_debt_ms", "_rules", "_share_ts", "buckets", "limits", "name",
-        "share", "share_until_ms", "state", "used", "waiting",
+        "_carry", "_counted", "_debt", "_debt_ms", "_rules", "_share_ts", "buckets", "earlier", "limits",
+        "name", "share", "share_until_ms", "state", "used", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float) -> None:
@@ -117,6 +128,7 @@ class Account:
         self.state = State.JOINING
         self.buckets: list[Bucket | None] = [None] * len(DIMENSIONS)
         self.waiting: set[Waiter] = set()
+        self.earlier: Use | None = None
         self._rules = rules
         self._share_ts = 0
         self._counted = [0] * len(DIMENSIONS)
@@ -213,12 +225,16 @@ class Account:
                 time_ms = round(bucket.debt_ms - self._debt_ms[place])
                 count += self._debt[place] - bucket.debt + self._carry[place]
                 self._debt[place], self._debt_ms[place] = bucket.debt, bucket.debt_ms
+            # Without debt the rest is a whole number but for rounding, and there may be no later report.
+            whole = int(count) if self._debt[place] else round(count)
             # A rate below one per round must not look like silence: its carry goes below zero for it.
-            whole = max(int(count), 1 if time_ms else 0)
+            whole = max(whole, 1 if time_ms else 0)
             self._carry[place] = count - whole if bucket is not None else 0.0
             counts.append(whole)
             throttled.append(time_ms)
-        return Use(tuple(counts), tuple(throttled))
+        use, earlier = Use(tuple(counts), tuple(throttled)), self.earlier
+        self.earlier = None
+        return use if earlier is None else earlier.plus(use)
 
     def release(self) -> None:
         """The group is gone: nobody waits for it any longer."""
@@ -228,7 +244,7 @@ class Account:
     @property
     def idle(self) -> bool:
         """Whether the next `period` would say nothing: no use since the last one, no debt."""
-        return self.used == self._counted and not any(self._debt)
+        return self.used == self._counted and not any(self._debt) and self.earlier is None
 
     @property
     def indebted(self) -> bool:

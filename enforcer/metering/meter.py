@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from enforcer.core.coordinator import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader
 from enforcer.kafka.protocol.traffic import (
     FETCH_IDS_FROM,
     PRODUCE_IDS_FROM,
@@ -22,7 +21,7 @@ from enforcer.kafka.protocol.traffic import (
     fetched,
     produced,
 )
-from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State, Wait
+from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State, Use, Wait
 from enforcer.metering.namespaces import Namespaces
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.policy.groups import (
@@ -97,6 +96,7 @@ class Meter:
         self._rated = False
         self._absent: dict[bytes, float] = {}
         self._early: dict[str, tuple[Share, float]] = {}
+        self._left: dict[str, Use] = {}
         self._by_name: dict[bytes, Account | None] = {}
         self._by_id: dict[bytes, Account | None] = {}
         self._by_user: dict[tuple[str, str], tuple[Account | None, Account | None]] = {}
@@ -164,6 +164,11 @@ class Meter:
                     "group %s: its share was not repeated in time; going on by expired_share: %s",
                     account.name, self._settings.expired_share.value,
                 )  # fmt: skip
+
+    def take_left(self) -> dict[str, Use]:
+        """What groups used since the last call and before their accounts made room for others."""
+        left, self._left = self._left, {}
+        return left
 
     def learn(self, names: Mapping[bytes, str], asked_for: Iterable[bytes] = ()) -> None:
         """Topic ids and their names.
@@ -342,13 +347,17 @@ class Meter:
         limits = group_limits(self._policies, group)
         if limits is None:
             return None
+        earlier = self._left.pop(group, None)
         if len(self.accounts) >= self._settings.accounts_max:
             self._make_room()
         if len(self.accounts) >= self._settings.accounts_max:
             self.unmetered += 1
+            if earlier is not None:
+                self._left[group] = earlier
             return None
         now_ms = self._clock.steady_ms()
         account = self.accounts[group] = Account(group, limits, self._rules, now_ms)
+        account.earlier = earlier
         if group in self._early:
             share, came_ms = self._early.pop(group)
             left_ms = share.ttl_ms - (now_ms - came_ms)
@@ -357,10 +366,19 @@ class Meter:
         return account
 
     def _make_room(self) -> None:
-        """Forget the accounts that nobody uses; those that have a share tell the job first."""
-        idle = [a.name for a in self.accounts.values() if a.state is not State.ACTIVE and not a.indebted]
-        for name in idle:
-            del self.accounts[name]
+        """Let accounts go that hold neither a share, whose end the job decides, nor a debt.
+
+        Idle ones if there are any. Of others the use is kept until it is reported; where that would be more
+        than the table itself may hold, they stay.
+        """
+        free = [a for a in self.accounts.values() if a.state is not State.ACTIVE and not a.indebted]
+        now_ms = self._clock.steady_ms()
+        for account in [a for a in free if a.idle] or free:
+            if not account.idle:
+                if len(self._left) >= self._settings.accounts_max:
+                    break
+                self._left[account.name] = account.period(now_ms)
+            del self.accounts[account.name]
         self._forget_ways()
 
     def _forget_ways(self) -> None:

@@ -23,6 +23,7 @@ _CHANGE: Final = 0.1
 """A change of use by this part is reported at once."""
 _SAME_SHARE: Final = 0.001
 """A share that differs by less is no new one."""
+_NO_SHARE: Final = (None,) * len(DIMENSIONS)
 _ZEROS_MAX: Final = 2
 """Reports of silence in a row; after them a group is not looked at until it is used again."""
 _HEAD_BYTES: Final = 256
@@ -122,7 +123,7 @@ class UsageReports:
                 # Most groups, most of the time: ten thousand of them shall not hold up the loop.
                 continue
             use = account.period(now_ms)
-            per_second = tuple(count * 1000 / period_ms for count in use.counts)
+            per_second = _rates(use, period_ms)
             rates[account.name] = per_second
             held_back[account.name] = tuple((time or 0) / period_ms for time in use.throttled_ms)
             if any(use.throttled_ms):
@@ -130,7 +131,8 @@ class UsageReports:
             if self._is_due(account, use, per_second):
                 entries[account.name] = _entry(use)
         self.rates, self.held_back = rates, held_back
-        for table in (self._told, self.reported, self._quiet_until_ms):
+        entries.update(self._of_gone(self._meter.take_left(), period_ms))
+        for table in (self.reported, self._quiet_until_ms):
             for name in table.keys() - self._meter.accounts.keys():
                 del table[name]
         self._send(entries, period_ms)
@@ -139,9 +141,19 @@ class UsageReports:
         """The proxy stops: what it has may go to the others at once."""
         now_ms = self._clock.steady_ms()
         period_ms = max(1, round(now_ms - self._since_ms))
-        silence = Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS))
-        self._send({name: _entry(silence) for name, told in self._told.items() if any(told.rates)}, period_ms)
+        self._send({name: _SILENCE for name, told in self._told.items() if any(told.rates)}, period_ms)
         self._told.clear()
+
+    def _of_gone(self, left: Mapping[str, Use], period_ms: int) -> dict[str, Any]:
+        """Entries of groups without an account: what they used before it went, then silence once."""
+        gone = self._told.keys() - self._meter.accounts.keys() - left.keys()
+        entries = {name: _SILENCE for name in gone if any(self._told[name].rates)}
+        for name in gone:
+            del self._told[name]
+        for name, use in left.items():
+            entries[name] = _entry(use)
+            self._told[name] = Told(rates=_rates(use, period_ms), share=_NO_SHARE)
+        return entries
 
     def _log(self, account: Account, use: Use, now_ms: float) -> None:
         """Say that a group is held back, once until it was not for a while."""
@@ -185,11 +197,18 @@ class UsageReports:
                 self.reported[group] = self.reported.get(group, 0) + 1
 
 
+def _rates(use: Use, period_ms: int) -> tuple[float, ...]:
+    return tuple(count * 1000 / period_ms for count in use.counts)
+
+
 def _entry(use: Use) -> dict[str, Any]:
     entry: dict[str, Any] = dict(zip(COUNTS, use.counts, strict=True))
     times = zip(DIMENSIONS, use.throttled_ms, strict=True)
     throttled = {name: time_ms for name, time_ms in times if time_ms is not None}
     return {**entry, "throttledMs": throttled} if throttled else entry
+
+
+_SILENCE: Final = _entry(Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS)))
 
 
 def _cut(entries: dict[str, Any], size_max: int) -> Iterator[dict[str, orjson.Fragment]]:

@@ -144,6 +144,71 @@ def test_a_group_that_is_held_back_is_named_in_the_log(caplog: pytest.LogCapture
     assert len(caplog.records) == 2
 
 
+def many_groups(count: int, rate: int = 100_000) -> dict[str, Any]:
+    """Policies of the groups g0, g1, ..., each with a namespace t/n0, t/n1, ..."""
+    policies: dict[str, Any] = {}
+    for number in range(count):
+        policies[f"resourcegroups.g{number}"] = {"publishRateInMsgs": rate}
+        policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"g{number}"}
+    return policies
+
+
+def told_use(desk: Desk) -> dict[str, int]:
+    """Messages by group, of all reports since the last call."""
+    told: dict[str, int] = {}
+    for event in desk.events:
+        for group, entry in event["usage"].items():
+            told[group] = told.get(group, 0) + entry["publishedMsg"]
+    desk.events.clear()
+    return told
+
+
+def test_a_group_that_makes_room_is_reported() -> None:
+    """Once a round, however often it left and came back; then its silence is said: its share is free."""
+    desk = Desk(many_groups(4), accounts_max=2)
+    for _ in range(2):
+        for number in range(4):
+            publish(desk, 10 + number, topic=f"t.n{number}.x")
+    assert len(desk.meter.accounts) <= 2 and desk.meter.unmetered == 0
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    assert len(desk.events) == 1
+    assert told_use(desk) == {"g0": 20, "g1": 22, "g2": 24, "g3": 26}
+    desk.now_ms = 2_000.0
+    desk.reports.report()
+    assert told_use(desk) == {"g0": 0, "g1": 0, "g2": 0, "g3": 0}
+    assert desk.reports._told.keys() <= desk.meter.accounts.keys()
+
+
+def test_time_in_debt_of_a_group_that_made_room_is_reported() -> None:
+    """All of the round's, as if it had stayed."""
+    desk = Desk(many_groups(2, rate=1_000), accounts_max=1)
+    for _ in range(2):
+        publish(desk, 35, topic="t.n0.x")  # 50 a second, 25 in stock
+        desk.now_ms += 200
+        desk.meter.accounts["g0"].charge(PUBLISH, 0, 0, desk.now_ms)
+        publish(desk, 1, topic="t.n1.x")
+        desk.now_ms += 300
+    desk.reports.report()
+    usage = desk.events[0]["usage"]
+    assert usage["g0"]["publishedMsg"] == 70 and usage["g1"]["publishedMsg"] == 2
+    assert usage["g0"]["throttledMs"] == {"publishRateInMsgs": 400}
+
+
+def test_use_that_is_kept_for_the_report_is_bounded() -> None:
+    """At the bound no account makes room until the report; what finds none is counted, nothing is lost."""
+    count, accounts_max = 50, 4
+    desk = Desk(many_groups(count), accounts_max=accounts_max)
+    for number in range(count):
+        publish(desk, 1, topic=f"t.n{number}.x")
+    assert len(desk.meter.accounts) == len(desk.meter._left) == accounts_max
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._left
+    publish(desk, 1, topic="t.n0.x")
+    assert desk.meter.unmetered == count - 2 * accounts_max
+
+
 def test_a_proxy_that_stops_says_so() -> None:
     """Its share is free at once; groups that are silent anyway are not named."""
     desk = Desk(FREE)
