@@ -5,10 +5,10 @@ sockets. Where neither a group is attached to a namespace nor a byte rate is set
 nobody calls anything else.
 """
 
-import logging
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from enforcer.account_table import AccountTable
 from enforcer.core.coordinator import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
@@ -21,21 +21,21 @@ from enforcer.kafka.protocol.traffic import (
     fetched,
     produced,
 )
-from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State, Use, Wait
+from enforcer.metering.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.metering.namespaces import Namespaces
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.policy.groups import (
     QUOTA_DIMENSIONS,
     byte_quota_subject,
-    group_limits,
     round_rules,
 )
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import namespace_group
 
-logger = logging.getLogger(__name__)
+_Key = TypeVar("_Key")
 
-_PRODUCER_RATE, _CONSUMER_RATE = QUOTA_DIMENSIONS
+_RATES: Final = dict(zip((PUBLISH, DISPATCH), QUOTA_DIMENSIONS, strict=True))
+_DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH}
 _FETCH_LIMIT_MIN: Final = 1_024
 """A Fetch is never asked to bring less, bytes: a broker adds the first batch whatever its size."""
 _RECORD_BYTES: Final = 128.0
@@ -77,36 +77,29 @@ class Meter:
 
     def __init__(self, settings: ProxySettings, clock: Clock) -> None:
         self.active = False
-        self.accounts: dict[str, Account] = {}
+        self._table = AccountTable(settings, clock, self._forget_ways)
+        self.accounts = self._table.accounts
         self.topic_names: dict[bytes, str] = {}
         self.unmetered = 0
         self.generation = 0
         self._settings = settings
         self._clock = clock
         self._namespaces = Namespaces(settings.namespace_pattern)
-        self._rules = ShareRules(
-            joining_fraction=settings.joining_fraction,
-            expired=settings.expired_share,
-            safe_fraction=settings.safe_fraction,
-            burst_s=settings.share_burst_ms / 1000,
-        )
         self._policies = PolicySet()
         self.interval_ms = round_rules(self._policies).interval_ms
         self._grouped = False
         self._rated = False
         self._absent: dict[bytes, float] = {}
-        self._early: dict[str, tuple[Share, float]] = {}
-        self._left: dict[str, Use] = {}
         self._by_name: dict[bytes, Account | None] = {}
         self._by_id: dict[bytes, Account | None] = {}
-        self._by_user: dict[tuple[str, str], tuple[Account | None, Account | None]] = {}
+        self._by_user: dict[tuple[str, str, int], Account | None] = {}
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
         """Whether a client's requests of this API are metered: all where there are groups."""
         if self._grouped:
             return True
-        publish, dispatch = self._user_accounts(user, client_id)
-        return (key == PRODUCE and publish is not None) or (key == FETCH and dispatch is not None)
+        direction = _DIRECTIONS.get(key)
+        return direction is not None and self._user_account(user, client_id, direction) is not None
 
     def set_policies(self, policies: PolicySet) -> None:
         """These policies are in force now; balances and debts are kept."""
@@ -128,47 +121,19 @@ class Meter:
         )
         self.active = self._grouped or self._rated
         self._forget_ways()
-        now_ms = self._clock.steady_ms()
-        for name, account in list(self.accounts.items()):
-            limits = group_limits(policies, name)
-            if limits is None:
-                del self.accounts[name]
-                account.release()
-            else:
-                account.set_limits(limits, now_ms)
+        self._table.set_policies(policies)
 
     def take_share(self, share: Share) -> None:
         """This proxy's share of a group was decided or repeated."""
-        now_ms = self._clock.steady_ms()
-        account = self.accounts.get(share.group)
-        if account is None:
-            # A proxy that was restarted under its old name still has its shares, before it has any traffic.
-            known = self._early.get(share.group)
-            if known is not None and share.ts < known[0].ts:
-                return
-            if known is None and len(self._early) >= self._settings.accounts_max:
-                self._early.clear()
-            self._early[share.group] = (share, now_ms)
-            return
-        before = account.state
-        account.take_share(share.limits, share.ts, share.ttl_ms, now_ms)
-        if before is State.EXPIRED:
-            logger.info("group %s: shares are back", share.group)
+        self._table.take_share(share)
 
     def expire(self) -> None:
-        """Once a second: end shares whose life time has passed."""
-        now_ms = self._clock.steady_ms()
-        for account in self.accounts.values():
-            if account.expire(now_ms):
-                logger.warning(
-                    "group %s: its share was not repeated in time; going on by expired_share: %s",
-                    account.name, self._settings.expired_share.value,
-                )  # fmt: skip
+        """Called now and then: end shares whose life time has passed."""
+        self._table.expire()
 
     def take_left(self) -> dict[str, Use]:
         """What groups used since the last call and before their accounts made room for others."""
-        left, self._left = self._left, {}
-        return left
+        return self._table.take_left()
 
     def learn(self, names: Mapping[bytes, str], asked_for: Iterable[bytes] = ()) -> None:
         """Topic ids and their names.
@@ -203,7 +168,7 @@ class Meter:
         Raises:
             BadFrame: it cannot be read.
         """
-        wait = self._charge_user(self._user_accounts(user, header.client_id or "")[0], PUBLISH, len(frame))
+        wait = self._charge_user(user, header, PUBLISH, len(frame))
         if not self._grouped:
             return Charged(wait, [])
         passed = produced(frame, header)
@@ -220,8 +185,7 @@ class Meter:
         Raises:
             BadFrame: it cannot be read.
         """
-        account = self._user_accounts(user, header.client_id or "")[1]
-        wait = self._charge_user(account, DISPATCH, len(response))
+        wait = self._charge_user(user, header, DISPATCH, len(response))
         if not self._grouped:
             return Charged(wait, [])
         passed = fetched(response, header.api_version)
@@ -254,6 +218,7 @@ class Meter:
                         self.unmetered += 1
                     continue
                 account = self._account_of_topic(topic, ids)
+                self.unmetered += account is self._table.nowhere
             if account is not None:
                 own = account.charge(direction, records, size, now_ms)
                 if own.ms and (wait is None or own.ms > wait.ms):
@@ -275,7 +240,7 @@ class Meter:
         slice_s = self._settings.fetch_slice_ms / 1000
         if asked.limit_offset is None or not slice_s:
             return None
-        own = self._user_accounts(user, client_id)[1]
+        own = self._user_account(user, client_id, DISPATCH)
         limits = [
             bucket.rate * slice_s * unit
             for account in (accounts if own is None else {*accounts, own})
@@ -290,7 +255,10 @@ class Meter:
         return int(limit) if limit < asked.limit_bytes else None
 
     def account_of(self, topic: bytes, ids: bool) -> Account | None:
-        """The account of a topic, by name or id; None: none, or the id's name is not known."""
+        """The account of a topic, by name or id; None: none, or the id's name is not known.
+
+        Where there is no room for it, it is one without limits.
+        """
         accounts = self._by_id if ids else self._by_name
         if topic in accounts:
             return accounts[topic]
@@ -307,79 +275,37 @@ class Meter:
         name = self.topic_names[topic] if ids else topic.decode("utf-8", "replace")
         namespace = self._namespaces.of(name) if self._grouped else None
         found = None if namespace is None else namespace_group(self._policies, namespace)
-        account = None if found is None else self._account(found[0])
-        accounts = self._by_id if ids else self._by_name
-        if len(accounts) >= self._settings.topics_max:
-            accounts.clear()
-        accounts[topic] = account
+        account = None if found is None else self._table.find(found[0], self._policies)
+        self._keep(self._by_id if ids else self._by_name, topic, account, self._settings.topics_max)
         return account
 
-    def _charge_user(self, account: Account | None, direction: int, size: int) -> Wait | None:
+    def _charge_user(self, user: str, header: RequestHeader, direction: int, size: int) -> Wait | None:
+        account = self._user_account(user, header.client_id or "", direction)
         if account is None:
             return None
+        self.unmetered += account is self._table.nowhere
         wait = account.charge(direction, 0, size, self._clock.steady_ms())
         return wait if wait.ms else None
 
-    def _user_accounts(self, user: str, client_id: str) -> tuple[Account | None, Account | None]:
+    def _user_account(self, user: str, client_id: str, direction: int) -> Account | None:
         if not self._rated:
-            return None, None
-        key = (user, client_id)
+            return None
+        key = (user, client_id, direction)
         try:
             return self._by_user[key]
         except KeyError:
-            pass
-        publish, dispatch = (
-            None if subject is None else self._account(f"{QUOTA_GROUP_PREFIX}{subject}")
-            for subject in (
-                byte_quota_subject(self._policies, user, client_id, _PRODUCER_RATE),
-                byte_quota_subject(self._policies, user, client_id, _CONSUMER_RATE),
-            )
-        )
-        if len(self._by_user) >= self._settings.subjects_max:
-            self._by_user.clear()
-        self._by_user[key] = publish, dispatch
-        return publish, dispatch
-
-    def _account(self, group: str) -> Account | None:
-        account = self.accounts.get(group)
-        if account is not None:
-            return account
-        limits = group_limits(self._policies, group)
-        if limits is None:
-            return None
-        earlier = self._left.pop(group, None)
-        if len(self.accounts) >= self._settings.accounts_max:
-            self._make_room()
-        if len(self.accounts) >= self._settings.accounts_max:
-            self.unmetered += 1
-            if earlier is not None:
-                self._left[group] = earlier
-            return None
-        now_ms = self._clock.steady_ms()
-        account = self.accounts[group] = Account(group, limits, self._rules, now_ms)
-        account.earlier = earlier
-        if group in self._early:
-            share, came_ms = self._early.pop(group)
-            left_ms = share.ttl_ms - (now_ms - came_ms)
-            if left_ms > 0:
-                account.take_share(share.limits, share.ts, left_ms, now_ms)
+            subject = byte_quota_subject(self._policies, user, client_id, _RATES[direction])
+        group = None if subject is None else f"{QUOTA_GROUP_PREFIX}{subject}"
+        account = None if group is None else self._table.find(group, self._policies)
+        self._keep(self._by_user, key, account, self._settings.subjects_max)
         return account
 
-    def _make_room(self) -> None:
-        """Let accounts go that hold neither a share, whose end the job decides, nor a debt.
-
-        Idle ones if there are any. Of others the use is kept until it is reported; where that would be more
-        than the table itself may hold, they stay.
-        """
-        free = [a for a in self.accounts.values() if a.state is not State.ACTIVE and not a.indebted]
-        now_ms = self._clock.steady_ms()
-        for account in [a for a in free if a.idle] or free:
-            if not account.idle:
-                if len(self._left) >= self._settings.accounts_max:
-                    break
-                self._left[account.name] = account.period(now_ms)
-            del self.accounts[account.name]
-        self._forget_ways()
+    def _keep(self, ways: dict[_Key, Account | None], key: _Key, account: Account | None, most: int) -> None:
+        """Remember whose traffic it is; who found no room asks again with the next frame."""
+        if account is not self._table.nowhere:
+            if len(ways) >= most:
+                ways.clear()
+            ways[key] = account
 
     def _forget_ways(self) -> None:
         self.generation += 1

@@ -192,7 +192,7 @@ def test_a_share_that_comes_before_any_traffic() -> None:
     desk = Desk(GROUPS, accounts_max=2)
     for group in ("a", "b", "rg1"):
         desk.share(group, publishRateInMsgs=50.0)
-    assert len(desk.meter._early) == 1
+    assert len(desk.meter._table._early) == 1
     line = Line(desk)
     desk.now_ms = 2_999.0
     line.produce(1)
@@ -264,6 +264,103 @@ def test_the_table_of_accounts_is_bounded() -> None:
     line.produce(100, "t.n3.x")
     assert line.produce(100, "t.n4.x") == 0
     assert list(desk.meter.accounts) == ["g2", "g3"] and desk.meter.unmetered == 1
+
+
+def many_groups(count: int) -> dict[str, Any]:
+    """Policies of the groups g0, g1, ..., each with a namespace t/n0, t/n1, ..."""
+    policies: dict[str, Any] = {}
+    for number in range(count):
+        policies[f"resourcegroups.g{number}"] = {"publishRateInMsgs": 10_000}
+        policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"g{number}"}
+    return policies
+
+
+class Looked(dict[str, Account]):
+    """Accounts that count how often all of them were looked at."""
+
+    times = 0
+
+    def values(self) -> Any:
+        """All accounts."""
+        self.times += 1
+        return super().values()
+
+
+@pytest.mark.parametrize("held", [64, 63])
+def test_groups_without_room_cost_no_look_at_all_accounts(held: int) -> None:
+    """Two that alternate before a table of active ones, with one place for them or none: a look a second."""
+    desk = Desk(many_groups(66), accounts_max=64)
+    line = Line(desk)
+    for number in range(held):
+        line.produce(1, f"t.n{number}.x")
+        desk.share(f"g{number}", ttl_ms=10**9, publishRateInMsgs=1_000.0)
+    accounts = desk.meter.accounts = desk.meter._table.accounts = Looked(desk.meter.accounts)
+    generation = desk.meter.generation
+    for _ in range(1_000):
+        for topic in ("t.n64.x", "t.n65.x", "t.n0.x"):
+            line.produce(1, topic)
+        desk.now_ms += 10
+    assert accounts.times <= 11 and desk.meter.generation - generation <= 11
+    assert accounts["g0"].used[0] == 1_001
+    desk.reports.report()
+    told = sum(entry["publishedMsg"] for event in desk.events for entry in event["usage"].values())
+    assert told + desk.meter.unmetered == 3_000 + held
+
+
+def test_making_room_pays_for_itself() -> None:
+    """Where accounts are free, a look at all of them makes room for an eighth at least."""
+    desk = Desk(many_groups(1_000), accounts_max=64)
+    accounts = desk.meter.accounts = desk.meter._table.accounts = Looked()
+    line = Line(desk)
+    for number in range(1_000):
+        line.produce(1, f"t.n{number}.x")
+    assert accounts.times <= 1_000 / 8 and desk.meter.generation <= 1_000 / 8
+    reports = 0
+    for number in range(1_000):
+        line.produce(1, f"t.n{number}.x")
+        if number % 50 == 0:
+            desk.now_ms += 1_000
+            desk.reports.report()
+            reports += 1
+    assert desk.meter.unmetered
+    assert accounts.times - reports <= 2_000 / 8 + reports
+
+
+def test_a_group_without_room_gets_it_when_there_is_some() -> None:
+    """Within a second, and until then each of its frames is counted; a topic and a user alike."""
+    desk = Desk({**many_groups(2), **ALICE}, accounts_max=1)
+    line = Line(desk)
+    for topic, user, account in (("t.n1.x", "bob", "g1"), ("plain", "alice", "quota/user=alice")):
+        line.produce(1, "t.n0.x")
+        desk.share("g0", ttl_ms=10**9, publishRateInMsgs=1_000.0)
+        before = desk.meter.unmetered
+        for _ in range(3):
+            line.produce(1, topic, user=user)
+        assert list(desk.meter.accounts) == ["g0"] and desk.meter.unmetered == before + 3
+        desk.share("g0", ts=EPOCH_MS + int(desk.now_ms))
+        desk.now_ms += 1_000
+        desk.reports.report()
+        line.produce(1, topic, user=user)
+        assert list(desk.meter.accounts) == [account] and desk.meter.unmetered == before + 3
+
+
+def test_an_account_that_made_room_is_charged_no_more() -> None:
+    """Nor by the user whose other rate it made room for."""
+    policies = {
+        "quotas[user=alice]": {"producer_byte_rate": 10**9},
+        "quotas[user=alice,client-id=tests]": {"consumer_byte_rate": 10**9},
+    }
+    desk = Desk(policies, accounts_max=1)
+    line = Line(desk)
+    for _ in range(3):
+        line.produce(1, user="alice")
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    frame, _ = produce(9, {TOPIC: [batch(1)]})
+    usage = desk.events[0]["usage"]
+    assert {name: entry["publishedBytes"] for name, entry in usage.items()} == {
+        "quota/user=alice": 3 * len(frame)
+    }
 
 
 def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) -> int:

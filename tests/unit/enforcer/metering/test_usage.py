@@ -5,6 +5,8 @@ import logging
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 
 from enforcer.core.feeds import shares
@@ -201,12 +203,38 @@ def test_use_that_is_kept_for_the_report_is_bounded() -> None:
     desk = Desk(many_groups(count), accounts_max=accounts_max)
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
-    assert len(desk.meter.accounts) == len(desk.meter._left) == accounts_max
+    assert len(desk.meter.accounts) == len(desk.meter._table._left) == accounts_max
     desk.now_ms = 1_000.0
     desk.reports.report()
-    assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._left
+    assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._table._left
     publish(desk, 1, topic="t.n0.x")
     assert desk.meter.unmetered == count - 2 * accounts_max
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 90), st.sampled_from([0, 7, 400])), max_size=80)
+
+
+def reportable(desk: Desk) -> int:
+    """Messages that a report could tell now, of all groups."""
+    uses = [account.period(desk.now_ms) for account in desk.meter.accounts.values()]
+    return sum(use.counts[PUBLISH] for use in [*uses, *desk.meter.take_left().values()])
+
+
+@given(STEPS)
+def test_all_use_is_reported_or_counted(steps: list[tuple[int, int, int]]) -> None:
+    """Whatever order groups come in, with debts that are waited off later; a throttled one may say 1 more."""
+    desk = Desk(many_groups(8, rate=1_000), accounts_max=3)
+    passed = told = 0
+    for number, (group, records, pause_ms) in enumerate(steps):
+        before = desk.meter.unmetered
+        publish(desk, records, topic=f"t.n{group}.x")
+        passed += records if desk.meter.unmetered == before else 0
+        desk.now_ms += pause_ms
+        if number % 9 == 8:
+            told += reportable(desk)
+    desk.now_ms += 10**7
+    told += reportable(desk)
+    assert passed <= told <= passed + len(steps)
 
 
 def test_a_proxy_that_stops_says_so() -> None:

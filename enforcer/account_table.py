@@ -1,0 +1,146 @@
+"""All accounts of one proxy, at most so many, and who makes room for whom (docs/contract.md 3.2)."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from streaming.contract.group_policy import GroupLimits, group_limits
+from streaming.contract.policy import PolicySet
+
+from enforcer.account import Account, ShareRules, State, Use
+from enforcer.guard import Clock
+from enforcer.settings import ProxySettings
+from enforcer.shares import Share
+from streaming.contract.usage_events import DIMENSIONS
+
+_AGAIN_MS: Final = 1_000.0
+"""For how long no room is looked for once there was little: shares and debts rarely end sooner."""
+_PART: Final = 8
+"""Room for one in so many accounts has paid for the look at all of them, and the next may follow at once."""
+
+logger = logging.getLogger(__name__)
+
+
+class AccountTable:
+    """Group -> its account.
+
+    Attributes:
+        accounts: by the group's name.
+        nowhere: stands for the accounts that there is no room for: it has no limits, and is never reported.
+
+    Args:
+        settings: bounds and rules.
+        clock: tells the time.
+        on_gone: told that some accounts are gone and are to be forgotten.
+    """
+
+    def __init__(self, settings: ProxySettings, clock: Clock, on_gone: Callable[[], None]) -> None:
+        self.accounts: dict[str, Account] = {}
+        self._max = settings.accounts_max
+        self._expired = settings.expired_share
+        self._clock = clock
+        self._on_gone = on_gone
+        self._rules = ShareRules(
+            joining_fraction=settings.joining_fraction,
+            expired=settings.expired_share,
+            safe_fraction=settings.safe_fraction,
+            burst_s=settings.share_burst_ms / 1000,
+        )
+        no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
+        self.nowhere = Account("", no_limits, self._rules, 0.0)
+        self._early: dict[str, tuple[Share, float]] = {}
+        self._left: dict[str, Use] = {}
+        self._full_until_ms = 0.0
+
+    def find(self, group: str, policies: PolicySet) -> Account | None:
+        """The account of a group; None: the policies do not know it. One is made if there is room for it."""
+        account = self.accounts.get(group)
+        if account is not None:
+            return account
+        limits = group_limits(policies, group)
+        if limits is None:
+            return None
+        now_ms = self._clock.steady_ms()
+        earlier = self._left.pop(group, None)
+        if len(self.accounts) >= self._max:
+            self._make_room(now_ms)
+        if len(self.accounts) >= self._max:
+            if earlier is not None:
+                self._left[group] = earlier
+            return self.nowhere
+        account = self.accounts[group] = Account(group, limits, self._rules, now_ms)
+        account.earlier = earlier
+        if group in self._early:
+            share, came_ms = self._early.pop(group)
+            left_ms = share.ttl_ms - (now_ms - came_ms)
+            if left_ms > 0:
+                account.take_share(share.limits, share.ts, left_ms, now_ms)
+        return account
+
+    def set_policies(self, policies: PolicySet) -> None:
+        """These policies are in force now; balances and debts are kept."""
+        now_ms = self._clock.steady_ms()
+        for name, account in list(self.accounts.items()):
+            limits = group_limits(policies, name)
+            if limits is None:
+                del self.accounts[name]
+                account.release()
+            else:
+                account.set_limits(limits, now_ms)
+
+    def take_share(self, share: Share) -> None:
+        """This proxy's share of a group was decided or repeated."""
+        now_ms = self._clock.steady_ms()
+        account = self.accounts.get(share.group)
+        if account is None:
+            # A proxy that was restarted under its old name still has its shares, before it has any traffic.
+            known = self._early.get(share.group)
+            if known is not None and share.ts < known[0].ts:
+                return
+            if known is None and len(self._early) >= self._max:
+                self._early.clear()
+            self._early[share.group] = (share, now_ms)
+            return
+        before = account.state
+        account.take_share(share.limits, share.ts, share.ttl_ms, now_ms)
+        if before is State.EXPIRED:
+            logger.info("group %s: shares are back", share.group)
+
+    def expire(self) -> None:
+        """Called now and then: end shares whose life time has passed."""
+        now_ms = self._clock.steady_ms()
+        for account in self.accounts.values():
+            if account.expire(now_ms):
+                logger.warning(
+                    "group %s: its share was not repeated in time; going on by expired_share: %s",
+                    account.name, self._expired.value,
+                )  # fmt: skip
+
+    def take_left(self) -> dict[str, Use]:
+        """What groups used since the last call and before their accounts made room for others."""
+        left, self._left = self._left, {}
+        return left
+
+    def _make_room(self, now_ms: float) -> None:
+        """Let accounts go that hold neither a share, whose end the job decides, nor a debt.
+
+        Idle ones if they are many. Of others the use is kept until it is reported; where that would be more
+        than the table itself may hold, they stay. All accounts are looked at, and all that was remembered of
+        whose traffic is whose is forgotten: that is done for many at a time, or else not again for a while.
+        """
+        if now_ms < self._full_until_ms:
+            return
+        before = len(self.accounts)
+        free = [a for a in self.accounts.values() if a.state is not State.ACTIVE and not a.indebted]
+        idle = [account for account in free if account.idle]
+        for account in idle if len(idle) * _PART >= before else free:
+            if not account.idle:
+                if len(self._left) >= self._max:
+                    continue
+                self._left[account.name] = account.period(now_ms)
+            del self.accounts[account.name]
+        freed = before - len(self.accounts)
+        if freed * _PART < before:
+            self._full_until_ms = now_ms + _AGAIN_MS
+        if freed:
+            self._on_gone()
