@@ -40,7 +40,7 @@ _WARM_UP_S = 30.0
 _COMPLAIN_S = 10.0
 _TAIL_STOP_S = 1.0
 _FLUSH_S = 2.0
-# A policy may be dated far ahead; the loop's timers may not. It is looked at again then.
+# A policy may be dated far ahead; the loop's timers may not. The time is looked at again then.
 _TIMER_MAX_S = 86_400.0
 
 
@@ -274,7 +274,10 @@ class KafkaProxy:
 
     def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
         delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000
-        self._loop.call_later(min(max(0.0, delay_s), _TIMER_MAX_S), function)
+        if delay_s > _TIMER_MAX_S:
+            self._loop.call_later(_TIMER_MAX_S, self._call_at, wall_ms, function)
+        else:
+            self._loop.call_later(max(0.0, delay_s), function)
 
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = self._loop.create_task(work)

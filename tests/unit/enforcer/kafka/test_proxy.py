@@ -1,0 +1,36 @@
+"""The proxy's own timers, without a cluster."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+
+DAY_MS = 86_400_000
+
+
+def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
+    """No timer of the loop is set farther ahead than a day; the function is called once, at its time."""
+    called: list[float] = []
+
+    async def run() -> None:
+        proxy = KafkaProxy(ProxyConfig(kafka=(("127.0.0.1", 9),), listen=("127.0.0.1", 0)))
+        proxy._listener.close()
+        now_ms = 0.0
+        timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
+        loop = SimpleNamespace(
+            call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given))
+        )
+        proxy._loop = cast(asyncio.AbstractEventLoop, loop)
+        proxy.coordinator.clock = cast(Any, SimpleNamespace(wall_ms=lambda: int(now_ms)))
+        proxy.coordinator.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
+        while timers:
+            ((delay_s, function, given),) = timers
+            assert delay_s <= DAY_MS / 1000
+            timers.clear()
+            now_ms += delay_s * 1000
+            function(*given)
+
+    asyncio.run(run())
+    assert called == [2 * DAY_MS + 5]
