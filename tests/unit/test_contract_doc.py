@@ -19,11 +19,14 @@ from streaming.replay import Replayed, replay_local, summarise
 from weir.cli import COMMANDS, build_parser
 from weir.settings_file import SECTIONS
 
-DOC: Final = Path(__file__).resolve().parents[2] / "docs" / "contract.md"
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOC: Final = ROOT / "docs" / "contract.md"
 _BLOCK: Final = re.compile(r"^\*\*([A-Z][a-z ]+):\*\*\n\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE: Final = re.compile(r"^```(\w*)\n", re.MULTILINE)
 _SETTING: Final = re.compile(rf"`({'|'.join(name for name, _ in SECTIONS)})\.(\w+)(?:: \w+)?`")
 _COMMAND: Final = re.compile(r"`(weir(?: [a-z]+)+)((?: [^`]*)?)`")
+_CITED: Final = re.compile(r"docs/(\w+\.md) (\d(?:\.\d)?)")
+_CODE: Final = ("streaming", "enforcer", "weir", "benchmarks", "tests")
 _TYPES: Final = ("request", "refund", "policy", "group_usage", "tick", "dispatch_usage", "latency", "backlog")
 
 
@@ -152,6 +155,20 @@ def test_commands_that_the_page_names_exist() -> None:
         helps = _help(parser, names)
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in helps, f"{words} {option}"
+
+
+def test_sections_that_the_code_cites_exist() -> None:
+    """`docs/contract.md 3.2` in a comment leads to a heading with that number."""
+    cited = {
+        found
+        for folder in _CODE
+        for file in (ROOT / folder).rglob("*.py")
+        for found in _CITED.findall(file.read_text())
+    }
+    assert cited
+    for page, number in cited:
+        heading = rf"^##+ {re.escape(number)}\.? "
+        assert re.search(heading, (ROOT / "docs" / page).read_text(), re.MULTILINE), f"{page} {number}"
 
 
 def _help(parser: Any, names: list[str]) -> str:
