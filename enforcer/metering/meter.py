@@ -8,10 +8,10 @@ nobody calls anything else.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from enforcer.account_table import AccountTable
 from enforcer.core.coordinator import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
+from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader
 from enforcer.kafka.protocol.traffic import (
     FETCH_IDS_FROM,
     PRODUCE_IDS_FROM,
@@ -22,6 +22,7 @@ from enforcer.kafka.protocol.traffic import (
     produced,
 )
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, State, Use, Wait
+from enforcer.metering.account_table import AccountTable
 from enforcer.metering.namespaces import Namespaces
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.policy.groups import (

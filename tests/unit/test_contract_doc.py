@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from streaming.contract.errors import ConfigError
-from streaming.contract.policy_check import load_policies
+from streaming.policy.files import load_policies
 from streaming.replay import Replayed, replay_local, summarise
 from weir.cli import COMMANDS, build_parser
 from weir.settings_file import SECTIONS

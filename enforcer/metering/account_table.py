@@ -4,14 +4,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from streaming.contract.group_policy import GroupLimits, group_limits
-from streaming.contract.policy import PolicySet
-
-from enforcer.account import Account, ShareRules, State, Use
-from enforcer.guard import Clock
-from enforcer.settings import ProxySettings
-from enforcer.shares import Share
+from enforcer.core.coordinator import Clock
+from enforcer.core.feeds.shares import Share
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.account import Account, ShareRules, State, Use
 from streaming.contract.usage_events import DIMENSIONS
+from streaming.policy.groups import GroupLimits, group_limits
+from streaming.policy.policy_set import PolicySet
 
 _AGAIN_MS: Final = 1_000.0
 """For how long no room is looked for once there was little: shares and debts rarely end sooner."""
