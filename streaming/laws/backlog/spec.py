@@ -3,7 +3,7 @@
 from typing import Final
 
 from streaming.contract.broker_events import Backlog, backlog
-from streaming.laws.backlog.law import show
+from streaming.laws.backlog import show
 from streaming.laws.backlog.table import DECISION, BacklogTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section

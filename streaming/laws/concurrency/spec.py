@@ -3,7 +3,7 @@
 from typing import Final
 
 from streaming.contract.broker_events import Latency, latency
-from streaming.laws.concurrency.law import show
+from streaming.laws.concurrency import show
 from streaming.laws.concurrency.table import DECISION, ConcurrencyTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section

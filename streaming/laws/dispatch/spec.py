@@ -3,7 +3,7 @@
 from typing import Final
 
 from streaming.contract.usage_events import DispatchUsage, dispatch_usage
-from streaming.laws.dispatch.law import show
+from streaming.laws.dispatch import show
 from streaming.laws.dispatch.table import DECISION, DispatchTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
