@@ -24,7 +24,7 @@ from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import decide, group_function
 from streaming.job.process.blob_files import BlobStores
 from streaming.laws.law import StepContext
-from streaming.laws.mutation.law import table as mutation_table
+from streaming.laws.mutation import table as mutation_table
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
 

@@ -15,8 +15,8 @@ first one's, and one that ends later, of 300 ms each on average with 55 in fligh
 same eleven at 14 ms raise it to 101. So a limit moves once a second at most, and below about ten requests a
 second it never moves.
 
->>> from streaming.laws.concurrency.law.law.settings import LimitSettings
->>> from streaming.laws.concurrency.law.law.algorithms import STATE
+>>> from streaming.laws.concurrency.settings import LimitSettings
+>>> from streaming.laws.concurrency.algorithms import STATE
 >>> def limit_after(settings, samples):
 ...     state = np.zeros(1, dtype=STATE)
 ...     start(state[0], settings.row[0])

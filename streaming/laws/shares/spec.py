@@ -6,8 +6,8 @@ from streaming.contract.events import Tick
 from streaming.contract.names import QUOTA_GROUP_PREFIX, subject_of
 from streaming.contract.usage_events import GroupUsage, group_usage, split_group_usage
 from streaming.laws.law import DecisionForm, LawSpec, WarmUp
-from streaming.laws.shares.intake import ReportIntake
 from streaming.laws.shares import show
+from streaming.laws.shares.intake import ReportIntake
 from streaming.laws.shares.share_json import TYPE
 from streaming.laws.shares.split_reports import split_reports
 from streaming.laws.shares.table import SharesTable

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from usage_kit_b import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
 
-from streaming.laws.backlog.law import law as backlog
-from streaming.laws.backlog.law import table as backlog_table
+from streaming.laws.backlog import law as backlog
+from streaming.laws.backlog import table as backlog_table
 from streaming.laws.backlog.table import BacklogTable
 from streaming.policy.files import check_entry
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from usage_kit_b import T0, TTL_MS, Decision, limit_policy, replay, sample
 
-from streaming.laws.concurrency.law import algorithms as limits
-from streaming.laws.concurrency.law import law as concurrency
-from streaming.laws.concurrency.law import settings as limit_settings
+from streaming.laws.concurrency import algorithms as limits
+from streaming.laws.concurrency import law as concurrency
+from streaming.laws.concurrency import settings as limit_settings
 
 BASE_MS = 10.0
 NO_PROBE = 2_147_483_647

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from usage_kit_b import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
 
-from streaming.laws.concurrency.law import table as concurrency_table
+from streaming.laws.concurrency import table as concurrency_table
 from streaming.laws.concurrency.table import ConcurrencyTable
 from streaming.policy.timeline import PolicyTimeline
 

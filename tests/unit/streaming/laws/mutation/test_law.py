@@ -5,8 +5,8 @@ import doctest
 import pytest
 from law_kit import T0, Shard, decide, policy, quota, refund, request
 
-from streaming.laws.mutation.law import law as mutation
-from streaming.laws.mutation.law import rates
+from streaming.laws.mutation import law as mutation
+from streaming.laws.mutation import rates
 
 ALICE = "quotas[user=alice]"
 EVERYBODY = "quotas[user=<default>]"

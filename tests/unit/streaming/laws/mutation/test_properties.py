@@ -140,7 +140,7 @@ def test_a_bug_in_the_law_buries_its_batch_and_keeps_the_state(monkeypatch: pyte
     shard = Shard(INITIAL, fail_fast=False)
     shard.step([request("a", 0, 5)])
     with monkeypatch.context() as broken:
-        broken.setattr("streaming.laws.mutation.law.table.walk", lambda *args: 1 / 0)
+        broken.setattr("streaming.laws.mutation.table.walk", lambda *args: 1 / 0)
         assert shard.step([request("b", 0, 5), request("c", 0, 5)]) == []
     assert ["ZeroDivisionError" in letter["reason"] for letter in shard.dead_letters] == [True, True]
     (decision,) = shard.step([request("d", 0, 1)])

@@ -13,7 +13,7 @@ from streaming.columns.records import CHUNK, Records
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import Event, Request
 from streaming.contract.names import parse_subject
-from streaming.laws.mutation.law import requests as columns
+from streaming.laws.mutation import requests as columns
 from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests
 from streaming.laws.registry import LAWS

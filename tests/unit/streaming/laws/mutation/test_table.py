@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from law_kit import Event, Shard, policy, quota, request
 
 from streaming.contract.errors import StateError
-from streaming.laws.mutation.law import table as mutation_table
+from streaming.laws.mutation import table as mutation_table
 from streaming.state.body import decode
 
 EVERYBODY = "quotas[user=<default>]"

@@ -10,8 +10,8 @@ from shares_kit import T0, batch, histories
 from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
 
+from streaming.laws.shares import table as shares_table
 from streaming.laws.shares.columns import Told
-from streaming.laws.shares.law import table as shares_table
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, encode

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.shares.law import limits as shares_limits
+from streaming.laws.shares import limits as shares_limits
 from streaming.laws.shares.limits import GroupPolicies, Limits, no_limits
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet

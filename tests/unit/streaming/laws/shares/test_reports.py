@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
-from streaming.laws.shares.law import reports
+from streaming.laws.shares import reports
 from streaming.laws.shares.reports import NOT_SAID, Reports, Rows
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
