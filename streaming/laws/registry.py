@@ -50,9 +50,9 @@ class Laws:
             known.name: known
             for known in sorted([*self.by_name.values(), law], key=lambda known: known.number)
         }
-        self.by_event |= {event: law for event in law.events if law.is_own(event)}
-        self.by_decision[law.decision.type] = law
-        self.readers |= law.readers
+        self.by_event = self.by_event | {event: law for event in law.events if law.is_own(event)}
+        self.by_decision = self.by_decision | {law.decision.type: law}
+        self.readers = self.readers | dict(law.readers)
 
     @property
     def on_requests(self) -> LawSpec:

@@ -2,7 +2,6 @@
 
 import argparse
 
-from streaming.laws.registry import LAWS
 from weir.foreground import StopSignal
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add_cluster_options, cluster_of, time_argument
@@ -28,9 +27,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--subject",
         help="only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
     )
-    parser.add_argument(
-        "--type", help=f"only decisions of this type: {', '.join(LAWS.by_decision)}"
-    )
+    parser.add_argument("--type", help="only decisions of this type, such as admission or share")
     parser.add_argument(
         "--repeats", action="store_true", help="show standing decisions that are only said again, too"
     )
