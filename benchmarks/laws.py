@@ -157,7 +157,8 @@ def _records(law: str, values: list[bytes]) -> Records:
         topic=[topic] * count,
         partition=[0] * count,
         offset=list(range(count)),
-        ts=[T0] * count,
+        # Half an hour of events is written at once: as lines of a file they may lie anywhere.
+        ts=[None] * count,
         value=values,
         broadcast=[False] * count,
     )

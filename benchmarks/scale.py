@@ -85,7 +85,10 @@ class _Found:
 def run(smoke: bool, progress: Progress) -> Result:
     """Rounds through the job, then two of a smaller cluster through the idiom."""
     scale = _scale(smoke)
-    settings = {"job": {"profile": Profile.THROUGHPUT.value, "shuffle_partitions": PARTITIONS}}
+    # Or the job would bury reports of rounds that are to come.
+    ahead_ms = (_AHEAD_ROUNDS + scale.warm + scale.rounds + 1) * ROUND_MS
+    job = {"profile": Profile.THROUGHPUT.value, "shuffle_partitions": PARTITIONS, "max_ahead_ms": ahead_ms}
+    settings = {"job": job}
     with Stack(work_dir(), settings=settings, policies=POLICIES, partitions=PARTITIONS) as stack:
         progress.step("starting the job", 0.05)
         ready = stack.start_job()

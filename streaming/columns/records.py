@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in
 from streaming.contract.errors import BadEvent
@@ -115,3 +116,15 @@ class Records:
             np.cumsum(piece, out=ends[1 : len(piece) + 1])
             joined = b"".join(self.value[first : first + CHUNK])
             yield first, np.frombuffer(joined, dtype=np.uint8), ends[: len(piece) + 1]
+
+
+def too_far_ahead(at: Integers, times: Integers, max_ahead_ms: int) -> NDArray[np.bool_]:
+    """Which events `contract.events.parse` refuses for that; the compiled readers leave them to it.
+
+    Args:
+        at: when each is applied, ms.
+        times: timestamps of their records, ms; -1: none.
+        max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
+    """
+    ahead: NDArray[np.bool_] = (times >= 0) & (at - times > max_ahead_ms)
+    return ahead

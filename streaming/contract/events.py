@@ -15,6 +15,8 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 
 CONTRACT_VERSION: Final = 1
+MAX_AHEAD_MS: Final = 60_000
+"""How far the time of an event may lie after its record's own time, unless a job is told otherwise."""
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of an unauthenticated client (facts/kip599.md 1.6)."""
 
@@ -154,7 +156,8 @@ def load_object(value: bytes) -> dict[str, Any]:
 
 
 def parse(
-    value: bytes, *, default_id: str, default_ts: int | None, readers: Mapping[str, Reader] = NO_READERS
+    value: bytes, *, default_id: str, default_ts: int | None, readers: Mapping[str, Reader] = NO_READERS,
+    max_ahead_ms: int | None = None,
 ) -> Event:
     """Read one record.
 
@@ -163,6 +166,9 @@ def parse(
         default_id: `<topic>-<partition>-<offset>`, or `<file>:<line>` in a replay.
         default_ts: the record's timestamp in ms; None for a line of a file, which must have its own.
         readers: of the laws' own events, by `type`; policies and ticks are read besides.
+        max_ahead_ms: how far an event's time may lie after that timestamp: one wrong clock must not end
+            everybody's debts. Of a line without one it may be any, and of a policy, which is in force when
+            it says. None: any.
 
     Raises:
         BadEvent: with the reason for the dead letter.
@@ -179,7 +185,19 @@ def parse(
         )
     name = text(fields, "id", default_id)
     ts = integer(fields, "ts", default_ts, maximum=TS_MAX_MS)
-    return reader(fields, name, ts)
+    event = reader(fields, name, ts)
+    if max_ahead_ms is not None and default_ts is not None and not isinstance(event, PolicyChange):
+        _check_ahead(event, default_ts, max_ahead_ms)
+    return event
+
+
+def _check_ahead(event: Event, record_ts: int, max_ahead_ms: int) -> None:
+    for key, time in (("ts", event.ts), ("applied_ts", event.at)):
+        if time - record_ts > max_ahead_ms:
+            raise BadEvent(
+                f"{key}: {time} is {time - record_ts} ms after the time of its record, {record_ts}; at most"
+                f" {max_ahead_ms} ms (job.max_ahead_ms) was expected"
+            )
 
 
 def _unknown_type(fields: Fields, known: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from streaming.columns.outputs import Outputs
 from streaming.columns.records import Named, Records
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.arrow_serializer import Columns, GroupFunction, takes_columns
@@ -172,8 +173,8 @@ def warm_up() -> None:
     for law in LAWS.by_name.values():
         values = [orjson.dumps(event) for event in law.warm_up.events]
         context = StepContext(initial=law.warm_up.policies, processed_ts=0, fail_fast=True)
-        none = [0] * len(values)
-        records = Records(topic=[""] * len(none), partition=none, offset=none, ts=none, value=values)
+        none, times = [0] * len(values), [int(event.get("ts", 0)) for event in law.warm_up.events]
+        records = Records(topic=[""] * len(none), partition=none, offset=none, ts=times, value=values)
         step(law.name, 0, None, records, context)
         if not law.on_requests and values:
             _route(values[0])
@@ -190,4 +191,4 @@ def _route(event: bytes) -> None:
             "value": pa.array([event], pa.binary()),
         }
     )
-    list(live_router("", 1, 1)([report]))
+    list(live_router("", 1, 1, max_ahead_ms=MAX_AHEAD_MS)([report]))

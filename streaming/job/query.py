@@ -59,10 +59,11 @@ def start_query(
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), shards, tasks)
     usage = kafka_usage(spark, settings, bootstrap, topics)
     policies = kafka_policies(spark, settings, bootstrap, topics)
-    others = routed(usage, policies, topics.usage, shards, tasks)
+    ahead = settings.max_ahead_ms
+    others = routed(usage, policies, topics.usage, shards, tasks, max_ahead_ms=ahead)
     # By origin: schemas.EVENT, POLICY, USAGE, TICK.
     names = (topics.requests, topics.policies, topics.usage, topics.usage)
-    context = StepContext(fail_fast=settings.fail_fast)
+    context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
     blob_stores = blob_stores_of(
         checkpoint_path(settings), int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     )

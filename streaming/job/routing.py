@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.laws.law import SplitColumns
@@ -43,7 +44,9 @@ def _in_bulk() -> list[tuple[str, SplitColumns]]:
     ]
 
 
-def live_router(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batches]:
+def live_router(
+    topic: str, shards: int, tasks: int, *, max_ahead_ms: int
+) -> Callable[[Batches], Batches]:
     """For live records of `weir.usage` and `weir.policies`.
 
     Its batches have the record columns of `schemas.RECORD_COLUMNS`, with the origins USAGE and POLICY.
@@ -52,6 +55,7 @@ def live_router(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batc
         topic: name of the first topic.
         shards: shards per law.
         tasks: of the stateful stage.
+        max_ahead_ms: how far an event may lie after its record's timestamp.
     """
 
     def run(batches: Batches) -> Batches:
@@ -60,6 +64,7 @@ def live_router(topic: str, shards: int, tasks: int) -> Callable[[Batches], Batc
             numbers=grouping_keys_of(shards, tasks).numbers,
             origins=_USAGE_ORIGINS,
             timeline=None,
+            max_ahead_ms=max_ahead_ms,
             name=lambda partition, offset: f"{topic}-{partition}-{offset}",
         )
         for batch in batches:
@@ -89,6 +94,8 @@ def line_router(
             numbers=grouping_keys_of(shards, tasks).numbers,
             origins=_LINE_ORIGINS,
             timeline=PolicyTimeline.from_json(*policies),
+            # Lines have no timestamp to be ahead of.
+            max_ahead_ms=MAX_AHEAD_MS,
             name=lambda file, line: f"{names[file]}:{line}",
         )
         for batch in batches:
@@ -106,7 +113,7 @@ class _Router:
         shards: shards per law.
         numbers: per law, the number of each of its shards.
         origins: what stands for an origin in its column.
-        timeline: see `routes`.
+        timeline, max_ahead_ms: see `routes`.
         name: id of a record that names none, by partition and offset.
     """
 
@@ -114,6 +121,7 @@ class _Router:
     numbers: dict[str, list[int]]
     origins: dict[Origin, int]
     timeline: PolicyTimeline | None
+    max_ahead_ms: int
     name: Callable[[int, int], str]
 
     def route(self, batch: pa.RecordBatch) -> Batches:
@@ -123,7 +131,7 @@ class _Router:
             left = np.arange(len(records))
             for law, split_columns in _in_bulk():
                 rest = records if len(left) == len(records) else records.take(pa.array(left))
-                cut = split_columns(rest["value"], times[left], self.shards)
+                cut = split_columns(rest["value"], times[left], self.shards, self.max_ahead_ms)
                 own = np.array(self.numbers[law])[cut.shard]
                 origins = np.full(len(own), self.origins[Origin.EVENT])
                 yield _routed(records, left[cut.record], own, origins, cut.values)
@@ -157,6 +165,7 @@ class _Router:
                 default_ts=ts,
                 shards=self.shards,
                 timeline=self.timeline,
+                max_ahead_ms=self.max_ahead_ms,
             )
         ]
         return _routed(

@@ -25,7 +25,9 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
     return kafka.select(place.alias("grouping_key"), *_record_columns(schemas.EVENT))
 
 
-def routed(usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks: int) -> DataFrame:
+def routed(
+    usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks: int, *, max_ahead_ms: int
+) -> DataFrame:
     """Records of `weir.usage` and `weir.policies` where they belong, in Python: reports of many groups are
     cut up by group, and policies go to the laws that ask for them.
 
@@ -34,11 +36,13 @@ def routed(usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks
         topic: name of the first, for the ids of events that have none.
         shards: shards per law.
         tasks: of the stateful stage.
+        max_ahead_ms: how far an event may lie after its record's timestamp.
     """
     records = usage.select(*_record_columns(schemas.USAGE)).unionByName(
         policies.select(*_record_columns(schemas.POLICY))
     )
-    return records.mapInArrow(live_router(topic, shards, tasks), schemas.ROUTED)
+    router = live_router(topic, shards, tasks, max_ahead_ms=max_ahead_ms)
+    return records.mapInArrow(router, schemas.ROUTED)
 
 
 def _routing_key() -> Column:

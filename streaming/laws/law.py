@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionColumns
 from streaming.columns.records import Records
-from streaming.contract.events import Event, Reader, Tick
+from streaming.contract.events import MAX_AHEAD_MS, Event, Reader, Tick
 from streaming.policy.policy_set import EntryPath, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
@@ -117,6 +117,7 @@ class StepContext:
         fail_fast: a code error in a law stops the query instead of making dead letters.
         replay: subjects are resolved against the policies, not taken from the event.
         blobs: where rows rest that are not needed; None: all stay in the body.
+        max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
     """
 
     initial: Mapping[str, Any] = field(default_factory=dict)
@@ -124,6 +125,7 @@ class StepContext:
     fail_fast: bool = False
     replay: bool = False
     blobs: BlobStore | None = None
+    max_ahead_ms: int = MAX_AHEAD_MS
 
 
 class LawState(Protocol):
@@ -172,11 +174,12 @@ class Intake(Protocol):
 
     Args:
         records: the shard's.
+        max_ahead_ms: see StepContext; what lies further ahead is left by `scan`.
     """
 
     newest: int
 
-    def __init__(self, records: Records) -> None: ...
+    def __init__(self, records: Records, max_ahead_ms: int) -> None: ...
 
     def scan(self) -> Flags:
         """Read what can be read in bulk; which records it has taken, a flag a record."""
@@ -196,7 +199,7 @@ class Intake(Protocol):
 class Entries(Intake):
     """The intake of laws whose events are few: objects in the order of docs/contract.md 1."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, max_ahead_ms: int) -> None:
         self.newest = -1
         self._records = records
         self._put: list[tuple[int, tuple[int, int], int, Event]] = []
@@ -284,7 +287,7 @@ class Split(NamedTuple):
     left: Integers
 
 
-SplitColumns = Callable[[pa.Array, Integers, int], Split]
+SplitColumns = Callable[[pa.Array, Integers, int, int], Split]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +306,7 @@ class LawSpec:
         routing_key: whose events must be seen in order; given the policies, subjects are resolved by them.
         record_key: the key of an event's record on Kafka; None: its routing key.
         split: an event of many routing keys as one record a shard (contract.usage_events.split_group_usage).
-        split_columns: the same in bulk: (values, times in ms, number of shards) -> Split.
+        split_columns: the same in bulk: (values, times in ms, number of shards, max_ahead_ms) -> Split.
         sections: the policies that it asks for; no others are kept with its state.
         versioned: it says the version of the policies, so the others count as versions.
         routing_key_of_policy: the one routing key that an entry of its sections is for; None: any.

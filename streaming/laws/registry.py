@@ -64,13 +64,18 @@ class Laws:
         """The law that sees every policy; its first shard says what is wrong with one."""
         return next(iter(self.by_name.values()))
 
-    def parse(self, value: bytes, *, default_id: str, default_ts: int | None) -> Event:
+    def parse(
+        self, value: bytes, *, default_id: str, default_ts: int | None, max_ahead_ms: int | None = None
+    ) -> Event:
         """Read one record, whatever law it is for; see `contract.events.parse`.
 
         Raises:
             BadEvent: with the reason for the dead letter.
         """
-        return parse(value, default_id=default_id, default_ts=default_ts, readers=self.readers)
+        return parse(
+            value, default_id=default_id, default_ts=default_ts, readers=self.readers,
+            max_ahead_ms=max_ahead_ms,
+        )  # fmt: skip
 
     def subject_of(self, decision: Mapping[str, Any]) -> str:
         """Whom a decision is about.

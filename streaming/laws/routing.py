@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import PolicyChange, Tick
+from streaming.contract.events import MAX_AHEAD_MS, PolicyChange, Tick
 from streaming.laws.law import LawSpec
 from streaming.laws.policy_routing import concerned
 from streaming.laws.registry import LAWS
@@ -43,8 +43,9 @@ class Route:
 
 
 def routes(
-    value: bytes, *, default_id: str, default_ts: int | None, shards: int, timeline: PolicyTimeline | None
-) -> list[Route]:
+    value: bytes, *, default_id: str, default_ts: int | None, shards: int, timeline: PolicyTimeline | None,
+    max_ahead_ms: int = MAX_AHEAD_MS,
+) -> list[Route]:  # fmt: skip
     """Every shard that must see a record; a report of many groups is cut up by shard.
 
     A record that cannot be used has a place too, by its id: the step there writes the dead letter.
@@ -55,9 +56,12 @@ def routes(
         default_ts: its timestamp; None for a line of a file.
         shards: shards per law.
         timeline: resolves requests to their quota entity, whatever they say; None: they are trusted.
+        max_ahead_ms: how far an event may lie after its record's timestamp; beyond, it cannot be used.
     """
     try:
-        event = LAWS.parse(value, default_id=default_id, default_ts=default_ts)
+        event = LAWS.parse(
+            value, default_id=default_id, default_ts=default_ts, max_ahead_ms=max_ahead_ms
+        )
         if isinstance(event, PolicyChange):
             return _broadcast(_shards_of(event, shards), value)
         if isinstance(event, Tick):

@@ -85,8 +85,8 @@ class _Read:
     newest: int = -1
 
     @classmethod
-    def of(cls, laws: Iterable[LawSpec], records: Records) -> Self:
-        return cls({law.name: law.intake(records) for law in laws})
+    def of(cls, laws: Iterable[LawSpec], records: Records, context: StepContext) -> Self:
+        return cls({law.name: law.intake(records, context.max_ahead_ms) for law in laws})
 
     def put(self, i: int, event: Event, records: Records) -> None:
         """Take what a record says, unless it is for other laws alone.
@@ -234,7 +234,7 @@ def _read(
     laws: Iterable[LawSpec], records: Records, outputs: Outputs, context: StepContext, reporter: bool
 ) -> _Read:
     """Read the records for some laws; those that cannot be used are buried."""
-    read = _Read.of(laws, records)
+    read = _Read.of(laws, records, context)
     left = np.ones(len(records), dtype=np.bool_)
     for intake in read.intakes.values():
         left &= ~intake.scan()
@@ -257,7 +257,12 @@ def _parse(records: Records, i: int, context: StepContext) -> Event:
     Raises:
         BadEvent: it cannot be used.
     """
-    event = LAWS.parse(records.value_of(i), default_id=records.name_of(i), default_ts=records.ts_of(i))
+    event = LAWS.parse(
+        records.value_of(i),
+        default_id=records.name_of(i),
+        default_ts=records.ts_of(i),
+        max_ahead_ms=context.max_ahead_ms,
+    )
     records.check_channel(i, isinstance(event, PolicyChange | Tick))
     if isinstance(event, PolicyChange):
         check_entry(event.path, event.value)

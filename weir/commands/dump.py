@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from streaming.contract.errors import WeirError
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Cluster
+from streaming.job.process.settings import JobSettings
+from streaming.policy.settings import read_settings
 from weir.logs.dump_lines import Annotator, Counts, History, Line
 from weir.logs.times import BEGINNING_MS, EXPECTED
 from weir.options import add_cluster_options, cluster_of, time_argument
@@ -38,10 +41,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def run(args: argparse.Namespace) -> int:
     """Write the dump; raises WeirError if the cluster does not answer."""
-    counts = dump(cluster_of(args), args.start, args.end, args.out, progress=_say)
+    job = read_settings(JobSettings, "job", args.settings)
+    counts = dump(
+        cluster_of(args), args.start, args.end, args.out, progress=_say, max_ahead_ms=job.max_ahead_ms
+    )
     _say(
         f"wrote {counts.events} events and {counts.policies} policy changes to {args.out}"
-        f" ({counts.late} decided late, {counts.not_json} not JSON, {counts.left_out} left out: not one line)"
+        f" ({counts.late} decided late, {counts.not_json} not JSON, {counts.left_out} left out: not one line,"
+        f" {counts.ahead} left out: buried as too far ahead)"
     )
     return 0
 
@@ -50,7 +57,10 @@ def _say(text: str) -> None:
     print(f"dump: {text}", file=sys.stderr, flush=True)
 
 
-def dump(cluster: Cluster, from_ms: int, to_ms: int, out: Path, *, progress: Callable[[str], None]) -> Counts:
+def dump(
+    cluster: Cluster, from_ms: int, to_ms: int, out: Path, *, progress: Callable[[str], None],
+    max_ahead_ms: int = MAX_AHEAD_MS,
+) -> Counts:  # fmt: skip
     """Write the events of [from_ms, to_ms) by record time, and all policies before `to_ms`.
 
     Args:
@@ -59,6 +69,7 @@ def dump(cluster: Cluster, from_ms: int, to_ms: int, out: Path, *, progress: Cal
         to_ms: ms since the epoch, not included.
         out: the file; its name's end `.gz` asks for compression.
         progress: takes lines for people.
+        max_ahead_ms: the job's setting: it has buried events beyond, so the dump leaves them out.
 
     Raises:
         WeirError: the cluster does not answer, or the file cannot be written.
@@ -77,7 +88,7 @@ def dump(cluster: Cluster, from_ms: int, to_ms: int, out: Path, *, progress: Cal
     def lines(span: Span, annotator: Annotator) -> Iterator[Line]:
         return (line for line in map(annotator.line, records(span)) if line is not None)
 
-    topics, counts, history = cluster.topics, Counts(), History()
+    topics, counts, history = cluster.topics, Counts(), History(max_ahead_ms)
     try:
         main = TopicReader(cluster.bootstrap, cluster.client)
         readers.append(main)

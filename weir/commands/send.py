@@ -17,7 +17,9 @@ _EPILOG = """\
 Times. Policies and rounds belong to the time in which they are in force, and a running job has seen that
 time pass: so by default all times in the events are moved so that the recording begins now (--now), to the
 next round of resource groups, which keeps every event's place in its round and second. --keep-times leaves
-them: for events that were made for this hour, or to see what happens with old ones.
+them: for events that were made for this hour, or to see what happens with old ones. What lies more than a
+minute (job.max_ahead_ms) after the moment at which it is sent, as with --at-once or --speed it may, becomes a
+dead letter.
 
 The limits are those of the running system: `weir policy apply FILE` publishes a file's policies to it.
 Exit status: 0 all was delivered, 1 some was not or Ctrl-C came first, 2 bad usage. Lines that are not valid

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from streaming.contract.errors import WeirError
+from streaming.contract.events import MAX_AHEAD_MS
 
 # Held in memory while a dump is written; more than that is a shorter dump's work.
 IDS_MAX = 1_000_000
@@ -42,6 +43,7 @@ class Counts:
         late: requests marked late.
         not_json: lines that are no JSON object, kept as they are.
         left_out: records that are no single line, such as tombstones.
+        ahead: events so far ahead of their records that the job has buried them; a replay would not.
     """
 
     events: int = 0
@@ -49,17 +51,22 @@ class Counts:
     late: int = 0
     not_json: int = 0
     left_out: int = 0
+    ahead: int = 0
 
 
 class History:
     """What the decisions say about how events were applied.
+
+    Args:
+        max_ahead_ms: the job's setting of that name.
 
     Attributes:
         late: ids of requests that were decided too late.
         applied: id -> time at which an event was applied, where that is not its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
+        self.max_ahead_ms = max_ahead_ms
         self.late: set[str] = set()
         self.applied: dict[str, int] = {}
         self._older: set[str] = set()
@@ -74,11 +81,18 @@ class History:
         newest = 0
         for topic, partition, offset, ts, value in records:
             event = _object(value)
+            if self.buried(event or {}, ts):
+                continue
             own = _time(event or {}, ts)
             if event is not None and own < newest:
                 self._older.add(_name(event, topic, partition, offset))
                 _check_size(self._older)
             newest = max(newest, own)
+
+    def buried(self, event: dict[str, Any], ts: int) -> bool:
+        """Whether the job has buried an event as too far ahead of its record, which was written at `ts`."""
+        times = (event.get("ts"), event.get("applied_ts"))
+        return any(type(time) is int and time - ts > self.max_ahead_ms for time in times)
 
     def read_decisions(self, values: Iterable[bytes]) -> None:
         """Read one partition of the decisions, in its order, after all of `look_for_older`."""
@@ -124,10 +138,13 @@ class Annotator:
         self._newest = 0
 
     def line(self, record: RawRecord) -> Line | None:
-        """One record as a line; None if it cannot stand in a file of lines, which is counted."""
+        """One record as a line; None if it cannot stand in a file of lines, or must not: that is counted."""
         topic, partition, offset, ts, value = record
         event = _object(value)
         at = ts
+        if event is not None and not self._is_policy and self._history.buried(event, ts):
+            self._counts.ahead += 1
+            return None
         if event is not None:
             at = _time(event, ts)
             event.setdefault("ts", ts)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.policy.settings import setting
 
 
@@ -52,6 +53,12 @@ class JobSettings:
         "usage records read in one batch; a proxy's may have 512 KiB each (proxy.usage_record_bytes), and a "
         "batch must fit into memory",
         minimum=1,
+    )
+    max_ahead_ms: int = setting(
+        MAX_AHEAD_MS,
+        "how far the time in an event may lie after its record's time, ms; what is beyond is dead-lettered, "
+        "since one wrong clock would move the time of others",
+        minimum=0,
     )
     checkpoint_dir: str = setting(
         ".weir/checkpoint",

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers, cut
 from streaming.columns.records import Records
-from streaming.contract.events import Event, Refund, Request
+from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request
 from streaming.contract.names import parse_subject
 from streaming.laws.law import Flags, Intake
 from streaming.laws.mutation.limits import quotas_of
@@ -61,13 +61,13 @@ class Asked:
 class RequestIntake(Intake):
     """Requests and refunds of one batch."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.newest = -1
-        self._records = records
+        self._records, self._max_ahead_ms = records, max_ahead_ms
 
     def scan(self) -> Flags:
         """Read the plain ones; a row that is none of them may still be put."""
-        records, requests = self._records, scanned(self._records)
+        records, requests = self._records, scanned(self._records, self._max_ahead_ms)
         self._rows = Rows(requests)
         taken: Flags = requests.flags != 0
         for i in np.flatnonzero(taken & (requests.length[:, ID] < 0)).tolist():

@@ -33,8 +33,8 @@ from streaming.columns.json_scan import (
     text_end,
     whole_number,
 )
-from streaming.columns.records import Records
-from streaming.contract.events import ANONYMOUS
+from streaming.columns.records import Records, too_far_ahead
+from streaming.contract.events import ANONYMOUS, MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.mutation.requests import (
     ANSWERED,
@@ -67,12 +67,13 @@ _ANONYMOUS_BYTES: Final = len(ANONYMOUS)
 _FLAG_OF_KEY = np.array([STRICT, DRY, LATE])
 
 
-def scanned(records: Records) -> Requests:
-    """Columns with a row a record, in which the plain requests stand."""
+def scanned(records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> Requests:
+    """Columns with a row a record, in which the plain requests stand that are not too far ahead."""
     times = records.times()
     requests = empty(len(records), int(records.sizes().sum()))
     for first, text, ends in records.texts():
         scan(text, ends, times, first, requests)
+    requests.flags[too_far_ahead(requests.at, times, max_ahead_ms)] = 0
     if records.broadcast is not None:
         # A request that every shard got came by the wrong topic, which the slow path says.
         requests.flags[np.asarray(records.broadcast, dtype=np.bool_)] = 0

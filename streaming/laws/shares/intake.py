@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers, cut
-from streaming.columns.records import Records
-from streaming.contract.events import Event, Tick
+from streaming.columns.records import Records, too_far_ahead
+from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
 from streaming.laws.shares.report_json import NOT_PLAIN, scan_reports
@@ -64,8 +64,9 @@ class Reported(NamedTuple):
 class ReportIntake(Intake):
     """Reports and ticks of one batch."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.newest = -1
+        self._max_ahead_ms = max_ahead_ms
         self._parts: list[_Part] = []
         self._put: list[Arrived] = []
         self._ticks: list[tuple[int, tuple[int, int], int, Tick]] = []
@@ -77,7 +78,9 @@ class ReportIntake(Intake):
         taken: Flags = np.zeros(len(records), dtype=np.bool_)
         times = records.times()
         for first, text, ends in records.texts():
-            scanned = scan_reports(text, ends, times[first : first + len(ends) - 1])
+            own_times = times[first : first + len(ends) - 1]
+            scanned = scan_reports(text, ends, own_times)
+            scanned.entries[too_far_ahead(scanned.at, own_times, self._max_ahead_ms)] = NOT_PLAIN
             if records.broadcast is not None:
                 # A report that every shard got came by the wrong topic, which the parser's way says.
                 scanned.entries[np.asarray(records.broadcast)[first : first + len(ends) - 1]] = NOT_PLAIN

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in
 from streaming.columns.compiled import lean
 from streaming.columns.json_scan import COMMA
+from streaming.columns.records import too_far_ahead
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.laws.law import Split
-from streaming.laws.shares.report_json import Scanned, scan_reports
+from streaming.laws.shares.report_json import NOT_PLAIN, Scanned, scan_reports
 
 _BYTE: Final = 256
 _MASK: Final = 0xFFFFFFFF
@@ -32,16 +34,20 @@ def _table() -> Integers:
 _CRC = _table()
 
 
-def split_reports(values: pa.Array, times: Integers, shards: int) -> Split:
+def split_reports(
+    values: pa.Array, times: Integers, shards: int, max_ahead_ms: int = MAX_AHEAD_MS
+) -> Split:
     """Cut the plain reports among some records; one without groups gives no part, all others are left.
 
     Args:
         values: the records, Arrow binary without nulls; pieces of them must stay below 2 GB.
         times: their timestamps, ms; -1: none.
         shards: of the law of shares.
+        max_ahead_ms: how far a report may lie after its record's timestamp; those that do are left.
     """
     text, ends = bytes_in(values)
     scanned = scan_reports(text, ends, times)
+    scanned.entries[too_far_ahead(scanned.at, times, max_ahead_ms)] = NOT_PLAIN
     left = np.flatnonzero(scanned.entries < 0)
     shard = np.empty(int(scanned.used[0]), dtype=np.int64)
     sizes = np.zeros((len(values), shards), dtype=np.int64)

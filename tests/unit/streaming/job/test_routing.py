@@ -10,10 +10,12 @@ from streaming.job import routing as placing
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.routing import ROUTED_COLUMNS, line_router, live_router
+from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 SHARDS, TASKS = 4, 2
+AHEAD_MS = 500
 USAGE = {f"g{number}": {"publishedMsg": number} for number in range(10)}
 REPORT = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": USAGE}
 VALUES = [
@@ -24,6 +26,11 @@ VALUES = [
     orjson.dumps({"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}),
     orjson.dumps(REPORT | {"usage": {"g": {"publishedMsg": -1}}}),
     orjson.dumps(REPORT | {"ts": 3, "broker": "c"}),
+    orjson.dumps(REPORT | {"ts": 7 + AHEAD_MS, "broker": "d"}),
+    *(
+        orjson.dumps(event | {"ts": 8 + AHEAD_MS})
+        for event in (REPORT, REPORT | {"usage": {"é": {"publishedMsg": 1}} | USAGE}, {"type": "tick"})
+    ),
 ]
 
 
@@ -42,10 +49,11 @@ def rows_of(batches: Any) -> list[tuple[Any, ...]]:
 
 
 def expected(origins: dict[Origin, int], name: str, ts: int | None, **more: Any) -> list[tuple[Any, ...]]:
+    more |= {"shards": SHARDS, "max_ahead_ms": AHEAD_MS}
     numbers = grouping_keys_of(SHARDS, TASKS).numbers
     found = []
     for i, value in enumerate(VALUES):
-        for place in routes(value, default_id=name.format(i), default_ts=ts, shards=SHARDS, **more):
+        for place in routes(value, default_id=name.format(i), default_ts=ts, **more):
             number, origin = numbers[place.law][place.shard], origins[place.origin]
             read = orjson.loads(place.value) if value != b"rubbish" else "rubbish"
             found.append((number, origin, 0, i, ts or 0, read))
@@ -71,8 +79,15 @@ def test_live_records_go_where_the_parser_sends_them(
     monkeypatch.setattr(placing, "RECORDS_AT_ONCE", records)
     monkeypatch.setattr(placing, "BYTES_AT_ONCE", size)
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
-    found = rows_of(live_router("t", SHARDS, TASKS)([live(), live().slice(0, 0)]))
+    found = rows_of(live_router("t", SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([live(), live().slice(0, 0)]))
     assert found == expected(origins, "t-0-{}", 7, timeline=None)
+    # What is too far ahead is one record, whole, for a shard that buries what cannot be used.
+    far = [row for row in found if row[3] >= len(VALUES) - 3]
+    assert sorted((row[3], row[-1]) for row in far) == [
+        (i, orjson.loads(VALUES[i])) for i in range(len(VALUES) - 3, len(VALUES))
+    ]
+    assert {row[0] for row in far} <= set(grouping_keys_of(SHARDS, TASKS).numbers[LAWS.reporting.name])
+    assert {row[1] for row in far} == {schemas.USAGE}
 
 
 def test_policies_go_where_they_are_asked_for() -> None:
@@ -96,7 +111,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
         for shard in own
     ]
     both = pa.Table.from_batches([live(), batch]).combine_chunks().to_batches()
-    found = rows_of(live_router("t", SHARDS, TASKS)(both))
+    found = rows_of(live_router("t", SHARDS, TASKS, max_ahead_ms=AHEAD_MS)(both))
     of_policies = [row for row in found if row[1] == schemas.POLICY]
     read = {value: "rubbish" if value == b"rubbish" else orjson.loads(value) for value in policies}
     assert of_policies == sorted(((*row[:-1], read[row[-1]]) for row in wanted), key=repr)
@@ -104,14 +119,18 @@ def test_policies_go_where_they_are_asked_for() -> None:
 
 
 def test_lines_of_files_have_no_time_of_their_own() -> None:
-    """A report without `ts` is not plain there: it becomes a dead letter, as in the local engine."""
+    """A report without `ts` is not plain there: it becomes a dead letter, as in the local engine.
+
+    And nothing is too far ahead of it.
+    """
     batch = pa.record_batch({"file": [0] * len(VALUES), "line": range(len(VALUES)), "value": VALUES})
     batch = batch.set_column(2, "value", pa.array(VALUES, pa.binary()))
     timeline = PolicyTimeline({})
     origins = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
     found = rows_of(line_router(("f",), timeline.to_json(), SHARDS, TASKS)([batch]))
     assert found == expected(origins, "f:{}", None, timeline=timeline)
-    assert {row[3] for row in found if row[0] in grouping_keys_of(SHARDS, TASKS).numbers["shares"]} == {6}
+    shares = grouping_keys_of(SHARDS, TASKS).numbers["shares"]
+    assert {row[3] for row in found if row[0] in shares} == {6, 7, 8, 9, 10}
 
 
 def test_no_more_is_read_at_once_than_allowed() -> None:

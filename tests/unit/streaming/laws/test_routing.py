@@ -116,6 +116,9 @@ def test_garbage_goes_to_the_shard_of_its_id() -> None:
     assert only(b"{") == (LAWS.reporting.name, shard_of("f:1", SHARDS))
     broken = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {"g1": USAGE, "g2": 7}}
     assert only(broken) == (LAWS.reporting.name, shard_of("f:1", SHARDS))
+    for event in (request("a", 60_001, 1), {"type": "tick", "ts": T0 + 60_001}, broken | {"usage": {}}):
+        far = event | {"ts": T0 + 60_001}
+        assert only(far, None) == (LAWS.reporting.name, shard_of("f:1", SHARDS))
 
 
 @given(st.text(), st.integers(1, 64))

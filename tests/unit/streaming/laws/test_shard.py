@@ -1,12 +1,13 @@
-"""What a shard makes of a batch in which the code of a law, or around it, fails: dead letters."""
+"""What becomes dead letters: events too far ahead, and batches in which a law, or code around it, fails."""
 
 from base64 import b64decode
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 from blob_store_kit import MemoryBlobStore
-from law_kit import T0, policy, quota, request
+from law_kit import T0, policy, quota, refund, request
 
 from streaming.columns.records import Records
 from streaming.contract.errors import StateError
@@ -15,15 +16,25 @@ from streaming.laws.shard import step
 
 Event = dict[str, Any]
 TOPIC = "persistent://t/n/x"
-PATH = {"mutation": "quotas[user=alice]", "shares": "resourcegroups.g", "backlog": "namespaces.t/n"}
+PATH = {
+    "mutation": "quotas[user=alice]",
+    "shares": "resourcegroups.g",
+    "dispatch": "broker",
+    "concurrency": "backpressure.partitions.*",
+    "backlog": "namespaces.t/n",
+}
 OLD = {
     "mutation": quota(1, 10),
     "shares": {"publishRateInMsgs": 100},
+    "dispatch": {"dispatchThrottlingRateInMsg": 1},
+    "concurrency": {"algorithm": "aimd"},
     "backlog": {"backlogQuotaMap": {"destination_storage": {"limitSize": 1, "policy": "producer_exception"}}},
 }
 NEW = {
     "mutation": quota(1, 1000),
     "shares": {"publishRateInMsgs": 7},
+    "dispatch": {"dispatchThrottlingRateInMsg": 3},
+    "concurrency": {"algorithm": "fixed"},
     "backlog": {"backlogQuotaMap": {"destination_storage": {"limitSize": 5, "policy": "producer_exception"}}},
 }
 RUBBISH = {"type": "rubbish"}
@@ -38,6 +49,12 @@ def event(law: str, at_ms: int) -> Event:
         ledgers = [{"id": 1, "entries": 1, "size": 9, "closeTime": None}]
         told = {"topic": TOPIC, "ledgers": ledgers, "subscriptions": [own]}
         return {"type": "backlog", "id": f"k{at_ms}", "ts": T0 + at_ms, **told}
+    if law == "concurrency":
+        told = {"partition": "p", "rtt_ns": 300_000_000, "inflight": 100}
+        return {"type": "latency", "id": f"l{at_ms}", "ts": T0 + at_ms, **told}
+    if law == "dispatch":
+        told = {"broker": "b", "topic": TOPIC, "subscription": "s", "msgs": 2, "bytes": 2, "entries": 2}
+        return {"type": "dispatch_usage", "id": f"d{at_ms}", "ts": T0 + at_ms, "backlog": True, **told}
     usage = {"g": {"publishedMsg": 50}}
     return {"type": "group_usage", "ts": T0 + at_ms, "broker": "b", "period_ms": 1000, "usage": usage}
 
@@ -45,21 +62,28 @@ def event(law: str, at_ms: int) -> Event:
 class Live:
     """One shard of the live job."""
 
-    def __init__(self, law: str, *, fail_fast: bool = False) -> None:
+    def __init__(self, law: str, *, fail_fast: bool = False, **context: Any) -> None:
         self.law, self.offset = law, 0
         self.body: bytes | None = None
         self.context = StepContext(
-            initial={PATH[law]: OLD[law]}, processed_ts=T0, fail_fast=fail_fast, blobs=MemoryBlobStore()
-        )
+            initial={PATH[law]: OLD[law]}, processed_ts=T0, fail_fast=fail_fast, blobs=MemoryBlobStore(),
+            **context,
+        )  # fmt: skip
 
-    def step(self, *events: Event) -> tuple[list[Event], dict[int, Event]]:
-        """Decisions of one batch, and its dead letters by place in it; each record as it came."""
+    def step(
+        self, *events: Event, written_ms: int | None = None
+    ) -> tuple[list[Event], dict[int, Event]]:
+        """Decisions of one batch, and its dead letters by place in it; each record as it came.
+
+        Records were written `written_ms` after T0; None: each at the time of its event.
+        """
         count = len(events)
         first, self.offset = self.offset, self.offset + count
         values = [orjson.dumps(each) for each in events]
         records = Records(
             topic=["t"] * count, partition=[0] * count, offset=list(range(first, self.offset)),
-            ts=[T0] * count, value=values, broadcast=[each["type"] in ("policy", "tick") for each in events],
+            ts=[each.get("ts", T0) if written_ms is None else T0 + written_ms for each in events],
+            value=values, broadcast=[each["type"] in ("policy", "tick") for each in events],
         )  # fmt: skip
         self.body, outputs = step(self.law, 0, self.body, records, self.context)
         decided, buried = [], {}
@@ -71,6 +95,89 @@ class Live:
                 assert b64decode(value["value_base64"]) == values[place]
                 buried[place] = value
         return decided, buried
+
+
+YEAR_MS = 365 * 86_400_000
+
+
+def odd(own: Event) -> Event:
+    """The same event for those that compiled readers leave to the parser."""
+    return own | {"note": {"nested": "é"}}
+
+
+@pytest.mark.parametrize("law", PATH)
+@pytest.mark.parametrize("form", [dict, odd])
+def test_an_event_a_year_ahead_is_buried_and_moves_nobodys_time(
+    law: str, form: Callable[[Event], Event]
+) -> None:
+    """In one batch with others and in one of its own: what is decided is what would be without it."""
+    shard, spared = Live(law), Live(law)
+    wrong = form(event(law, 3000 + YEAR_MS))
+    found = [
+        shard.step(event(law, 1000), wrong, event(law, 2000), written_ms=3000),
+        shard.step(wrong, written_ms=4000),
+        shard.step(event(law, 5000), event(law, 70_000), written_ms=70_000),
+    ]
+    for batch, own in zip((found[0], found[2]), ((1000, 2000), (5000, 70_000)), strict=True):
+        assert batch[0] == spared.step(*(event(law, at_ms) for at_ms in own), written_ms=own[1])[0]
+    assert [list(buried) for _, buried in found] == [[1], [0], []]
+    assert found[0][1][1]["reason"] == (
+        f"ts: {T0 + 3000 + YEAR_MS} is {YEAR_MS} ms after the time of its record, {T0 + 3000}; at most"
+        " 60000 ms (job.max_ahead_ms) was expected"
+    )
+    assert shard.body == spared.body
+
+
+@pytest.mark.parametrize("law", PATH)
+@pytest.mark.parametrize("form", [dict, odd])
+@pytest.mark.parametrize("key", ["ts", "applied_ts"])
+def test_so_far_ahead_and_no_farther(law: str, form: Callable[[Event], Event], key: str) -> None:
+    """The setting is a bound on both times of an event, as for those that are to be applied later."""
+    shard = Live(law, max_ahead_ms=500)
+    near, far = (form(event(law, 1000) | {"id": "e", key: T0 + 1000 + ahead}) for ahead in (500, 501))
+    assert list(shard.step(near, far, written_ms=1000)[1]) == [1]
+    (letter,) = shard.step(far, written_ms=1000)[1].values()
+    assert letter["reason"].startswith(f"{key}: {T0 + 1501} is 501 ms after")
+    assert "at most 500 ms (job.max_ahead_ms)" in letter["reason"]
+
+
+def test_refunds_and_ticks_are_bound_too() -> None:
+    """A tick is buried by the shard that reports what all see; the others pass over it."""
+    give_back = refund(YEAR_MS, 0, 5)
+    assert list(Live("mutation").step(give_back, written_ms=0)[1]) == [0]
+    tick = {"type": "tick", "ts": T0 + YEAR_MS}
+    assert list(Live("mutation").step(tick, written_ms=0)[1]) == [0]
+    shares = Live("shares")
+    assert shares.step(event("shares", 0), tick, written_ms=0) == ([], {})
+
+
+@pytest.mark.parametrize("law", PATH)
+def test_a_policy_is_in_force_when_it_says(law: str) -> None:
+    """However far ahead that is: it moves no clock, and until then the one before it holds."""
+    shard, spared = Live(law), Live(law)
+    ahead = policy(YEAR_MS, PATH[law], NEW[law])
+    assert shard.step(ahead, event(law, 1000), written_ms=1000) == spared.step(event(law, 1000))
+    assert shard.step(event(law, 70_000))[0] == spared.step(event(law, 70_000))[0]
+    later = event(law, YEAR_MS), event(law, YEAR_MS + 70_000)
+    assert shard.step(*later)[0] != spared.step(*later)[0]
+
+
+def test_a_debt_outlives_somebody_elses_wrong_clock() -> None:
+    """The request of bob, a year ahead, once let the idle leave: alice's debt was forgotten."""
+    shard = Live("mutation")
+    shard.step(request("a", 0, 500, subject="user=alice"))
+    shard.step(request("b", YEAR_MS, 1, subject="user=bob"), written_ms=1000)
+    (decided,), _ = shard.step(request("c", 2000, 1, subject="user=alice"))
+    assert (decided["outcome"], decided["tokens"]) == ("reject", -488.0)
+
+
+def test_a_line_of_a_file_may_lie_anywhere() -> None:
+    """It has no record time; the order of times is the log's own affair."""
+    offline = Records(topic=["f"], partition=[0], offset=[1], ts=[None])
+    for far in (event("mutation", YEAR_MS), odd(event("mutation", YEAR_MS))):
+        offline.value = [orjson.dumps(far)]
+        _, outputs = step("mutation", 0, None, offline, StepContext(replay=True, fail_fast=True))
+        assert outputs.sink == ["decisions"]
 
 
 def fail(*args: Any, **named: Any) -> Any:

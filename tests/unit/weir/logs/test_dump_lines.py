@@ -44,6 +44,19 @@ def test_own_time_and_name_stay() -> None:
     assert written(Annotator(History(), Counts()).line(record(7, event))) == event
 
 
+def test_what_the_job_buried_as_too_far_ahead_is_left_out() -> None:
+    """In a file its time would count. To the job nothing was older than it; no policy is too far ahead."""
+    history, counts = History(max_ahead_ms=500), Counts()
+    far = [record(0, request(id="a", ts=1501)), record(1, request(id="b", applied_ts=1501))]
+    near = record(2, request(id="c", ts=1500))
+    assert [Annotator(history, counts).line(each) is None for each in (*far, near)] == [True, True, False]
+    assert (counts.ahead, counts.events) == (2, 1)
+    assert Annotator(history, counts, is_policy=True).line(record(3, {"type": "policy", "ts": 9_000}))
+    history.look_for_older([*far, record(3, request(id="d", ts=1400))])
+    history.read_decisions([decision("c", 1450), decision("d", 1400)])
+    assert history.applied == {}
+
+
 def test_late_decisions_mark_their_requests() -> None:
     """Only those whose decision says so, and text in other fields does not confuse."""
     history = History()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.columns.byte_strings import bytes_of, is_canonical
 from streaming.columns.records import CHUNK, Records
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import Event, Request
+from streaming.contract.events import MAX_AHEAD_MS, Event, Request
 from streaming.contract.names import parse_subject
 from streaming.laws.mutation import requests as columns
 from streaming.laws.mutation.request_json import scanned
@@ -32,7 +32,7 @@ def records_of(*values: bytes, ts: int | None = T0) -> Records:
 def parsed(value: bytes, ts: int | None = T0) -> Event | None:
     """What the slow path makes of a record; None: a dead letter, or a policy."""
     try:
-        event = LAWS.parse(value, default_id="t-0-0", default_ts=ts)
+        event = LAWS.parse(value, default_id="t-0-0", default_ts=ts, max_ahead_ms=MAX_AHEAD_MS)
         if isinstance(event, Request) and event.subject:
             parse_subject(event.subject)
     except BadEvent:
@@ -136,6 +136,8 @@ PIECES = [
 @example(b'{"type":"request","items":[{"name":"a","mutations":1},]}', T0)
 @example(b'{"type":"request","items":[],}', T0)
 @example(b'{"type":"request","items":[]} {}', T0)
+@example(b'{"type":"request","items":[],"ts":60001}', 0)
+@example(b'{"type":"request","items":[],"ts":1,"applied_ts":60001}', 0)
 @example(b'\xef\xbb\xbf{"type":"request","items":[]}', T0)
 def test_what_is_plain_means_the_same_to_the_parser(value: bytes, ts: int | None) -> None:
     """Field by field; whatever the scanner is not sure of is left to the parser."""
@@ -156,6 +158,8 @@ def test_the_usual_request_is_plain(option: int) -> None:
     for key in USUAL:
         if key not in ("type", "items"):
             assert check(orjson.dumps({name: value for name, value in USUAL.items() if name != key}))
+    for ts in (T0 + 5 - MAX_AHEAD_MS, None):
+        assert check(orjson.dumps(USUAL), ts)
 
 
 @pytest.mark.parametrize(
@@ -168,6 +172,11 @@ def test_the_usual_request_is_plain(option: int) -> None:
 def test_what_is_not_usual_is_left_to_the_parser(change: dict[str, Any]) -> None:
     """Escapes, other alphabets, nesting, fractions, large numbers, what is wrong, other types."""
     assert not check(orjson.dumps(USUAL | change))
+
+
+def test_what_is_too_far_ahead_is_left_to_the_parser() -> None:
+    """Which says by how much; by `applied_ts` too, which is when an event counts."""
+    assert not check(orjson.dumps(USUAL), T0 + 4 - MAX_AHEAD_MS)
 
 
 def test_a_record_that_is_left_alone_leaves_nothing_behind() -> None:

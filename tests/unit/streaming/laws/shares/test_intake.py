@@ -112,6 +112,15 @@ def test_a_report_that_every_shard_got_is_left_to_the_parser(taken: list[bool]) 
     ]
 
 
+def test_a_report_too_far_ahead_is_left_to_the_parser() -> None:
+    """Which says by how much; by `applied_ts` too, which is when it counts."""
+    event = HEAD | {"broker": "b", "usage": {"g": {"publishedMsg": 1}}}
+    times = [{"ts": 14}, {"ts": 15}, {"ts": 9, "applied_ts": 15}, {}]
+    records = records_of([event | own for own in times], [(0, offset) for offset in range(4)], [1])
+    intake = ReportIntake(records, max_ahead_ms=5)
+    assert (intake.scan().tolist(), intake.newest) == ([True, False, False, True], 14)
+
+
 def test_a_law_that_fails_buries_reports_however_they_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each as it came; a report that cannot be used is buried by itself."""
 

@@ -80,6 +80,8 @@ def test_what_is_no_plain_report_is_left() -> None:
     assert left == [0, 1, 3]
     assert [(record, value) for record, _, value in found] == [(2, good), (5, good)]
     assert cut([good], 4, ts=-1) == ([], [0])
+    for ahead_ms, left in ((60_000, []), (60_001, [0])):
+        assert cut([good.replace(b"{", b'{"ts":%d,' % (5 + ahead_ms), 1)], 4)[1] == left
     assert cut([], 4) == ([], [])
 
 
