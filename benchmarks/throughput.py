@@ -215,7 +215,7 @@ def _where(job: dict[str, float], found: dict[str, float], step_s: float, state_
     tasks = PARTITIONS
     parts: dict[str, float] = {
         "Kafka in": kafka_in,
-        "home, shuffle": shuffle - kafka_in,
+        "routing key, shuffle": shuffle - kafka_in,
         "sort, Arrow both ways, Spark's state store": operator - shuffle - step_s / tasks,
         "law: JSON in, arithmetic, JSON out": (step_s - state_s) / tasks,
         "law: state from and to bytes": state_s / tasks,

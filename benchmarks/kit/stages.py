@@ -78,7 +78,7 @@ def stages(source: Source) -> dict[str, Callable[[], DataFrame]]:
     """What is measured, by name, each with all that the ones before it have."""
     return {
         "Kafka in": source.records,
-        "home, shuffle": source.shuffled,
+        "routing key, shuffle": source.shuffled,
         "operator": source.decided,
     }
 

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from meter_kit import Desk
 
 from enforcer.admin.metrics import AdminMetrics
@@ -79,3 +80,15 @@ def test_metrics_of_job_and_stack_are_listed() -> None:
     stack = set(re.findall(r'"(weir_part_\w+)"', (ROOT / "weir/stack/scrape.py").read_text()))
     assert set(documented("weir_job_")) == job
     assert set(documented("weir_part_")) == stack
+
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_files_that_are_there(page: Path) -> None:
+    """A path or a file's name in a page leads a reader to exactly that."""
+    there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[!.]*/**/*.py")}
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", page.read_text()))
+    ends = {f"/{path}" for path in there}
+    assert [name for name in named if not any(end.endswith(f"/{name}") for end in ends)] == []
