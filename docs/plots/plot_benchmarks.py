@@ -1,23 +1,22 @@
 """Draw docs/plots/bench-*.svg from benchmarks/results: `.venv/bin/python docs/plots/plot_benchmarks.py`."""
 
 from collections.abc import Iterator, Mapping
-from math import ceil, floor, log10
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
-from svg import Bar, Line, Plot, bars, draw
+from pictures import bars, draw
+
+from streaming.laws.law import Curve, Plot
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
 PREFIX = "bench-"
 WHERE = "where it goes: "
 _LAST_PERCENT = 99.5
-"""The axis ends where so many percent of the slowest series are in; beyond it lie single samples."""
 _FAR_APART = 50.0
-"""On an axis from 0 a series whose median is so many times less than another's would be a line upwards."""
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-_TICKS = 6
+"""Medians: so many times as large as the least one is too far for one axis from 0."""
 
 
 def pictures(results: Path = RESULTS) -> Iterator[tuple[str, str]]:
@@ -26,60 +25,44 @@ def pictures(results: Path = RESULTS) -> Iterator[tuple[str, str]]:
         line = orjson.loads(file.read_bytes())
         parts = [row for row in line["rows"] if row["what"].startswith(WHERE)]
         if line["quantiles"]:
-            yield f"{PREFIX}{line['name']}.svg", draw(distribution(line["title"], line["quantiles"]))
+            yield f"{PREFIX}{line['name']}.svg", distribution(line["title"], line["quantiles"])
         elif parts:
             yield f"{PREFIX}{line['name']}.svg", where_it_goes(parts)
 
 
-def distribution(title: str, quantiles: Mapping[str, list[list[float]]]) -> Plot:
+def distribution(title: str, quantiles: Mapping[str, list[list[float]]]) -> str:
     """How many percent of each series' samples are below a time."""
     unit = next(iter(quantiles)).rpartition(", ")[2]
-    furthest = max(at for points in quantiles.values() for percent, at in points if percent <= _LAST_PERCENT)
-    middles = [next(at for percent, at in points if percent >= 50) for points in quantiles.values()]
-    nearest = min(at for points in quantiles.values() for _, at in points)
-    log_x = nearest > 0 and max(middles) > _FAR_APART * min(middles)
-    ticks = decades(nearest, furthest) if log_x else axis(furthest)
-    return Plot(
-        title=title,
-        x_label=unit,
-        y_label="percent of the samples",
-        x_ticks=ticks,
-        y_ticks=range(0, 101, 20),
-        lines=[
-            Line(
-                name=name.rpartition(", ")[0],
-                points=[(at, percent) for percent, at in points if at <= ticks[-1]],
-            )
-            for name, points in quantiles.items()
-        ],
-        # Along a logarithmic axis curves lie to the right, one above the other: room is at the upper left.
-        legend=(ticks[0] * 1.2, 95) if log_x else (ticks[-1] * 0.45, 18 * len(quantiles)),
-        log_x=log_x,
+    curves = [
+        Curve(name=name.rpartition(", ")[0], points=[(at, percent) for percent, at in points])
+        for name, points in quantiles.items()
+    ]
+    return draw(
+        Plot(title=title, x_label=unit, y_label="percent of the samples", curves=within(curves)),
+        log_x=far_apart(curves),
     )
+
+
+def within(curves: list[Curve]) -> list[Curve]:
+    """The curves, cut where the slowest is at _LAST_PERCENT: beyond it lie single samples."""
+    furthest = max(at for curve in curves for at, percent in curve.points if percent <= _LAST_PERCENT)
+    return [
+        replace(curve, points=[(at, percent) for at, percent in curve.points if at <= furthest])
+        for curve in curves
+    ]
+
+
+def far_apart(curves: list[Curve]) -> bool:
+    """Whether one series would be a line upwards on an axis from 0."""
+    nearest = min(at for curve in curves for at, _ in curve.points)
+    middles = [next(at for at, percent in curve.points if percent >= 50) for curve in curves]
+    return nearest > 0 and max(middles) > _FAR_APART * min(middles)
 
 
 def where_it_goes(rows: list[dict[str, Any]]) -> str:
-    """The parts of the time of one event."""
-    unit = rows[0]["unit"]
-    return bars(
-        f"Where the time of an event goes, {unit}",
-        [Bar(name=row["what"].removeprefix(WHERE), value=max(0.0, row["value"])) for row in rows],
-    )
-
-
-def axis(furthest: float) -> list[float]:
-    """Round ticks from 0 to `furthest` or a little beyond."""
-    size = 10.0 ** len(str(int(furthest))) / 1000
-    while True:
-        for step in _STEPS:
-            if step * size * _TICKS >= furthest:
-                return [round(step * size * number, 6) for number in range(_TICKS + 1)]
-        size *= 10.0
-
-
-def decades(nearest: float, furthest: float) -> list[float]:
-    """Powers of ten around both."""
-    return [10.0**power for power in range(floor(log10(nearest)), ceil(log10(furthest)) + 1)]
+    """The parts of the time of one event; one that came out negative has no length."""
+    parts = {row["what"].removeprefix(WHERE): max(0.0, row["value"]) for row in rows}
+    return bars(f"Where the time of an event goes, {rows[0]['unit']}", parts)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from benchmarks.kit import pages
 from benchmarks.kit.result import read, table
 from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
+from streaming.laws.law import Curve
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -79,46 +80,40 @@ def test_plots_are_drawn_from_the_kept_results(plots: ModuleType) -> None:
     assert all(len(text) < BYTES_MAX for text in drawn.values())
 
 
-def test_a_plot_stays_within_its_axes(plots: ModuleType) -> None:
-    """Single samples far out are left to the table."""
-    quantiles = {"one, ms": [[0.0, 1.0], [99.5, 480.0], [100.0, 9000.0]], "two, ms": [[0.0, 0.5], [50.0, 2]]}
-    text = plots.draw(plots.distribution("Latency", quantiles))
-    lines = list(ElementTree.fromstring(text).iter(f"{SVG}polyline"))
-    assert len(lines) == 2
-    for line in lines:
-        for corner in line.attrib["points"].split():
-            x, y = map(float, corner.split(","))
-            assert 56 <= x <= 624 and 40 <= y <= 276
-
-
-def test_series_far_apart_get_a_logarithmic_axis(plots: ModuleType) -> None:
-    """Each factor of ten as wide as any other."""
-    quantiles = {"ours, us": [[0.0, 0.5], [50.0, 1.0]], "theirs, us": [[0.0, 100.0], [50.0, 1000.0]]}
-    plot = plots.distribution("Checks", quantiles)
-    assert plot.log_x and plot.x_ticks == [0.1, 1.0, 10.0, 100.0, 1000.0]
-    ours, theirs = ElementTree.fromstring(plots.draw(plot)).iter(f"{SVG}polyline")
-    at = [float(line.attrib["points"].split()[-1].split(",")[0]) for line in (ours, theirs)]
-    assert at == pytest.approx([56 + 568 / 4, 56 + 568])
+def test_single_samples_far_out_are_left_to_the_table(plots: ModuleType) -> None:
+    """A plot ends where nearly all of the slowest series is in."""
+    slow = Curve(name="slow", points=[(1.0, 0.0), (480.0, 99.5), (9000.0, 100.0)])
+    fast = Curve(name="fast", points=[(0.5, 0.0), (2.0, 50.0), (700.0, 100.0)])
+    cut = plots.within([slow, fast])
+    assert [curve.points for curve in cut] == [slow.points[:2], fast.points[:2]]
 
 
 @pytest.mark.parametrize(
-    ("furthest", "last"), [(480.0, 600.0), (0.3, 0.3), (61.0, 120.0), (7.0, 12.0), (1499.0, 1500.0)]
+    ("ours", "theirs", "logarithmic"),
+    [
+        ((0.5, 1.0), (100.0, 1000.0), True),
+        ((0.5, 1.0), (1.0, 20.0), False),
+        ((0.0, 1.0), (9.0, 1000.0), False),
+    ],
 )
-def test_axes_end_at_round_numbers(plots: ModuleType, furthest: float, last: float) -> None:
-    """Six even steps, the last one at or beyond the furthest point."""
-    ticks = plots.axis(furthest)
-    assert len(ticks) == 7 and ticks[0] == 0 and ticks[-1] == pytest.approx(last)
+def test_series_far_apart_get_a_logarithmic_axis(
+    plots: ModuleType, ours: tuple[float, float], theirs: tuple[float, float], logarithmic: bool
+) -> None:
+    """By least and median; from 0 there is none."""
+    curves = [Curve(name="", points=[(least, 0.0), (middle, 50.0)]) for least, middle in (ours, theirs)]
+    assert plots.far_apart(curves) is logarithmic
 
 
 def test_bars_show_each_part(plots: ModuleType) -> None:
-    """The longest takes the room there is; a part that came out negative has no length."""
+    """With its number; a part that came out negative has none."""
     rows = [
         {"what": f"{plots.WHERE}{name}", "value": value, "unit": "us/event"}
         for name, value in (("Kafka in", 0.5), ("law & state", 2.0), ("overlap", -0.1))
     ]
     drawn = ElementTree.fromstring(plots.where_it_goes(rows))
-    widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{SVG}rect")]
-    assert widths == [72.0, 288.0, 0.0]
+    words = [text.text for text in drawn.iter(f"{SVG}text")]
+    title = "Where the time of an event goes, us/event"
+    assert words == ["Kafka in", "law & state", "overlap", "0.5", "2", "0", title]
 
 
 def test_blocks_are_replaced_and_the_rest_is_left() -> None:

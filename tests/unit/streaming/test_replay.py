@@ -123,7 +123,7 @@ def test_the_summary_counts_events_and_charged_mutations(tmp_path: Path, policie
     assert summary["subjects"][""]["mutations"] == 3
 
 
-THROTTLE = {"topic": "t", "subscription": "s"}
+DELIVERY = {"topic": "t", "subscription": "s"}
 BACKLOG = {"topic": "t"}
 
 
@@ -140,7 +140,7 @@ BACKLOG = {"topic": "t"}
         ),
         (
             "dispatch",
-            [THROTTLE | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
+            [DELIVERY | {"throttle_time_ms": wait} for wait in (0, 900, 400)],
             {"t/s": {"events": 3, "throttled": 2, "longest_throttle_ms": 900}},
         ),
         (
