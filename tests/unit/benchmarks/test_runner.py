@@ -222,9 +222,21 @@ def test_progress_in_a_log_has_a_line_a_step() -> None:
         progress.step("third", 2.0)
     lines = stream.getvalue().splitlines()
     assert [line.split("  ")[-1] for line in lines] == ["first", "second", "third"]
-    assert lines[0].startswith("laws       [........................]")
-    assert "[############............]    0 of about 60 s" in lines[1]
-    assert "#" * 24 in lines[2] and "\r" not in stream.getvalue()
+    assert lines[0] == "laws         0%    0 s of about 60 s  first"
+    assert lines[1].startswith("laws        50% ") and lines[2].startswith("laws       100% ")
+    assert "\r" not in stream.getvalue() and "\x1b" not in stream.getvalue()
+
+
+def test_progress_on_a_terminal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn over and over, whatever a step is called."""
+    monkeypatch.setenv("TERM", "xterm")
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    with Progress(60, name="laws", stream=stream) as progress:
+        progress.step("topic [a-z]", 0.5)
+        progress.step("done", 1.0)
+    shown = stream.getvalue()
+    assert shown.count("\n") == 1 and "laws" in shown and "of about 60 s done" in shown
 
 
 def test_the_machine_says_what_it_is() -> None:
