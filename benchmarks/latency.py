@@ -5,11 +5,11 @@ from typing import Final
 
 import uvloop
 
-from benchmarks.kit.asking import Asker, Client, EventLink, drive, settled
-from benchmarks.kit.events import POLICIES
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load.asking import Asker, Client, EventLink, drive, settled
+from benchmarks.load.events import POLICIES
 from streaming.contract.errors import WeirError
 
 TITLE = "Strict latency: request sent to decision received"

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from benchmarks.kit.events import POLICIES, SEED, T0, requests
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
+from benchmarks.load.events import POLICIES, SEED, T0, requests
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.concurrency import law as concurrency

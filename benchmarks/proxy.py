@@ -8,8 +8,12 @@ from typing import Final
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.kit import perf_tools
-from benchmarks.kit.frames import (
+from benchmarks.kit.machine import cpu_s
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import Result, Row, percentile
+from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load import perf_tools
+from benchmarks.load.frames import (
     Line,
     api_versions_request,
     fetch_request,
@@ -17,10 +21,6 @@ from benchmarks.kit.frames import (
     metadata_request,
     produce_request,
 )
-from benchmarks.kit.machine import cpu_s
-from benchmarks.kit.progress import Progress
-from benchmarks.kit.result import Result, Row, percentile
-from benchmarks.kit.stack import Stack, work_dir
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
 DURATION_S = 220

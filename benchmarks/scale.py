@@ -6,14 +6,14 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.kit.fixtures import spark
-from benchmarks.kit.idiom_shares import start_idiom
-from benchmarks.kit.load import Counter, Writer, produce
 from benchmarks.kit.machine import cpu_s, peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
-from benchmarks.kit.rounds import POLICIES, ROUND_MS, Cluster
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.kit.stages import finish, progress_of
+from benchmarks.load.rounds import POLICIES, ROUND_MS, Cluster
+from benchmarks.load.writing import Counter, Writer, produce
+from benchmarks.spark.idiom_shares import start_idiom
+from benchmarks.spark.stages import finish, progress_of
 from streaming.contract.topics import Topics
 from streaming.job.process.settings import JobSettings, Profile
 from weir.stack.topics import ensure_topics

@@ -14,13 +14,13 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.kit.events import POLICIES, SEED, request, user
 from benchmarks.kit.fixtures import spark
-from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import peak_bytes, process_tree
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack
+from benchmarks.load.events import POLICIES, SEED, request, user
+from benchmarks.load.writing import Counter, produce
 from streaming.contract.errors import WeirError
 from streaming.job.process.blob_files import segments_folder
 from streaming.job.process.session import Session

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.kit.events import POLICIES, requests
 from benchmarks.kit.fixtures import spark
-from benchmarks.kit.idiom import start_idiom
-from benchmarks.kit.load import Counter, produce
 from benchmarks.kit.machine import cpu_s
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.kit.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
+from benchmarks.load.events import POLICIES, requests
+from benchmarks.load.writing import Counter, produce
+from benchmarks.spark.idiom import start_idiom
+from benchmarks.spark.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
 from streaming.contract.topics import Topics
 from streaming.job.process.settings import JobSettings, Profile
 from streaming.policy.files import policy_file

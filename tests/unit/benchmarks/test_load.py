@@ -6,9 +6,9 @@ import time
 import orjson
 import pytest
 
-from benchmarks.kit import asking
-from benchmarks.kit.asking import drive, settled
-from benchmarks.kit.events import POLICIES, request, requests, user
+from benchmarks.load import asking
+from benchmarks.load.asking import drive, settled
+from benchmarks.load.events import POLICIES, request, requests, user
 from streaming.contract.errors import WeirError
 from streaming.contract.events import Request
 from streaming.laws.registry import LAWS

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from benchmarks.kit.events import T0
+from benchmarks.load.events import T0
 
 ROUND_MS: Final = 60_000
 RECORD_BYTES: Final = 512 * 1024

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from benchmarks.kit.events import BURST, RATE
+from benchmarks.load.events import BURST, RATE
 from streaming.contract.topics import Topics
 from streaming.laws.mutation.law import REJECT, STRICT, charge_bucket, outcome_of
 from streaming.laws.mutation.rates import bucket_wait_ms, refill

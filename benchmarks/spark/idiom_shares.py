@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from benchmarks.kit.rounds import LIMIT, ROUND_MS
+from benchmarks.load.rounds import LIMIT, ROUND_MS
 from streaming.contract.topics import Topics
 from streaming.laws.shares.law import FREE, THROTTLED, share_out
 

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.kit.events import POLICIES, T0, requests
+from benchmarks.load.events import POLICIES, T0, requests
 from streaming.columns.records import Records
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
