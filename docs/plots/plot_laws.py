@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pictures import draw
 
-from streaming.laws.registry import LAWS, SHOWS
+from streaming.laws.registry import LAWS
 
 # Both tables name the laws in one order.
-PLOTS = {law: show.plot for law, show in zip(LAWS, SHOWS.values(), strict=True)}
+PLOTS = {law.name: law.plot for law in LAWS.by_name.values() if law.plot is not None}
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from streaming.laws.law import Curve, Plot
-from streaming.laws.registry import LAWS, SHOWS
+from streaming.laws.registry import LAWS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BYTES_MAX = 40_000
@@ -38,7 +38,7 @@ def pictures(scripts: Path) -> ModuleType:
     return pictures
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", LAWS.by_name)
 def test_a_plot_is_what_its_law_draws(plots: ModuleType, law: str) -> None:
     """Drawn again it is the same file, small and well-formed; plot_laws.py mends it."""
     text = plots.draw(plots.PLOTS[law]())
@@ -46,7 +46,7 @@ def test_a_plot_is_what_its_law_draws(plots: ModuleType, law: str) -> None:
     assert len(text) < BYTES_MAX and ElementTree.fromstring(text).tag.endswith("svg")
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", LAWS.by_name)
 def test_every_curve_can_be_seen(pictures: ModuleType, plots: ModuleType, law: str) -> None:
     """It stays within its axes, and the legend, which names each, within the picture and outside of them."""
     drawn = pictures.lines(plots.PLOTS[law]())
@@ -89,5 +89,5 @@ def test_every_plot_is_shown(plots: ModuleType) -> None:
 
 def test_the_numbers_of_the_page_are_those_of_the_plot() -> None:
     """What the draft lets through in the time of the plot."""
-    bucket, samples = (curve.points[-1] for curve in SHOWS["admission"].plot().curves[:2])
+    bucket, samples = (curve.points[-1] for curve in LAWS.by_decision["admission"].plot().curves[:2])
     assert (bucket, samples) == ((397, 2485), (397, 4285))

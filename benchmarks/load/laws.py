@@ -1,0 +1,169 @@
+"""What each law is measured with, alone: its policies, a maker of events, its compiled part."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from benchmarks.load.events import POLICIES, SEED, T0, requests
+from streaming.contract.topics import Topics
+from streaming.laws.concurrency import law as concurrency
+from streaming.laws.dispatch import law as dispatch
+from streaming.laws.mutation import law as mutation
+from streaming.laws.shares import accelerator as shares
+
+_SUBJECTS: Final = 10_000
+_TOPIC: Final = "persistent://acme/orders/t%d"
+_GROUPS, _BROKERS = 100, 10
+_ROUND_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LawLoad:
+    """One law under one load.
+
+    Attributes:
+        about: what comes, for people.
+        part: its compiled function, as `streaming.laws` calls it; None: it has none.
+        policies: in force from the start, by the name of what they choose; "" where there is one choice only.
+        make: count -> the values of so many events, in order of time.
+        topic: where its events stand.
+        targets_ns: for the compiled part, by what the policies choose.
+    """
+
+    about: str
+    part: Callable[..., Any] | None
+    policies: Mapping[str, dict[str, Any]]
+    make: Callable[[int], list[bytes]]
+    topic: str = Topics().usage
+    targets_ns: Mapping[str, float] = field(default_factory=dict)
+
+
+def _requests(count: int) -> list[bytes]:
+    return [value for _, value in requests(count, _SUBJECTS, ts=True)]
+
+
+def _reports(count: int) -> list[bytes]:
+    """Each round every broker reports each group once."""
+    routes = _GROUPS * _BROKERS
+    return [
+        orjson.dumps(
+            {
+                "type": "group_usage",
+                "id": f"s{number}",
+                "ts": T0 + number // routes * _ROUND_MS,
+                "broker": f"b{number % _BROKERS}",
+                "period_ms": _ROUND_MS,
+                "usage": {f"g{number // _BROKERS % _GROUPS}": {"publishedMsg": 6_000 * (number % 13)}},
+            }
+        )
+        for number in range(count)
+    ]
+
+
+def _deliveries(count: int) -> list[bytes]:
+    draw = np.random.default_rng(SEED).integers(0, 1_000, count).tolist()
+    return [
+        orjson.dumps(
+            {
+                "type": "dispatch_usage",
+                "id": f"d{number}",
+                "ts": T0 + number // 10,
+                "broker": "b1",
+                "topic": _TOPIC % (place // 10),
+                "subscription": f"s{place}",
+                "msgs": 10,
+                "bytes": 1_000,
+                "entries": 10,
+                "backlog": True,
+            }
+        )
+        for number, place in enumerate(draw)
+    ]
+
+
+def _latencies(count: int) -> list[bytes]:
+    draw = np.random.default_rng(SEED)
+    routes, rtt = draw.integers(0, 1_000, count).tolist(), draw.lognormal(16.0, 0.5, count).tolist()
+    return [
+        orjson.dumps(
+            {
+                "type": "latency",
+                "id": f"l{number}",
+                "ts": T0 + number // 10,
+                "partition": f"orders-{place}",
+                "rtt_ns": int(time_ns),
+                "inflight": 20,
+            }
+        )
+        for number, (place, time_ns) in enumerate(zip(routes, rtt, strict=True))
+    ]
+
+
+def _backlogs(count: int) -> list[bytes]:
+    return [
+        orjson.dumps(
+            {
+                "type": "backlog",
+                "id": f"k{number}",
+                "ts": T0 + number,
+                "broker": "b1",
+                "topic": _TOPIC % (number % 1_000),
+                "ledgers": [
+                    {"id": 1, "entries": 100, "size": 103_600, "closeTime": T0},
+                    {"id": 2, "entries": 3, "size": 300, "closeTime": None},
+                ],
+                "subscriptions": [
+                    {"name": "slow", "ledger": 1, "entry": -1, "durable": True, "oldestPublishTime": T0},
+                    {"name": "fast", "ledger": 2, "entry": 1, "durable": True, "oldestPublishTime": T0},
+                ],
+            }
+        )
+        for number in range(count)
+    ]
+
+
+_SAMPLED: Final = {path: {**quota, "algorithm": "sampled_rate"} for path, quota in POLICIES.items()}
+_RATE: Final = {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 1_000}}
+_BACKLOG: Final = {"limitSize": 100_000, "policy": "consumer_backlog_eviction"}
+
+LOADS: Final[dict[str, LawLoad]] = {
+    "mutation": LawLoad(
+        about=f"{_SUBJECTS:,} subjects in random order, one item a request",
+        part=mutation.walk,
+        policies={"token_bucket": POLICIES, "sampled_rate": _SAMPLED},
+        make=_requests,
+        topic=Topics().requests,
+        targets_ns={"token_bucket": 100.0},
+    ),
+    "shares": LawLoad(
+        about=f"{_GROUPS} groups of {_BROKERS} brokers; what a round's end costs is spread over its reports",
+        part=shares.share_all,
+        policies={"": {f"resourcegroups.g{group}": {"publishRateInMsgs": 1_000} for group in range(_GROUPS)}},
+        make=_reports,
+    ),
+    "dispatch": LawLoad(
+        about="1,000 subscriptions",
+        part=dispatch.walk,
+        policies={"": {"namespaces.acme/orders": _RATE}},
+        make=_deliveries,
+    ),
+    "concurrency": LawLoad(
+        about="1,000 partitions",
+        part=concurrency.walk,
+        policies={
+            algorithm: {"backpressure.partitions.*": {"algorithm": algorithm, "useWindowed": False}}
+            for algorithm in ("aimd", "vegas", "gradient", "gradient2")
+        },
+        make=_latencies,
+    ),
+    "backlog": LawLoad(
+        about="1,000 topics of two ledgers and two subscriptions; no compiled part",
+        part=None,
+        policies={"": {"namespaces.acme/orders": {"backlogQuotaMap": {"destination_storage": _BACKLOG}}}},
+        make=_backlogs,
+    ),
+}
+"""By the name of the law."""
