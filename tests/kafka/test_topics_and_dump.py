@@ -19,7 +19,7 @@ from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from weir.commands.collect import collect_once
-from weir.commands.dump import dump
+from weir.logs.dump import dump
 from weir.stack.jars import java_command
 from weir.stack.kafka import LocalKafka, brokers_seen
 from weir.stack.topics import KEPT_MS, ensure_topics

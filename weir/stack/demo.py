@@ -1,0 +1,144 @@
+"""A short real workload on the running stack, and what it shows: `weir demo`."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from streaming.contract.errors import WeirError
+from streaming.contract.times import clock
+from streaming.contract.topics import Topics
+from weir.foreground import StopSignal
+from weir.logs.reading import TopicReader
+from weir.logs.tail_lines import describe
+from weir.stack.demo_clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
+from weir.stack.local import POLL_S, Stack
+
+WORKLOAD_LIMIT_S = 120.0
+LINES_MAX = 10_000
+# The decisions of the last requests are still on their way when the clients have their answers.
+_LAST_DECISIONS_S = 2.0
+_WHO_WIDTH = 16
+
+
+class Screen:
+    """Collects lines from all threads; only the main thread prints them.
+
+    Args:
+        describe: makes the line of a decision.
+    """
+
+    def __init__(self, describe: Callable[[dict[str, Any]], str]) -> None:
+        self._describe = describe
+        self._lines: queue.Queue[str] = queue.Queue(LINES_MAX)
+
+    def say(self, who: str, what: str) -> None:
+        """Add a client's line."""
+        self._put(f"{clock(int(time.time() * 1000))}  {who:<{_WHO_WIDTH}}  {what}")
+
+    def decision(self, decision: dict[str, Any]) -> None:
+        """Add a decision's line."""
+        when, _, rest = self._describe(decision).partition("  ")
+        self._put(f"{when}  {'job decides':<{_WHO_WIDTH}}  {rest}")
+
+    def show(self) -> None:
+        """Print what has come in."""
+        while not self._lines.empty():
+            print(self._lines.get_nowait(), flush=True)
+
+    def _put(self, line: str) -> None:
+        # A full screen buffer drops lines rather than hold up a client.
+        if not self._lines.full():
+            self._lines.put_nowait(line)
+
+
+def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]:
+    """Let the clients act and show what happens.
+
+    Args:
+        stack: all is ready.
+        stop: asked for an end.
+        data: folder of the stack.
+        policies: the file that limits the clients.
+
+    Returns:
+        What went wrong with the clients, empty if nothing.
+
+    Raises:
+        WeirError: a part of the stack failed.
+    """
+    screen, failures = Screen(describe), list[str]()
+    over = threading.Event()
+    proxy = str(stack.addresses()["proxy"])
+    scene = Scene(
+        proxy=proxy,
+        prefix=f"demo-{int(time.time())}",
+        work_dir=data / "logs",
+        say=screen.say,
+        stopping=lambda: stop.requested or over.is_set(),
+    )
+
+    def act(client: Any) -> None:
+        try:
+            client(scene)
+        except WeirError as failure:
+            failures.append(str(failure))
+            screen.say(client.__name__.removeprefix("run_"), f"FAILED: {failure}")
+
+    file = Path(policies).name
+    print(f"\nThree clients, each allowed 1 partition a second and a burst of 11 (see {file}):")
+    print(f"{'TIME (UTC)':<12}  {'WHO':<{_WHO_WIDTH}}  WHAT", flush=True)
+    actors = [threading.Thread(target=act, args=(client,), daemon=True) for client in CLIENTS]
+    watcher = threading.Thread(target=_watch_decisions, args=(stack, screen, scene.prefix, over), daemon=True)
+    watcher.start()
+    for actor in actors:
+        actor.start()
+    end = time.monotonic() + WORKLOAD_LIMIT_S
+    while any(actor.is_alive() for actor in actors) and not stop.wait(POLL_S):
+        stack.look()
+        screen.show()
+        if time.monotonic() > end:
+            failures.append(f"the workload took longer than {WORKLOAD_LIMIT_S:.0f} s")
+            break
+    stop.wait(_LAST_DECISIONS_S)
+    over.set()
+    watcher.join(_LAST_DECISIONS_S)
+    screen.show()
+    return failures
+
+
+def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.Event) -> None:
+    reader = TopicReader(stack.bootstrap, {})
+    mine = {f"user=ANONYMOUS,client-id={name}" for name in (JAVA, KAFKA_PYTHON, CONFLUENT)}
+    try:
+        spans = [span.at_end() for span in reader.spans(Topics().decisions, 0, None)]
+        for batch in reader.follow(spans):
+            for record in batch:
+                decision = orjson.loads(record.value)
+                if decision.get("subject") in mine:
+                    screen.decision(decision)
+            if over.is_set():
+                return
+    except WeirError as failure:
+        screen.say("weir tail", str(failure))
+    finally:
+        reader.close()
+
+
+def how_to_go_on(stack: Stack) -> None:
+    """Say what to do with the stack that runs on."""
+    addresses = stack.addresses()
+    proxy, kafka = addresses["proxy"], addresses["kafka"]
+    print("\nEverything runs on. Point a client of your own at the proxy, and watch in a second terminal:")
+    print(f"  your client             bootstrap.servers={proxy}")
+    print(f"  the decisions           .venv/bin/weir tail --kafka {kafka}")
+    print("  other limits            edit conf/policies.yaml, then")
+    print(f"                          .venv/bin/weir policy apply conf/policies.yaml --kafka {kafka}")
+    print(f"  what was decided        .venv/bin/weir dump --kafka {kafka} --out events.jsonl")
+    print("  decide it again         .venv/bin/weir replay --policies conf/policies.yaml \\")
+    print("                            --events events.jsonl --out decisions.jsonl")
+    print("  stop                    Ctrl-C", flush=True)
