@@ -3,8 +3,9 @@
 It only carries data between Spark and `streaming.laws.shard.step`; no arithmetic here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import orjson
@@ -30,6 +31,8 @@ from streaming.job.routing import live_router
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import STATE_VERSION, step
+
+_LATER_MS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +174,19 @@ def warm_up() -> None:
         Exception: whatever a law raised: better at the start than as a dead letter for every event.
     """
     for law in LAWS.by_name.values():
-        values = [orjson.dumps(event) for event in law.warm_up.events]
         context = StepContext(initial=law.warm_up.policies, processed_ts=0, fail_fast=True)
-        none, times = [0] * len(values), [int(event.get("ts", 0)) for event in law.warm_up.events]
-        records = Records(topic=[""] * len(none), partition=none, offset=none, ts=times, value=values)
-        step(law.name, 0, None, records, context)
-        if not law.on_requests and values:
-            _route(values[0])
+        for events in law.warm_up.batches:
+            body, _ = step(law.name, 0, None, _records(events), context)
+            # Later than anything is kept, so that the idle leave.
+            step(law.name, 0, body, _records([{"type": "tick", "ts": _LATER_MS}]), context)
+        if not law.on_requests:
+            _route(orjson.dumps(law.warm_up.batches[0][0]))
+
+
+def _records(events: Sequence[Mapping[str, Any]]) -> Records:
+    none, times = [0] * len(events), [int(event.get("ts", 0)) for event in events]
+    values = [orjson.dumps(event) for event in events]
+    return Records(topic=[""] * len(none), partition=none, offset=none, ts=times, value=values)
 
 
 def _route(event: bytes) -> None:

@@ -264,11 +264,12 @@ class WarmUp:
 
     Attributes:
         policies: in force from the start.
-        events: one batch, as JSON objects.
+        batches: of events, as JSON objects, each for a shard that begins; one of them with one subject alone,
+            since Numba takes the fields of a single row for another type than those of several.
     """
 
     policies: Mapping[str, Any]
-    events: Sequence[Mapping[str, Any]]
+    batches: Sequence[Sequence[Mapping[str, Any]]]
 
 
 class Split(NamedTuple):

@@ -1,12 +1,17 @@
-"""What a law works out once of a set of policies, such as an index of its entries."""
+"""What laws make of policies: once of each set of them, and stretch by stretch of time between changes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streaming.contract.lru_cache import Kept
 from streaming.policy.policy_set import PolicySet
+from streaming.policy.timeline import PolicyTimeline
 
 T = TypeVar("T")
+Integers = NDArray[np.int64]
 
 
 class Derived(Generic[T]):
@@ -30,3 +35,24 @@ class Derived(Generic[T]):
             found = entries, self._make(policies)
             self._kept.put(id(entries), found, 1)
         return cast(T, found[1])
+
+
+def stretches(times: Integers, timeline: PolicyTimeline) -> Iterator[tuple[Integers, int]]:
+    """Events by stretch of time between two changes of policy, in order of time.
+
+    Args:
+        times: of the events, ms, in any order; at least one.
+        timeline: the policies; a change at the very time of an event counts as made.
+
+    Yields:
+        The positions of the events of one stretch, ascending, and the time (ms) of the earliest of them.
+    """
+    first = int(times.min())
+    changes = timeline.changes(first, int(times.max()))
+    if not changes:
+        yield np.arange(len(times)), first
+        return
+    number = np.searchsorted(np.array(changes, dtype=np.int64), times, side="right")
+    order = np.argsort(number, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
+        yield rows, int(times[rows].min())

@@ -95,7 +95,7 @@ SPEC = LawSpec(
     routing_key=lambda event, timeline: str(event.heart),
     sections=frozenset(),
     decision=FORM,
-    warm_up=WarmUp(policies={}, events=[{"type": "beat", "heart": "h"}]),
+    warm_up=WarmUp(policies={}, batches=[[{"type": "beat", "heart": "h"}]]),
     line=line,
     total=total,
 )

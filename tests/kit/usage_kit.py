@@ -9,11 +9,12 @@ from typing import Any
 import orjson
 
 from streaming.columns.outputs import DecisionColumns
-from streaming.contract.usage_events import DispatchUsage, GroupUsage
+from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawState
 from streaming.laws.registry import LAWS
 from streaming.laws.shares.intake import Reported
 from streaming.laws.shares.reports import Reports, Rows
+from streaming.laws.shares.table import SharesTable
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.body import Body, decode, encode
@@ -30,13 +31,15 @@ def entry_of(event: Event, source: int = 0, routing_key: str = "") -> Entry:
     return Entry(read, source)
 
 
-def batch_of(events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
+def batch_of(
+    events: Iterable[Event], timeline: PolicyTimeline, law: type[LawState], *, end: bool = False
+) -> Batch:
     """Events of a replay in the order of contract section 1; sources are their places."""
     entries = [entry_of(event, place) for place, event in enumerate(events)]
     entries.sort(key=lambda entry: entry.event.ts)
-    if any(isinstance(entry.event, DispatchUsage) for entry in entries):
-        return Batch(events=entries, timeline=timeline, processed_ts=None, end=end)
-    return batch_from(entries, timeline, end=end)
+    if law is SharesTable:
+        return batch_from(entries, timeline, end=end)
+    return Batch(events=entries, timeline=timeline, processed_ts=None, end=end)
 
 
 def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
@@ -66,7 +69,8 @@ def decide(
     table: LawState, events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False
 ) -> list[Decision]:
     """What a table decides on a batch of events, sorted by (ts, type, id)."""
-    return in_order(decision for _, decision in decisions_of(table.fold(batch_of(events, timeline, end=end))))
+    decided = table.fold(batch_of(events, timeline, type(table), end=end))
+    return in_order(decision for _, decision in decisions_of(decided))
 
 
 def in_order(decisions: Iterable[Decision]) -> list[Decision]:

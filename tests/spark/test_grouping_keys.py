@@ -22,8 +22,8 @@ def test_every_task_has_its_shards(shards: int, tasks: int) -> None:
 
 def test_spark_puts_them_there(spark: SparkSession) -> None:
     """The task of every number is the partition that Spark's shuffle by that number gives it."""
-    tasks, routes = 3, [*grouping_keys_of(16, 3).shards, 2**31 - 1]
-    frame = spark.createDataFrame([(place,) for place in routes], "place int")
+    tasks, keys = 3, [*grouping_keys_of(16, 3).shards, 2**31 - 1]
+    frame = spark.createDataFrame([(key,) for key in keys], "grouping_key int")
     spread = frame.repartition(tasks, "grouping_key")
     found = spread.select("grouping_key", F.spark_partition_id().alias("task")).collect()
-    assert {row.grouping_key: row.task for row in found} == {place: task_of(place, tasks) for place in routes}
+    assert {row.grouping_key: row.task for row in found} == {key: task_of(key, tasks) for key in keys}

@@ -12,6 +12,7 @@ from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.job.process.counts import BATCHES_KEPT, BatchCounts, CountsParam, counts_of
 from streaming.job.process.progress import JobMetrics, ProgressReader
+from streaming.laws.registry import LAWS
 
 BEGAN_MS = 1_795_176_000_000
 """2026-11-20T12:00:00Z, when the reports' minute begins."""
@@ -88,8 +89,9 @@ def test_a_step_counts_what_belongs_to_its_shard() -> None:
     outputs = Outputs()
     outputs.add_dead_letter(b"{}", ts=1, source=1)
     assert counts_of("mutation", records, outputs, 7).oldest == {}
-    for ts in (30, 20):
-        outputs.add_decision({"type": "admission", "id": "a", "ts": ts, "subject": "s"}, source=2)
+    form = LAWS.by_name["mutation"].decision
+    decided = [(2, {"type": "admission", "id": "a", "ts": ts, "subject": "s"}) for ts in (30, 20)]
+    outputs.add(form.columns(decided))
     found = counts_of("mutation", records, outputs, 7)
     assert found == BatchCounts(events=Counter(mutation=2), decisions=2, dead_letters=1, oldest={7: 20})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 TRACES = Path(__file__).parents[1] / "traces"
 CODE = """
-import pkgutil, sys
+import pkgutil, sys, streaming.columns, streaming.state
 from importlib import import_module
 import orjson, pyarrow as pa
 from law_kit import Shard, policy, quota, refund, request
@@ -15,13 +15,15 @@ from streaming import laws
 from spark_kit import LIVE, SHARDS, TASKS, FakeGroupState, record_columns
 from streaming.job import schemas
 from streaming.job.operator import group_function, warm_up
-from streaming.job.grouping_keys import places_of
-from streaming.job.routing import live_placer
+from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.routing import live_router
 from streaming.replay import replay_local
 
 def compiled():
-    names = [module.name for module in pkgutil.iter_modules(laws.__path__)]
-    values = [value for name in names for value in vars(import_module(f"streaming.laws.{name}")).values()]
+    rooms = (streaming.columns, streaming.state, laws)
+    found = [each for room in rooms for each in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")]
+    names = [each.name for each in found]
+    values = [value for name in names for value in vars(import_module(name)).values()]
     found = {value for value in values if isinstance(value, Dispatcher)}
     return {f"{each.__module__}.{each.__name__}": list(each.signatures) for each in found}
 
@@ -43,18 +45,18 @@ for traces in sys.argv[1:]:
     replay_local(policies, events)
 assert not shard.dead_letters
 arrow = record_columns([(schemas.EVENT, n, request(str(n), n, 1, subject="user=alice")) for n in range(3)])
-key = (places_of(SHARDS, TASKS).numbers["mutation"][0],)
+key = (grouping_keys_of(SHARDS, TASKS).numbers["mutation"][0],)
 assert list(group_function(LIVE)(key, iter([arrow]), FakeGroupState()))
 usage = {f"rg{n}": {"publishedMsg": n} for n in range(40)}
 report = {"type": "group_usage", "ts": 1, "broker": "b", "period_ms": 1, "usage": usage}
 reports = [orjson.dumps(report)] * 3
 columns = {name: list(range(3)) for name in ("partition", "offset", "ts")}
 columns |= {"origin": pa.array([schemas.USAGE] * 3, pa.int32()), "value": pa.array(reports, pa.binary())}
-placer = live_placer("weir.usage", SHARDS, TASKS, max_ahead_ms=60_000)
-assert sum(map(len, placer([pa.record_batch(columns)]))) > 3
+router = live_router("weir.usage", SHARDS, TASKS, max_ahead_ms=60_000)
+assert sum(map(len, router([pa.record_batch(columns)]))) > 3
 limits = [orjson.dumps(policy(0, f"resourcegroups.rg{n}", {"publishRateInMsgs": 1})) for n in range(3)]
 columns |= {"origin": pa.array([schemas.POLICY] * 3, pa.int32()), "value": pa.array(limits, pa.binary())}
-assert sum(map(len, placer([pa.record_batch(columns)]))) > 3
+assert sum(map(len, router([pa.record_batch(columns)]))) > 3
 after = compiled()
 assert before == after, {name: after[name] for name in after if before.get(name) != after[name]}
 """

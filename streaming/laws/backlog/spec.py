@@ -28,7 +28,7 @@ SPEC: Final = LawSpec(
     times=(("ledgers", "closeTime"), ("subscriptions", "oldestPublishTime")),
     warm_up=WarmUp(
         policies={},
-        events=[{"type": "backlog", "topic": "persistent://t/n/x", "ledgers": [], "subscriptions": []}],
+        batches=[[{"type": "backlog", "topic": "persistent://t/n/x", "ledgers": [], "subscriptions": []}]],
     ),
     line=show.line,
     total=show.total,

@@ -1,6 +1,6 @@
 """The law of adaptive concurrency as the rest of the program knows it."""
 
-from typing import Final
+from typing import Any, Final
 
 from streaming.contract.broker_events import Latency, latency
 from streaming.laws.concurrency import show
@@ -8,6 +8,8 @@ from streaming.laws.concurrency.table import DECISION, ConcurrencyTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
+
+_SAMPLE: Final[dict[str, Any]] = {"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}
 
 
 def routing_key(event: Latency, timeline: PolicyTimeline | None) -> str:
@@ -27,7 +29,7 @@ SPEC: Final = LawSpec(
     decision=DECISION,
     warm_up=WarmUp(
         policies={"backpressure.partitions.*": {"algorithm": "aimd"}},
-        events=[{"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}],
+        batches=[[_SAMPLE], [_SAMPLE, _SAMPLE | {"partition": "q"}]],
     ),
     line=show.line,
     total=show.total,

@@ -1,6 +1,6 @@
 """The law of dispatch throttling as the rest of the program knows it."""
 
-from typing import Final
+from typing import Any, Final
 
 from streaming.contract.usage_events import DispatchUsage, dispatch_usage
 from streaming.laws.dispatch import show
@@ -8,6 +8,11 @@ from streaming.laws.dispatch.table import DECISION, DispatchTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
 from streaming.policy.timeline import PolicyTimeline
+
+_DELIVERY: Final[dict[str, Any]] = {
+    "type": "dispatch_usage", "broker": "b", "topic": "persistent://t/n/x", "subscription": "s",
+    "msgs": 1, "bytes": 1, "entries": 1, "backlog": True,
+}  # fmt: skip
 
 
 def routing_key(event: DispatchUsage, timeline: PolicyTimeline | None) -> str:
@@ -27,12 +32,9 @@ SPEC: Final = LawSpec(
     decision=DECISION,
     warm_up=WarmUp(
         policies={"namespaces.t/n": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}}},
-        events=[{
-            "type": "dispatch_usage", "broker": "b", "topic": "persistent://t/n/x", "subscription": "s",
-            "msgs": 1, "bytes": 1, "entries": 1, "backlog": True,
-        }],
+        batches=[[_DELIVERY], [_DELIVERY, _DELIVERY | {"subscription": "r"}]],
     ),
     line=show.line,
     total=show.total,
     plot=show.plot,
-)  # fmt: skip
+)

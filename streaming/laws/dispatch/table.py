@@ -1,39 +1,39 @@
 """State of the dispatch law: a row per broker, topic and subscription, and the way of a batch through it.
 
-The law itself is in dispatch.py. Here names become row numbers and policies become rates. All rows of a
+The law itself is in law.py. Here names become row numbers and policies become rates. All rows of a
 broker are in its shard: the broker is the routing key of its deliveries.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import (
-    BYTES,
     COUNT_MAX,
     DIMENSIONS,
     FORGET_MS,
     LEVELS,
-    MSGS,
     NONE,
     NOT_LIMITED,
     Doubles,
     Flags,
     Integers,
-    roll_row,
+    roll_rows,
     walk,
 )
 from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
+from streaming.policy.derived import Derived, stretches
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.policy.topics import RateKind, dispatch_candidates
+from streaming.state.subject_table import SubjectTable
 
 Names = tuple[str, ...]
 """Whose counters a row holds: (broker,), (broker, topic) or (broker, topic, subscription)."""
@@ -47,28 +47,28 @@ DECISION: Final = DecisionForm(
     standing=("broker", "topic", "subscription"),
     until=lambda decision: int(decision["ts"] + decision["throttle_time_ms"]),
 )
-_COUNTERS: Final = pa.list_(pa.int64(), len(DIMENSIONS))
-_SEEN: Final = pa.list_(pa.int64(), SEEN)
+MAX_CACHED: Final = 64
+"""Sets of policies whose limits are remembered: those of a worker's shards."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """Rates of one row's counters; NOT_LIMITED where there is none.
+class Limit(NamedTuple):
+    """Rates of one row's counters.
 
     Attributes:
-        msgs: messages per period.
-        bytes: bytes per period.
+        rate: messages and bytes per period; NOT_LIMITED where there is none.
         period_ms: its length.
     """
 
-    msgs: int
-    bytes: int
+    rate: tuple[int, int]
     period_ms: int
+
+
+NO_LIMIT: Final = Limit(rate=(NOT_LIMITED, NOT_LIMITED), period_ms=MIN_LIFE_MS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """A batch of deliveries as columns; see `dispatch.walk` for their meaning."""
+    """A batch of deliveries as columns; see `law.walk` for their meaning."""
 
     at: Integers
     delivered: Integers
@@ -103,7 +103,7 @@ class _Batch:
 
 
 def limit_of(policies: PolicySet, names: Names) -> Limit:
-    """What limits a broker, a topic or a subscription at one broker (contract section 2, precedence)."""
+    """What limits a broker, a topic or a subscription at one broker (docs/contract.md section 2)."""
     if len(names) == 1:
         broker = policies.entries.get(Section.BROKER, {})
         return _limit(broker, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
@@ -112,77 +112,51 @@ def limit_of(policies: PolicySet, names: Names) -> Limit:
     for place in dispatch_candidates(policies, names[1], subscription, kind):
         if place.wins and place.value is not None:
             return _limit(place.value, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    return Limit(msgs=NOT_LIMITED, bytes=NOT_LIMITED, period_ms=1000)
+    return NO_LIMIT
 
 
 def _limit(value: Mapping[str, Any], msgs: str, size: str) -> Limit:
-    rates = [NOT_LIMITED if value.get(k, UNLIMITED) == UNLIMITED else int(value[k]) for k in (msgs, size)]
-    return Limit(
-        msgs=min(rates[MSGS], COUNT_MAX),
-        bytes=min(rates[BYTES], COUNT_MAX),
-        period_ms=int(value.get("ratePeriodInSecond", 1)) * 1000,
+    msgs_rate, size_rate = (
+        NOT_LIMITED if value.get(key, UNLIMITED) == UNLIMITED else min(int(value[key]), COUNT_MAX)
+        for key in (msgs, size)
     )
+    return Limit((msgs_rate, size_rate), int(value.get("ratePeriodInSecond", 1)) * 1000)
 
 
-class DispatchTable(LawState):
-    """Counters of all brokers of a shard.
+limits_of: Final = Derived(
+    lambda policies: LearntLimits(lambda name: limit_of(policies, tuple(orjson.loads(name)))), MAX_CACHED
+)
+"""The limits of rows under a set of policies, by the rows' names."""
 
-    Columns: `key` the names of the row as a JSON list, `last` ms of its last event, `rolled_at` ms up to
-    which the periods are paid off, `acquired` messages and bytes, `seen` messages, bytes and entries that
-    were delivered so far (of subscriptions only).
+
+class DispatchTable(SubjectTable, LawState):
+    """Counters of all brokers of a shard; the name of a row is a JSON list of Names.
+
+    Fields: `last` ms of its last event, `rolled_at` ms up to which the periods are paid off, `acquired`
+    messages and bytes, `seen` messages, bytes and entries that were delivered so far (of subscriptions only).
     """
 
-    def __init__(self) -> None:
-        self.keys: pa.Array = pa.array([], type=pa.string())
-        self.last: Integers = np.empty(0, dtype=np.int64)
-        self.rolled_at: Integers = np.empty(0, dtype=np.int64)
-        self.acquired: Integers = np.empty((0, len(DIMENSIONS)), dtype=np.int64)
-        self.seen: Integers = np.empty((0, SEEN), dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.last)
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
-        """The table that `columns` described; an empty mapping gives an empty table."""
-        table = cls()
-        if not columns:
-            return table
-        table.keys = columns["key"]
-        # Copies: Arrow's memory is read-only and belongs to the checkpoint's bytes.
-        table.last = columns["last"].to_numpy(zero_copy_only=False).copy()
-        table.rolled_at = columns["rolled_at"].to_numpy(zero_copy_only=False).copy()
-        for name, width in (("acquired", len(DIMENSIONS)), ("seen", SEEN)):
-            values = columns[name].flatten().to_numpy(zero_copy_only=False)
-            setattr(table, name, values.copy().reshape(-1, width))
-        return table
-
-    def columns(self) -> dict[str, pa.Array]:
-        """The table as Arrow columns, for the checkpoint."""
-        return {
-            "key": self.keys,
-            "last": pa.array(self.last),
-            "rolled_at": pa.array(self.rolled_at),
-            "acquired": pa.FixedSizeListArray.from_arrays(
-                pa.array(self.acquired.reshape(-1)), type=_COUNTERS
-            ),
-            "seen": pa.FixedSizeListArray.from_arrays(pa.array(self.seen.reshape(-1)), type=_SEEN),
-        }
+    dtype = np.dtype(
+        [
+            ("last", np.int64),
+            ("rolled_at", np.int64),
+            ("acquired", np.int64, len(DIMENSIONS)),
+            ("seen", np.int64, SEEN),
+        ]
+    )
 
     def fold(self, batch: Batch) -> DecisionColumns:
         """Decide deliveries in order: one decision each."""
         entries: list[Entry] = batch.events
         events: list[DispatchUsage] = [entry.event for entry in entries]
         columns = _Batch.of(events)
-        names = self._assign_rows(events, columns)
+        self._assign_rows(events, columns)
         # A broker's time never goes back, so the policies that it is judged by do not either.
-        newest = np.maximum(self.last[columns.rows[:, 0]], self.rolled_at[columns.rows].max(axis=1))
+        last, rolled_at = self.state["last"], self.state["rolled_at"]
+        newest = np.maximum(last[columns.rows[:, 0]], rolled_at[columns.rows].max(axis=1))
         np.maximum(columns.at, newest, out=columns.at)
-        first, last = int(columns.at.min()), int(columns.at.max())
-        changes = np.array(batch.timeline.changes(first, last), dtype=np.int64)
-        stretch = np.searchsorted(changes, columns.at, side="right")
-        for number in np.unique(stretch):
-            self._walk_stretch(columns, np.flatnonzero(stretch == number), names, batch.timeline)
+        for order, at in stretches(columns.at, batch.timeline):
+            self._walk_stretch(columns, order, at, batch.timeline)
         return DECISION.columns(
             [(entry.source, _decision(entry.event, i, columns)) for i, entry in enumerate(entries)]
         )
@@ -194,22 +168,15 @@ class DispatchTable(LawState):
         debt stays, however old: a period may last a day. Changes of policy up to `horizon` are settled for
         all, so that the timeline may forget them.
         """
-        changes = timeline.changes(int(self.rolled_at.min(initial=horizon)), horizon)
-        if changes:
-            for row in np.flatnonzero(self.rolled_at < changes[-1]):
-                self._settle(int(row), self._names_of(int(row)), changes, timeline)
-        policies = timeline.at(horizon)
+        self._settle(np.arange(len(self)), horizon, timeline)
+        idle = np.flatnonzero(self.state["last"] < horizon - FORGET_MS)
+        self._roll(idle, timeline.at(horizon), horizon)
         keep = np.ones(len(self), dtype=np.bool_)
-        for row in np.flatnonzero(self.last < horizon - FORGET_MS):
-            self._roll(int(row), limit_of(policies, self._names_of(int(row))), horizon)
-            keep[row] = self.acquired[row].any()
-        if not keep.all():
-            self.keys = self.keys.filter(pa.array(keep))
-            self.last, self.rolled_at = self.last[keep], self.rolled_at[keep]
-            self.acquired, self.seen = self.acquired[keep], self.seen[keep]
+        keep[idle] = self.state["acquired"][idle].any(axis=1)
+        self.keep(keep)
 
-    def _assign_rows(self, events: Sequence[DispatchUsage], columns: _Batch) -> dict[int, Names]:
-        """Fill `columns.rows`, adding rows for new names; returns the names of these rows."""
+    def _assign_rows(self, events: Sequence[DispatchUsage], columns: _Batch) -> None:
+        """Fill `columns.rows`, adding rows for new names: nothing delivered yet."""
         numbers: dict[Names, int] = {}
         firsts: list[int] = []
         for i, event in enumerate(events):
@@ -219,40 +186,24 @@ class DispatchTable(LawState):
                 if number == len(firsts):
                     firsts.append(event.at)
                 columns.rows[i, level] = number
-        keys = pa.array([orjson.dumps(names).decode() for names in numbers], type=pa.string())
-        found = pc.index_in(keys, value_set=self.keys).fill_null(NONE)
-        rows: Integers = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        names = pa.array([orjson.dumps(each).decode() for each in numbers], type=pa.string())
+        rows = self.rows(names)
         fresh = np.flatnonzero(rows == NONE)
-        rows[fresh] = len(self) + np.arange(len(fresh))
-        self._add(keys.take(pa.array(fresh)), np.array(firsts, dtype=np.int64)[fresh])
+        first = np.array(firsts, dtype=np.int64)[fresh]
+        rows[fresh] = self.add(names.take(pa.array(fresh)), last=first, rolled_at=first)
         columns.rows[:] = rows[columns.rows]
-        return dict(zip(rows.tolist(), numbers, strict=True))
 
-    def _add(self, keys: pa.Array, at: Integers) -> None:
-        """Append rows as their first event, at `at`, finds them: nothing delivered yet."""
-        count = len(at)
-        self.keys = pa.concat_arrays([self.keys, keys])
-        self.last = np.concatenate([self.last, at])
-        self.rolled_at = np.concatenate([self.rolled_at, at])
-        self.acquired = np.concatenate([self.acquired, np.zeros((count, len(DIMENSIONS)), dtype=np.int64)])
-        self.seen = np.concatenate([self.seen, np.zeros((count, SEEN), dtype=np.int64)])
-
-    def _walk_stretch(
-        self, columns: _Batch, order: Integers, names: Mapping[int, Names], timeline: PolicyTimeline
-    ) -> None:
-        """Walk the deliveries of one stretch of time without a change of policy."""
-        at = int(columns.at[order].min())
+    def _walk_stretch(self, columns: _Batch, order: Integers, at: int, timeline: PolicyTimeline) -> None:
+        """Walk the deliveries of one stretch of time, which begin at `at` ms, without a change of policy."""
         policies = timeline.at(at)
         present = np.unique(columns.rows[order])
-        changes = timeline.changes(int(self.rolled_at[present].min()), at)
+        self._settle(present, at, timeline)
+        limits = limits_of(policies)
+        number = limits.of(self.names.take(pa.array(present)))
         rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
+        rate[present] = limits.field("rate", NO_LIMIT.rate)[number]
         period_ms = np.full(len(self), MIN_LIFE_MS, dtype=np.int64)
-        for row in present.tolist():
-            if changes and self.rolled_at[row] < changes[-1]:
-                self._settle(row, names[row], changes, timeline)
-            limit = limit_of(policies, names[row])
-            rate[row] = limit.msgs, limit.bytes
-            period_ms[row] = limit.period_ms
+        period_ms[present] = limits.field("period_ms", NO_LIMIT.period_ms)[number]
         broker = policies.entries.get(Section.BROKER, {})
         columns.precise[order] = broker.get("preciseDispatcherFlowControl", False)
         columns.by_entry[order] = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
@@ -263,26 +214,28 @@ class DispatchTable(LawState):
         walk(
             order, columns.at, columns.delivered, columns.published, columns.charged, columns.precise,
             columns.by_entry, columns.rows,
-            self.last, self.rolled_at, self.acquired, rate, period_ms, self.seen,
+            self.state["last"], self.state["rolled_at"], self.state["acquired"], rate, period_ms,
+            self.state["seen"],
             columns.left, columns.throttle_ms, columns.freed_by, columns.to_read,
         )  # fmt: skip
 
-    def _settle(self, row: int, names: Names, changes: Sequence[int], timeline: PolicyTimeline) -> None:
-        """Pay off the periods before each change by the rates before it; doing it twice does no harm.
+    def _settle(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> None:
+        """Pay off the periods before each change up to `upto` by the rates before it, in these rows.
 
         So what was delivered before a change is paid by the rates of its time, whenever the next event is.
+        Doing it twice does no harm.
         """
-        for change in changes:
-            if change > self.rolled_at[row]:
-                self._roll(row, limit_of(timeline.at(change - 1), names), change - 1)
+        rolled_at = self.state["rolled_at"]
+        for change in timeline.changes(int(rolled_at[rows].min(initial=upto)), upto):
+            self._roll(rows[rolled_at[rows] < change], timeline.at(change - 1), change - 1)
 
-    def _roll(self, row: int, limit: Limit, upto: int) -> None:
-        rate = np.array([limit.msgs, limit.bytes], dtype=np.int64)
-        roll_row(self.acquired[row], rate, limit.period_ms, int(self.rolled_at[row]), upto)
-        self.rolled_at[row] = upto
-
-    def _names_of(self, row: int) -> Names:
-        return tuple(orjson.loads(self.keys[row].as_py()))
+    def _roll(self, rows: Integers, policies: PolicySet, upto: int) -> None:
+        """Pay off the periods of these rows up to `upto` by the rates of these policies."""
+        limits = limits_of(policies)
+        number = limits.of(self.names.take(pa.array(rows)))
+        rate = limits.field("rate", NO_LIMIT.rate)[number]
+        period_ms = limits.field("period_ms", NO_LIMIT.period_ms)[number]
+        roll_rows(rows, self.state["acquired"], self.state["rolled_at"], rate, period_ms, upto)
 
 
 def _decision(event: DispatchUsage, i: int, columns: _Batch) -> Decision:

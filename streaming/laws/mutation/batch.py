@@ -19,6 +19,7 @@ from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
+from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 
 ADMISSION: Final = "admission"
@@ -84,19 +85,15 @@ class Walked:
         """The events by stretch of time, in order; their terms are numbered on the way."""
         order, of = self.asked.order, self.asked.routing_keys.of
         at = self.events.at[order]
-        changes = np.array(timeline.changes(int(at.min()), int(at.max())), dtype=np.int64)
-        if not len(changes):
-            self.events.term[order] = of
-            everybody = np.arange(len(self.routing_keys.names))
-            yield Stretch(order=order, routing_keys=everybody, base=0, at=int(at.min()))
-            return
-        stretch = np.searchsorted(changes, at, side="right")
-        sorted_by = np.argsort(stretch, kind="stable")
         base = 0
-        for places in np.split(sorted_by, np.flatnonzero(np.diff(stretch[sorted_by])) + 1):
-            present, spot = np.unique(of[places], return_inverse=True)
-            self.events.term[order[places]] = base + spot
-            yield Stretch(order=order[places], routing_keys=present, base=base, at=int(at[places].min()))
+        for rows, earliest in stretches(at, timeline):
+            if len(rows) == len(at):
+                # Most batches see no change of policy, and everybody has an event.
+                present, spot = np.arange(len(self.routing_keys.names)), of
+            else:
+                present, spot = np.unique(of[rows], return_inverse=True)
+            self.events.term[order[rows]] = base + spot
+            yield Stretch(order=order[rows], routing_keys=present, base=base, at=earliest)
             base += len(present)
 
 

@@ -1,17 +1,15 @@
 """The mutation quotas of one set of policies as columns, found by the bytes of subjects.
 
-What an entry means and the order of the levels are `contract.policy`'s; here is only a faster way to them,
-for a hundred thousand subjects a batch. tests/unit/test_quotas.py holds both equal.
+What an entry means and the order of the levels are `policy.policy_set`'s; here is only a faster way to them,
+for a hundred thousand subjects a batch. A property test holds both equal.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import (
-    NOWHERE,
     USER_IS,
     Bytes,
     Index,
@@ -21,11 +19,11 @@ from streaming.columns.byte_strings import (
     bytes_of,
     cut,
     found,
-    index_of,
     is_canonical,
     name_end,
 )
 from streaming.columns.compiled import lean
+from streaming.columns.limit_index import NOTHING, LimitIndex
 from streaming.laws.mutation.rates import sample_count
 from streaming.policy.derived import Derived
 from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
@@ -39,8 +37,8 @@ _ALONE: Final = ("user=<default>", "client-id=<default>", "user=<default>,client
 _NOTHING: Final = bytes_of("")
 
 
-class Quotas:
-    """Entries that set a mutation rate, numbered in the order of the set.
+class Quota(NamedTuple):
+    """What an entry says.
 
     Attributes:
         rate: mutations per second.
@@ -49,42 +47,41 @@ class Quotas:
         shadow: decided, not enforced.
     """
 
+    rate: float
+    burst: float
+    samples: int
+    shadow: bool
+
+
+class Quotas(LimitIndex[Quota]):
+    """Entries that set a mutation rate, by the subjects that they name; fields are those of Quota."""
+
     def __init__(self, policies: PolicySet) -> None:
-        names, of_name = [], []
-        kinds: list[MutationQuota] = []
-        known: dict[Any, int] = {}
+        listed: dict[str, Quota] = {}
+        known: dict[Any, Quota | None] = {}
         for path, value in policies.entries.items():
             if not path.startswith(QUOTAS_PREFIX):
                 continue
             # Many entries say the same, and looking up what one says is much cheaper than working it out.
             said = tuple(value.items())
             if said not in known:
-                quota = mutation_quota_at(Candidate(level=0, path=path, subject=""), value)
-                known[said] = NOWHERE if quota is None else len(kinds)
-                kinds += [] if quota is None else [quota]
-            if known[said] >= 0:
-                names.append(path[len(QUOTAS_PREFIX) : -1])
-                of_name.append(known[said])
-        kind = np.array(of_name, dtype=np.int64)
-        self.rate = np.array([quota.rate for quota in kinds], dtype=np.float64)[kind]
-        self.burst = np.array([quota.burst for quota in kinds], dtype=np.float64)[kind]
-        self.samples = np.array([_samples(quota) for quota in kinds], dtype=np.int64)[kind]
-        self.shadow = np.array([quota.shadow for quota in kinds], dtype=np.bool_)[kind]
-        self._index = index_of(pa.array(names, pa.string()))
+                known[said] = _quota(mutation_quota_at(Candidate(level=0, path=path, subject=""), value))
+            quota = known[said]
+            if quota is not None:
+                listed[path[len(QUOTAS_PREFIX) : -1]] = quota
+        super().__init__(listed)
+        self.rate, self.burst = self.field("rate", 0.0), self.field("burst", 0.0)
+        self.samples, self.shadow = self.field("samples", 0), self.field("shadow", False)
         text = [bytes_of(name) for name in _ALONE]
         self._alone = np.array(
-            [found(self._index, name, 0, len(name), _NOTHING, 0, 0) for name in text], dtype=np.int64
+            [found(self.index, name, 0, len(name), _NOTHING, 0, 0) for name in text], dtype=np.int64
         )
 
-    def sampled(self, numbers: Integers) -> NDArray[np.bool_]:
-        """Whether these entries count by the sampled rate."""
-        return self.samples[numbers] > 0
-
     def of(self, subjects: pa.Array) -> Integers:
-        """Number of the entry that limits each subject, -1 for none; as `mutation_quota_of_subject`."""
+        """Number of what limits each subject, NOTHING if none does; as `mutation_quota_of_subject`."""
         text, ends = bytes_in(subjects)
         numbers = np.empty(len(subjects), dtype=np.int64)
-        _find_all(self._index, self._alone, text, ends, numbers)
+        _find_all(self.index, self.number, self._alone, text, ends, numbers)
         return numbers
 
     def charged(self, asking: pa.Array) -> pa.Array:
@@ -95,12 +92,18 @@ class Quotas:
         """
         text, ends = bytes_in(asking)
         bounds = np.empty((2, len(asking)), dtype=np.int64)
-        _charge_all(self._index, self._alone, text, ends, bounds)
+        _charge_all(self.index, self._alone, text, ends, bounds)
         return cut(text, bounds[0], bounds[1] - bounds[0])
 
 
-def _samples(quota: MutationQuota) -> int:
-    return sample_count(quota.rate, quota.burst) if quota.algorithm == Algorithm.SAMPLED_RATE else 0
+def _quota(quota: MutationQuota | None) -> Quota | None:
+    if quota is None:
+        return None
+    sampled = quota.algorithm == Algorithm.SAMPLED_RATE
+    return Quota(
+        rate=quota.rate, burst=quota.burst, shadow=quota.shadow,
+        samples=sample_count(quota.rate, quota.burst) if sampled else 0,
+    )  # fmt: skip
 
 
 quotas_of: Final = Derived(Quotas, MAX_CACHED)
@@ -108,12 +111,16 @@ quotas_of: Final = Derived(Quotas, MAX_CACHED)
 
 
 @lean
-def _find_all(index: Index, alone: Integers, text: Bytes, ends: Integers, numbers: Integers) -> None:
+def _find_all(
+    index: Index, number: Integers, alone: Integers, text: Bytes, ends: Integers, numbers: Integers
+) -> None:
     for i in range(len(numbers)):
         at, end = ends[i], ends[i + 1]
-        numbers[i] = NOWHERE
+        numbers[i] = NOTHING
         if at < end and is_canonical(text, at, end):
-            numbers[i] = _find(index, alone, text, at, end)
+            entry = _find(index, alone, text, at, end)
+            if entry >= 0:
+                numbers[i] = number[entry]
 
 
 @lean

@@ -18,7 +18,7 @@ _SAMPLED: Final = {"controller_mutation_rate": 2, "algorithm": "sampled_rate"}
 # A change between two requests, and time enough after them for the idle to leave.
 _WARM_UP: Final = WarmUp(
     policies={"quotas[user=u]": {"controller_mutation_rate": 1}},
-    events=[
+    batches=[[
         _REQUEST | {"ts": 0},
         {"type": "policy", "ts": 1, "path": "quotas[user=u]", "value": {"controller_mutation_rate": 2}},
         {"type": "policy", "ts": 3, "path": "quotas[user=w]", "value": _SAMPLED},
@@ -26,8 +26,8 @@ _WARM_UP: Final = WarmUp(
         _REQUEST | {"ts": 2},
         {"type": "request", "ts": 5, "items": []},
         _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
-    ],
-)
+    ], [_REQUEST | {"ts": 0}, _REQUEST | {"ts": 1_000_000}]],
+)  # fmt: skip
 
 
 def routing_key(event: Request | Refund, timeline: PolicyTimeline | None) -> str:

@@ -1,6 +1,6 @@
 """State of the mutation law: a row per subject, and the way of a batch of requests through it.
 
-The law itself is in mutation.py. Here subjects become row numbers, quotas become terms, and what a change of
+The law itself is in law.py. Here subjects become row numbers, quotas become terms, and what a change of
 policy means for a balance is settled.
 """
 
@@ -9,11 +9,10 @@ from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean
+from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, LawState
@@ -22,57 +21,49 @@ from streaming.laws.mutation.intake import Asked
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms, walk
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles, refill, window_of
-from streaming.laws.mutation.windows import NO_RING, plain_column, plain_of, ring_column, rings_of
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
+from streaming.state.subject_table import SUBJECT, Flags, SubjectTable
 
 WARM_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
 _COLD: Final = "cold_rows"
+NO_RING: Final[Doubles] = np.empty(0)
 
 
-class MutationTable(LawState):
+class MutationTable(SubjectTable, LawState):
     """Balances and windows of all subjects of a shard.
 
-    Columns: `subject` text, `tokens` balance (inf: full), `last` ms of the last update, `plain` 11 windows of
-    one second, `ring` the windows of a sampled rate (empty for a token bucket).
+    Fields: `tokens` balance (inf: full), `last` ms of the last update, `plain` 11 windows of one second.
+    Column `ring`: the windows of a sampled rate (empty for a token bucket).
     """
 
+    dtype = np.dtype([("tokens", np.float64), ("last", np.int64), ("plain", np.float64, PLAIN_WINDOWS)])
+    # Most windows are empty most of the time: a subject that rests has none.
+    sparse = frozenset({"plain"})
+
     def __init__(self) -> None:
-        self.subjects: pa.Array = pa.array([], type=pa.string())
-        self.tokens: Doubles = np.empty(0)
-        self.last: Integers = np.empty(0, dtype=np.int64)
-        self.plain: Doubles = np.empty((0, PLAIN_WINDOWS))
+        super().__init__()
         self.rings: dict[int, Doubles] = {}
         self.cold = ColdRows()
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
         """The table that `columns` described; an empty mapping gives an empty table."""
-        table = cls()
-        if not columns:
-            return table
-        table.subjects = columns["subject"]
-        # Copies: Arrow's memory is read-only and belongs to the checkpoint's bytes.
-        table.tokens = columns["tokens"].to_numpy(zero_copy_only=False).copy()
-        table.last = columns["last"].to_numpy(zero_copy_only=False).copy()
-        table.plain = plain_of(columns["plain"])
-        table.rings = rings_of(columns["ring"])
+        table = super().from_columns(columns)
+        table.rings = rings_of(columns["ring"]) if columns else {}
         return table
 
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns, for the checkpoint."""
-        return {
-            "subject": self.subjects,
-            "tokens": pa.array(self.tokens),
-            "last": pa.array(self.last),
-            "plain": plain_column(self.plain),
-            "ring": ring_column(self.rings, len(self)),
-        }
+        return {**super().columns(), "ring": ring_column(self.rings, len(self))}
+
+    def keep(self, which: Flags) -> None:
+        """Let all other rows go."""
+        moved = np.cumsum(which) - 1
+        self.rings = {int(moved[row]): ring for row, ring in self.rings.items() if which[row]}
+        super().keep(which)
 
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up the cold rows."""
@@ -82,21 +73,18 @@ class MutationTable(LawState):
         """Lay all rows to rest if they are many; the next batch takes out those that it needs."""
         if self.cold.possible and len(self) > WARM_ROWS:
             self.cold.add(self.columns())
-            self._keep(np.zeros(len(self), dtype=np.bool_))
+            self.keep(np.zeros(len(self), dtype=np.bool_))
         return {_COLD: self.cold.to_bytes()} if self.cold.used else {}
 
     def _take_in(self, names: pa.Array) -> None:
         """Take the cold rows of these subjects into the table."""
         if not len(self.cold):
             return
-        warm = self._rows(names) >= 0
+        warm = self.rows(names) >= 0
         for columns in self.cold.take(names.filter(pa.array(~warm))):
             taken = MutationTable.from_columns(columns)
             self.rings |= {len(self) + row: ring for row, ring in taken.rings.items()}
-            self.subjects = pa.concat_arrays([self.subjects, taken.subjects])
-            self.tokens = np.concatenate([self.tokens, taken.tokens])
-            self.last = np.concatenate([self.last, taken.last])
-            self.plain = np.concatenate([self.plain, taken.plain])
+            self.append(taken.names, taken.state)
 
     def fold(self, batch: Batch) -> DecisionColumns:
         """Decide requests and refunds in order: one decision a request, none a refund."""
@@ -104,9 +92,9 @@ class MutationTable(LawState):
         timeline, routing_keys = batch.timeline, asked.routing_keys
         self._take_in(routing_keys.names)
         walked = begin(asked, batch.processed_ts)
-        rows = self._rows(routing_keys.names)
+        rows = self.rows(routing_keys.names)
         # A subject's time never goes back, so the policies that it is judged by do not either.
-        seen = np.where(rows >= 0, self.last[rows] if len(self) else 0, 0)
+        seen = np.where(rows >= 0, self.state["last"][rows] if len(self) else 0, 0)
         walked.move_on(seen[routing_keys.of])
         for stretch in walked.stretches(timeline):
             self._walk_stretch(walked, stretch, rows, timeline)
@@ -122,40 +110,18 @@ class MutationTable(LawState):
         # A change of one subject's own entry concerns that row alone; one of a default any row.
         own = {path[len(QUOTAS_PREFIX) : -1] for _, path in changes if DEFAULT_NAME not in path}
         self._take_in(pa.array(sorted(own), type=pa.string()))
-        self._settle(np.arange(len(self)), self.subjects, sorted({ts for ts, _ in changes}), timeline)
+        self._settle(np.arange(len(self)), self.names, sorted({ts for ts, _ in changes}), timeline)
         common = sorted({ts for ts, path in changes if DEFAULT_NAME in path})
         if common:
             self.cold.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))
-        keep = _speaking(self.subjects, self.tokens, self.last, quotas, horizon)
-        if not keep.all():
-            self._keep(keep)
+        self.keep(_speaking(self.names, self.state["tokens"], self.state["last"], quotas, horizon))
         self.cold.keep(
             lambda columns: _speaking(
-                columns["subject"], columns["tokens"].to_numpy(), columns["last"].to_numpy(), quotas, horizon
+                columns[SUBJECT], columns["tokens"].to_numpy(), columns["last"].to_numpy(), quotas, horizon
             )
         )
 
-    def _keep(self, keep: NDArray[np.bool_]) -> None:
-        moved = np.cumsum(keep) - 1
-        self.rings = {int(moved[row]): ring for row, ring in self.rings.items() if keep[row]}
-        self.subjects = self.subjects.filter(pa.array(keep))
-        self.tokens, self.last, self.plain = self.tokens[keep], self.last[keep], self.plain[keep]
-
-    def _rows(self, names: pa.Array) -> Integers:
-        """Row of each subject, -1 where it has none."""
-        found = pc.index_in(names, value_set=self.subjects)
-        rows: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return rows
-
-    def _add(self, names: pa.Array, at: int) -> Integers:
-        """Append rows as a subject's first event finds them, bucket full and windows empty; their numbers."""
-        first, count = len(self), len(names)
-        self.subjects = pa.concat_arrays([self.subjects, names])
-        self.tokens = np.concatenate([self.tokens, np.full(count, FULL)])
-        self.last = np.concatenate([self.last, np.full(count, at, dtype=np.int64)])
-        self.plain = np.concatenate([self.plain, np.zeros((count, PLAIN_WINDOWS))])
-        return np.arange(first, first + count)
 
     def _walk_stretch(
         self, walked: Walked, stretch: Stretch, rows: Integers, timeline: PolicyTimeline
@@ -176,16 +142,14 @@ class MutationTable(LawState):
         charged = stretch.routing_keys[limited]
         rows[charged] = self._prepare(names.filter(pa.array(limited)), rows[charged], stretch.at, timeline)
         row = np.where(limited, rows[stretch.routing_keys], NOWHERE)
-        samples = np.where(limited, quotas.samples[number] if len(quotas.samples) else 0, 0)
+        samples = quotas.samples[number]
         rings, ring_first = self._gather_rings(row, samples)
-        rate, burst = (
-            np.where(limited, column[number] if len(column) else 0.0, 0.0)
-            for column in (quotas.rate, quotas.burst)
-        )
-        terms = Terms(row=row, rate=rate, burst=burst, samples=samples, ring_first=ring_first)
-        shadow = limited & (quotas.shadow[number] if len(quotas.shadow) else False)
-        walked.labels.append(label(terms, stretch, policies.version, shadow))
-        state = State(tokens=self.tokens, last=self.last, plain=self.plain, rings=rings)
+        terms = Terms(
+            row=row, rate=quotas.rate[number], burst=quotas.burst[number], samples=samples,
+            ring_first=ring_first,
+        )  # fmt: skip
+        walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
+        state = State(**{name: self.state[name] for name in self.state.dtype.names or ()}, rings=rings)
         walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
         for term in np.flatnonzero(samples):
             begin, end = ring_first[term], ring_first[term] + samples[term]
@@ -196,13 +160,14 @@ class MutationTable(LawState):
         fresh = rows < 0
         known = ~fresh
         if known.any():
-            changes = timeline.changed(int(self.last[rows[known]].min()), at)
+            changes = timeline.changed(int(self.state["last"][rows[known]].min()), at)
             if changes:
                 times = sorted({ts for ts, _ in changes})
                 self._settle(rows[known], names.filter(pa.array(known)), times, timeline)
         if fresh.any():
             rows = rows.copy()
-            rows[fresh] = self._add(names.filter(pa.array(fresh)), at)
+            # As a subject's first event finds them: windows empty, bucket full.
+            rows[fresh] = self.add(names.filter(pa.array(fresh)), tokens=FULL, last=at)
         return rows
 
     def _settle(
@@ -214,21 +179,20 @@ class MutationTable(LawState):
         have made of the row must be done by hand: a bucket that was full at a change stays full, and a
         subject that had no quota, or another algorithm, starts afresh.
         """
+        tokens, last = self.state["tokens"], self.state["last"]
         for change in changes:
-            concerned = self.last[rows] < change
+            concerned = last[rows] < change
             if not concerned.any():
                 continue
             old, new = quotas_of(timeline.at(change - 1)), quotas_of(timeline.at(change))
             some, theirs = rows[concerned], names.filter(pa.array(concerned))
             before, after = old.of(theirs), new.of(theirs)
-            afresh = (before < 0) | (after < 0)
-            both = ~afresh
-            afresh[both] = old.sampled(before[both]) != new.sampled(after[both])
+            sampled = (old.samples[before] > 0) != (new.samples[after] > 0)
+            afresh = (before == NOTHING) | (after == NOTHING) | sampled
             for row in some[afresh].tolist():
                 self.rings.pop(row, None)
-            self.tokens[some[afresh]] = FULL
-            kept, number = some[~afresh], before[~afresh]
-            _fill_up(kept, self.tokens, self.last, change, number, old.rate, old.burst)
+            tokens[some[afresh]] = FULL
+            _fill_up(some[~afresh], tokens, last, change, before[~afresh], old.rate, old.burst)
 
     def _gather_rings(self, row: Integers, samples: Integers) -> tuple[Doubles, Integers]:
         """The windows of all sampled subjects end to end, and where those of each begin."""
@@ -236,8 +200,26 @@ class MutationTable(LawState):
         pieces: list[Doubles] = []
         for term in np.flatnonzero(samples):
             ring = self.rings.get(int(row[term]), NO_RING)
-            pieces.append(_resized(ring, int(samples[term]), int(self.last[row[term]])))
+            pieces.append(_resized(ring, int(samples[term]), int(self.state["last"][row[term]])))
         return (np.concatenate(pieces) if pieces else NO_RING.copy()), first
+
+
+def ring_column(rings: Mapping[int, Doubles], rows: int) -> pa.Array:
+    """Rings by row as lists, empty where there is none."""
+    lengths = np.zeros(rows + 1, dtype=np.int32)
+    for row, ring in rings.items():
+        lengths[row + 1] = len(ring)
+    windows = np.concatenate([rings[row] for row in sorted(rings)]) if rings else NO_RING
+    return pa.ListArray.from_arrays(pa.array(np.cumsum(lengths, dtype=np.int32)), pa.array(windows))
+
+
+def rings_of(column: pa.Array) -> dict[int, Doubles]:
+    """The rings that `ring_column` wrote."""
+    offsets = column.offsets.to_numpy()
+    windows = column.values.to_numpy(zero_copy_only=False)
+    return {
+        int(row): windows[offsets[row] : offsets[row + 1]].copy() for row in np.flatnonzero(np.diff(offsets))
+    }
 
 
 def _resized(ring: Doubles, length: int, last: int) -> Doubles:
@@ -267,13 +249,13 @@ def _settled(
 ) -> dict[str, pa.Array]:
     """These rows after these changes."""
     table = MutationTable.from_columns(columns)
-    table._settle(np.arange(len(table)), table.subjects, changes, timeline)
+    table._settle(np.arange(len(table)), table.names, changes, timeline)
     return table.columns()
 
 
 def _speaking(
     names: pa.Array, tokens: Doubles, last: Integers, quotas: Quotas, horizon: int
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Whether each row differs, at `horizon` and later, from one that is not there."""
     keep = np.empty(len(names), dtype=np.bool_)
     _say_something(
@@ -285,7 +267,7 @@ def _speaking(
 @lean
 def _say_something(
     tokens: Doubles, last: Integers, horizon: int, number: Integers, rate: Doubles,
-    burst: Doubles, samples: Integers, keep: NDArray[np.bool_],
+    burst: Doubles, samples: Integers, keep: Flags,
 ) -> None:  # fmt: skip
     for row in range(len(keep)):
         quota = number[row]

@@ -52,7 +52,7 @@ SPEC: Final = LawSpec(
     # The second closes the round of the first.
     warm_up=WarmUp(
         policies={"resourcegroups.g": {"publishRateInMsgs": 1}},
-        events=[_USAGE | {"ts": 0}, _USAGE | {"ts": 1_000_000}],
+        batches=[[_USAGE | {"ts": 0}, _USAGE | {"ts": 1_000_000}]],
     ),
     line=show.line,
     total=show.total,

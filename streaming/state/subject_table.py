@@ -1,0 +1,152 @@
+"""The subjects of a shard: a row of numbers each, found by name.
+
+A table is its names as Arrow text and its numbers as one structured array, so a row is one stretch of memory
+and is kept, added and left out as one. Compiled code takes the fields as views of that array. They are
+strided; for whole steps of the laws no difference to contiguous columns could be measured (the compiled part
+of a token bucket, whose rows have 104 bytes, takes 85 ns a request instead of 80).
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from streaming.columns.byte_strings import Integers
+
+SUBJECT: Final = "subject"
+"""The column of the names."""
+LAST: Final = "last"
+"""The field by which `bound` knows who is oldest."""
+Rows = NDArray[Any]
+"""A structured array."""
+Flags = NDArray[np.bool_]
+_SLOT: Final = pa.field("slot", pa.uint8(), nullable=False)
+
+
+class SubjectTable:
+    """Rows by name; a law derives its table from this one.
+
+    Attributes:
+        dtype: the fields of a row, numbers or vectors of them.
+        sparse: those vectors of which nearly all numbers are 0: only the others are written.
+        names: Arrow text; no two alike.
+        state: the rows, changed in place.
+    """
+
+    dtype: ClassVar[np.dtype[Any]]
+    sparse: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self) -> None:
+        self.names: pa.Array = pa.array([], type=pa.string())
+        self.state: Rows = np.zeros(0, dtype=self.dtype)
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
+        """The table that `columns` described; an empty mapping gives an empty table."""
+        table = cls()
+        if columns:
+            table.names = columns[SUBJECT]
+            table.state = rows_of(columns, cls.dtype)
+        return table
+
+    def columns(self) -> dict[str, pa.Array]:
+        """The table as Arrow columns of one length, for the checkpoint; exact."""
+        return {SUBJECT: self.names, **columns_of(self.state, self.sparse)}
+
+    def rows(self, names: pa.Array) -> Integers:
+        """Row of each name, -1 where it has none."""
+        found = pc.index_in(names, value_set=self.names)
+        rows: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    def add(self, names: pa.Array, **fields: Any) -> Integers:
+        """Append rows for names that have none, 0 but for these fields; returns their numbers."""
+        fresh = np.zeros(len(names), dtype=self.dtype)
+        for name, values in fields.items():
+            fresh[name] = values
+        return self.append(names, fresh)
+
+    def append(self, names: pa.Array, state: Rows) -> Integers:
+        """Append rows as they are; none of the names may have one already. Returns their numbers."""
+        first = len(self)
+        self.names = pa.concat_arrays([self.names, names])
+        self.state = np.concatenate([_whole(self.state), _whole(state)]).view(self.dtype)
+        return np.arange(first, len(self))
+
+    def keep(self, which: Flags) -> None:
+        """Let all other rows go."""
+        if not which.all():
+            self.names = self.names.filter(pa.array(which))
+            self.state = _whole(self.state)[which].view(self.dtype)
+
+    def bound(self, most: int) -> None:
+        """Hold the table to so many rows: those with the oldest `last` leave first, ties by name."""
+        surplus = len(self) - most
+        if surplus <= 0:
+            return
+        by_age = pa.table({LAST: np.ascontiguousarray(self.state[LAST]), SUBJECT: self.names})
+        order = pc.sort_indices(by_age, sort_keys=[(LAST, "ascending"), (SUBJECT, "ascending")])
+        which = np.ones(len(self), dtype=np.bool_)
+        which[order.to_numpy()[:surplus]] = False
+        self.keep(which)
+
+
+def _whole(rows: Rows) -> NDArray[Any]:
+    """Rows as pieces of memory: numpy copies these four times as fast as it copies field by field."""
+    return rows.view(np.dtype((np.void, rows.dtype.itemsize)))
+
+
+def columns_of(rows: Rows, sparse: frozenset[str] = frozenset()) -> dict[str, pa.Array]:
+    """An Arrow column for each field of a structured array, by its name."""
+    columns = {}
+    for name in rows.dtype.names or ():
+        values = rows[name]
+        if name in sparse:
+            columns[name] = _sparse_column(values)
+        elif values.ndim == 1:
+            columns[name] = pa.array(np.ascontiguousarray(values))
+        else:
+            columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+    return columns
+
+
+def rows_of(columns: Mapping[str, pa.Array], dtype: np.dtype[Any]) -> Rows:
+    """The rows that `columns_of` wrote, as an array that may be changed; other columns are left aside."""
+    names = dtype.names or ()
+    rows = np.zeros(len(columns[names[0]]), dtype=dtype)
+    for name in names:
+        column = columns[name]
+        if pa.types.is_list(column.type):
+            _put_sparse(column, rows[name])
+        elif pa.types.is_fixed_size_list(column.type):
+            rows[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(rows[name].shape)
+        else:
+            rows[name] = column.to_numpy(zero_copy_only=False)
+    return rows
+
+
+def _sparse_column(values: NDArray[Any]) -> pa.Array:
+    """Vectors as lists of (slot, value) of what is not 0."""
+    # By their bits, so that a negative zero comes back as one too.
+    rows, slots = np.nonzero(values.view(np.int64))
+    first = np.zeros(len(values) + 1, dtype=np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(values)), out=first[1:])
+    chosen = pa.array(values[rows, slots])
+    pairs = pa.StructArray.from_arrays(
+        [pa.array(slots.astype(np.uint8)), chosen],
+        fields=[_SLOT, pa.field("value", chosen.type, nullable=False)],
+    )
+    return pa.ListArray.from_arrays(pa.array(first), pairs)
+
+
+def _put_sparse(column: pa.Array, values: NDArray[Any]) -> None:
+    offsets = column.offsets.to_numpy()
+    rows = np.repeat(np.arange(len(column)), np.diff(offsets))
+    pairs = column.values.slice(int(offsets[0]), len(rows))
+    values[rows, pairs.field("slot").to_numpy()] = pairs.field("value").to_numpy()
