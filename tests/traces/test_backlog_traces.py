@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from usage_kit_b import replay
+from broker_law_kit import replay
 
 from streaming.policy.files import load_policies
 

@@ -5,6 +5,7 @@ import json
 import schemathesis
 from admin_api_kit import parts
 from hypothesis import HealthCheck, settings
+from property_kit import tries
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -21,9 +22,7 @@ schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=ADMIN)
 
 
 @schema.parametrize()
-@settings(
-    max_examples=40, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(tries(40), derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 def test_whatever_is_sent_is_answered_as_described(case: schemathesis.Case) -> None:
     """No 500, only statuses, types and bodies that the description names, and a reason with each error."""
     response = case.call_and_validate(

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.kafka.link import Slot
@@ -171,7 +171,6 @@ FRAMES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(FRAMES, st.lists(st.sampled_from([1, 3, 4, 13, 14, 15, 40, 7_000, 20_000]), min_size=1, max_size=40))
 def test_any_cutting_loses_nothing(frames: list[bytes], sizes: list[int]) -> None:
     """However the network cuts the stream, each request passes or is read once, whole and in order."""

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.core.metrics import Traffic
@@ -145,7 +145,6 @@ CASES: list[Callable[[int], tuple[Slot, bytes]]] = [
 ]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(CASES), max_size=10),
     st.lists(st.sampled_from([1, 3, 4, 7, 8, 9, 100, 19_000, 40_000]), min_size=1, max_size=30),

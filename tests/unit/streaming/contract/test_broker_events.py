@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from usage_kit_b import T0
+from broker_law_kit import T0
 
 from streaming.contract.broker_events import Backlog, Latency, Ledger, Subscription
 from streaming.contract.errors import BadEvent

@@ -4,8 +4,9 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.usage_events import (
@@ -130,7 +131,7 @@ def test_required_fields(example: dict[str, Any]) -> None:
             LAWS.readers[example["type"]](left, "x", 5)
 
 
-@settings(max_examples=50, deadline=None)
+@tries(50)
 @given(st.dictionaries(st.text(max_size=4), st.just(COUNTS), max_size=5))
 def test_split_says_what_the_whole_says(usage: dict[str, Any]) -> None:
     """The reports of the parts are the report; each holds the groups of its part, in order."""

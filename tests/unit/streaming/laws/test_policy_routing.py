@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import T0, Event, policy, quota, records_of, request
+from property_kit import tries
 
 from streaming.columns.outputs import Outputs
 from streaming.contract.events import PolicyChange
@@ -107,7 +108,7 @@ def by_shard(events: list[Event], initial: dict[str, Any]) -> list[bytes]:
 
 
 @given(LOG)
-@settings(max_examples=200, deadline=None)
+@tries(200)
 def test_shards_that_know_their_own_policies_decide_as_one_that_knows_all(log: list[Any]) -> None:
     """Of every section, set and removed at any time; the versions in decisions too."""
     events = [event | {"ts": T0 + at * 500, "id": f"e{n:03d}"} for n, (at, event) in enumerate(log)]

@@ -4,8 +4,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import encode_name, parse_subject, subject_of
@@ -105,7 +106,7 @@ def test_the_first_of_eight_levels_wins(present: tuple[bool, ...]) -> None:
     st.sampled_from(["a", "b", "<default>", DEFAULT_USER]),
     st.sampled_from(["c", "", "d", "<default>"]),
 )
-@settings(max_examples=300)
+@tries(300)
 def test_resolution_equals_the_slow_reference(table: dict[Any, Any], user: str, client_id: str) -> None:
     """Entries without a rate are passed over; names that look like the default are names."""
     entries = {

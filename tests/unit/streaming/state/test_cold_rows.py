@@ -6,8 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.contract.errors import StateError
 from streaming.state import cold_rows as segments
@@ -54,7 +55,7 @@ def taken(cold: ColdRows, names: list[str]) -> Rows:
 
 
 @given(st.lists(st.tuples(KINDS, st.randoms())))
-@settings(max_examples=200, deadline=None)
+@tries(200)
 def test_rests_like_a_dictionary(steps: list[tuple[str, Any]]) -> None:
     """Any steps, compared with a dict; `back` is a batch that is run again from an earlier state."""
     blobs = MemoryBlobStore(batches_kept=3)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from admin_kit import create, delete, grow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata.api_versions import ApiVersionsResponse
@@ -13,6 +13,7 @@ from kafka.protocol.metadata.find_coordinator import FindCoordinatorResponse
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
+from property_kit import tries
 
 from enforcer.core.topic_counts import NOTHING_KNOWN
 from enforcer.kafka.protocol import addresses, answers, messages, mutations
@@ -103,7 +104,7 @@ def samples() -> list[tuple[bytes, Reader]]:
 DAMAGE = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), st.binary(max_size=4)), max_size=3)
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(st.sampled_from(samples()), DAMAGE)
 def test_damaged_messages(sample: tuple[bytes, Reader], damage: list[tuple[int, int, bytes]]) -> None:
     """Garbage parses or raises BadFrame."""

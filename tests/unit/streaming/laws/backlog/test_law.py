@@ -4,7 +4,7 @@ import doctest
 from typing import Any
 
 import pytest
-from usage_kit_b import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
+from broker_law_kit import NOW, T0, Decision, Event, fold, replay, through_bytes, timeline_of
 
 from streaming.laws.backlog import law as backlog
 from streaming.laws.backlog import table as backlog_table

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from broker_law_kit import T0, Decision, Event, fold, replay, through_bytes, timeline_of
+from hypothesis import given
 from hypothesis import strategies as st
-from usage_kit_b import T0, Decision, Event, fold, replay, through_bytes, timeline_of
+from property_kit import tries
 
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.law import LawState
@@ -80,7 +81,7 @@ def plan_of(decision: Decision) -> dict[str, Position]:
 
 
 @given(reports(), LIMITS, st.booleans())
-@settings(max_examples=150, deadline=None)
+@tries(150)
 def test_after_a_plan_the_quota_holds_and_one_step_less_would_not_do(
     event: Event, limit: int, precise: bool
 ) -> None:
@@ -117,7 +118,7 @@ def evicted_step_by_step(event: Event, limit: int, precise: bool) -> dict[str, i
 
 
 @given(reports(), LIMITS, st.booleans())
-@settings(max_examples=60, deadline=None)
+@tries(60)
 def test_a_plan_is_what_the_contracts_steps_come_to(event: Event, limit: int, precise: bool) -> None:
     """Always the oldest, entry by entry or ledger by ledger: the same entries of the same subscriptions."""
     decision = judged(event, policies_of(limit, precise))
@@ -126,7 +127,7 @@ def test_a_plan_is_what_the_contracts_steps_come_to(event: Event, limit: int, pr
 
 
 @given(reports(), LIMITS, st.booleans())
-@settings(max_examples=40, deadline=None)
+@tries(40)
 def test_readers_and_the_order_of_the_report_do_not_count(event: Event, limit: int, precise: bool) -> None:
     """Only durable subscriptions hold data back, in whatever order they are reported."""
     policies = policies_of(limit, precise, 60)
@@ -141,7 +142,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
 
 
 @given(histories(), LIMITS, st.integers(0, 6), st.booleans())
-@settings(max_examples=30, deadline=None)
+@tries(30)
 def test_splitting_checkpoints_and_sharding_change_nothing(
     events: list[Event], limit: int, cut: int, precise: bool
 ) -> None:

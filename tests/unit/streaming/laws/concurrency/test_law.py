@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from usage_kit_b import T0, TTL_MS, Decision, limit_policy, replay, sample
+from broker_law_kit import T0, TTL_MS, Decision, limit_policy, replay, sample
 
 from streaming.laws.concurrency import algorithms as limits
 from streaming.laws.concurrency import law as concurrency

@@ -1,18 +1,26 @@
 """Properties of the concurrency law, for any numbers: bounds, and what must never change a decision."""
 
-import os
-import subprocess
-import sys
 import zlib
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from broker_law_kit import (
+    NOW,
+    Decision,
+    Event,
+    fold,
+    limit_policy,
+    replay,
+    sample,
+    through_bytes,
+    timeline_of,
+)
+from hypothesis import given
 from hypothesis import strategies as st
-from usage_kit_b import NOW, Decision, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
+from interpreted_kit import interpreted
+from property_kit import tries
 
 from streaming.contract.errors import BadEvent
 from streaming.laws.concurrency.table import ConcurrencyTable
@@ -89,7 +97,7 @@ def samples(draw: st.DrawFn, most: int = 60) -> list[Event]:
 
 
 @given(limit_settings(), samples())
-@settings(max_examples=50, deadline=None)
+@tries(50)
 def test_a_limit_stays_within_its_bounds(value: dict[str, Any], events: list[Event]) -> None:
     """Whatever the numbers; Vegas has no minimum but 1."""
     keys = value[value["algorithm"]]
@@ -114,7 +122,7 @@ CHANGES = st.lists(
 
 
 @given(limit_settings(), CHANGES, samples(), st.data())
-@settings(max_examples=40, deadline=None)
+@tries(40)
 def test_splitting_sweeping_and_checkpoints_change_nothing(
     value: dict[str, Any], changes: list[Any], events: list[Event], data: st.DataObject
 ) -> None:
@@ -132,7 +140,7 @@ def test_splitting_sweeping_and_checkpoints_change_nothing(
 
 
 @given(limit_settings(), samples(), st.integers(1, 4))
-@settings(max_examples=15, deadline=None)
+@tries(15)
 def test_sharding_changes_nothing(value: dict[str, Any], events: list[Event], shards: int) -> None:
     """Partitions do not know of each other."""
     found: dict[str, Decision] = {}
@@ -143,7 +151,7 @@ def test_sharding_changes_nothing(value: dict[str, Any], events: list[Event], sh
 
 
 @given(limit_settings(), samples(), st.integers(0, 60))
-@settings(max_examples=40, deadline=None)
+@tries(40)
 def test_live_says_of_each_batch_what_a_replay_says_last(
     value: dict[str, Any], events: list[Event], cut: int
 ) -> None:
@@ -165,7 +173,7 @@ def test_live_says_of_each_batch_what_a_replay_says_last(
 
 PROGRAM = """
 import sys, orjson
-from usage_kit_b import replay
+from broker_law_kit import replay
 for events, policies in orjson.loads(sys.stdin.buffer.read()):
     sys.stdout.buffer.write(orjson.dumps(replay(events, policies), option=orjson.OPT_APPEND_NEWLINE))
 """
@@ -184,15 +192,8 @@ def test_compiled_and_interpreted_give_the_same_bytes() -> None:
         for name in algorithms
         for windowed in (True, False)
     ]
-    root = Path(__file__).parents[5]
-    path = os.pathsep.join([str(root), str(root / "tests" / "kit")])
-    done = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "-c", PROGRAM],
-        input=orjson.dumps(cases),
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": path},
-        stdout=subprocess.PIPE, check=True, timeout=60,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == [orjson.dumps(replay(*case)) for case in cases]
+    found = interpreted(PROGRAM, stdin=orjson.dumps(cases))
+    assert found.splitlines() == [orjson.dumps(replay(*case)) for case in cases]
 
 
 @pytest.mark.parametrize("rtt_ms", [0, -5])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from usage_kit_b import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
+from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
 
 from streaming.laws.concurrency import table as concurrency_table
 from streaming.laws.concurrency.table import ConcurrencyTable

@@ -1,12 +1,10 @@
 """Properties of the dispatch law: how much can be delivered, and what must never change a decision."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
+from interpreted_kit import interpreted
+from property_kit import tries
 from usage_kit import Event, decide, in_order, reloaded
 
 from streaming.laws.dispatch.table import DispatchTable
@@ -73,7 +71,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Event], PolicyTimeline]:
     return events, timeline
 
 
-@settings(max_examples=80, deadline=None)
+@tries(80)
 @given(histories(), st.data())
 def test_splitting_and_checkpoints_change_nothing(
     history: tuple[list[Event], PolicyTimeline], data: st.DataObject
@@ -95,7 +93,7 @@ def test_splitting_and_checkpoints_change_nothing(
     assert in_order(decided) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(histories(), st.integers(1, 4))
 def test_sharding_by_broker_changes_nothing(history: tuple[list[Event], PolicyTimeline], shards: int) -> None:
     """Deliveries of different brokers never touch each other."""
@@ -107,7 +105,7 @@ def test_sharding_by_broker_changes_nothing(history: tuple[list[Event], PolicyTi
     assert in_order(decided) == decide(DispatchTable(), events, timeline)
 
 
-@settings(max_examples=80, deadline=None)
+@tries(80)
 @given(histories())
 def test_decisions_are_sound(history: tuple[list[Event], PolicyTimeline]) -> None:
     """One decision an event; it says when to wait and for whom exactly if nothing is available."""
@@ -122,7 +120,7 @@ def test_decisions_are_sound(history: tuple[list[Event], PolicyTimeline]) -> Non
         assert throttled == (decision["entries_to_read"] == 0)
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(
     st.integers(1, 20),
     st.integers(1, 4),
@@ -153,7 +151,7 @@ def test_delivered_in_n_periods(limit: int, period_s: int, attempts: list[tuple[
             assert sum(sizes) <= limit * spanned + max(sizes)
 
 
-@settings(max_examples=40, deadline=None)
+@tries(40)
 @given(histories())
 def test_wait_is_exact(history: tuple[list[Event], PolicyTimeline]) -> None:
     """After its throttle time, and not a millisecond before, something is available again."""
@@ -180,17 +178,9 @@ for law, table in (("dispatch", DispatchTable), ("shares", SharesTable)):
 """
 
 
-def run_script(disabled: str) -> str:
-    root = Path(__file__).parents[5]
-    path = os.pathsep.join([str(root), str(root / "tests" / "kit")])
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled, "PYTHONPATH": path}
-    command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
-    return done.stdout
-
-
-def test_compiled_equals_interpreted() -> None:
+def test_compiled_equals_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
     """Both laws give the same doubles to the last bit with and without Numba."""
-    compiled = run_script("0")
+    exec(SCRIPT, {})
+    compiled = capsys.readouterr().out
     assert "'share'" in compiled and "'dispatch'" in compiled
-    assert compiled == run_script("1")
+    assert compiled == interpreted(SCRIPT).decode()

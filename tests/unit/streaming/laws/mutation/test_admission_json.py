@@ -6,9 +6,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import T0, Shard, quota, refund, request
+from property_kit import tries
 
 from streaming.columns.json_write import doubles_as_json
 from streaming.columns.outputs import Outputs
@@ -43,7 +44,7 @@ def log(events: list[dict[str, Any]]) -> Records:
 
 
 @given(st.lists(FIELDS, max_size=8), st.booleans())
-@settings(max_examples=300, deadline=None)
+@tries(300)
 def test_what_is_written_is_what_orjson_would_write(events: list[dict[str, Any]], limited: bool) -> None:
     """Read and written again every decision has the same bytes; ids, keys and times beside it are its own."""
     outputs = replay_all(log(events), StepContext(initial=INITIAL if limited else {}, replay=True))
@@ -62,7 +63,7 @@ def test_what_is_written_is_what_orjson_would_write(events: list[dict[str, Any]]
 
 
 @given(st.lists(st.floats()))
-@settings(max_examples=300, deadline=None)
+@tries(300)
 def test_an_array_of_doubles_is_written_like_doubles_one_by_one(values: list[float]) -> None:
     """orjson writes an array of NumPy as it writes a list, and with no spaces."""
     written = doubles_as_json(np.array(values, dtype=np.float64)).tobytes()

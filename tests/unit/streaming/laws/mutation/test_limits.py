@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.columns.records import Records
 from streaming.contract.events import Request
@@ -41,7 +42,7 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(ENTITIES, VALUES, max_size=8), st.lists(ENTITIES | st.text(max_size=5), max_size=8))
-@settings(max_examples=600, deadline=None)
+@tries(600)
 def test_every_subject_finds_the_quota_that_its_policies_name(
     entries: dict[str, dict[str, Any]], subjects: list[str]
 ) -> None:
@@ -64,7 +65,7 @@ def test_every_subject_finds_the_quota_that_its_policies_name(
     st.lists(st.tuples(NAMES, NAMES), min_size=1),
     st.booleans(),
 )
-@settings(max_examples=600, deadline=None)
+@tries(600)
 def test_everybody_who_asks_is_charged_as_their_policies_say(
     entries: dict[str, dict[str, Any]], asking: list[tuple[str, str]], changed: bool
 ) -> None:

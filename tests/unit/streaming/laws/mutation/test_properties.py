@@ -1,22 +1,21 @@
 """Properties of the mutation law, for any events: bounds, and what must never change a decision."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from history_kit import GAPS, INITIAL, PATHS, histories, whole
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from interpreted_kit import interpreted
 from law_kit import Event, Shard, policy, quota, request
+from property_kit import tries
 
 from streaming.laws.routing import shard_of
 from streaming.replay import replay_local
 
 
 @given(histories(), st.data())
-@settings(max_examples=150, deadline=None)
+@tries(150)
 def test_splitting_a_batch_anywhere_changes_nothing(events: list[Event], data: st.DataObject) -> None:
     """Nor does encoding and decoding the state between the parts, or idle subjects leaving the table."""
     expected = whole(events)
@@ -31,7 +30,7 @@ def test_splitting_a_batch_anywhere_changes_nothing(events: list[Event], data: s
 
 
 @given(histories(), st.integers(2, 7))
-@settings(max_examples=60, deadline=None)
+@tries(60)
 def test_sharding_in_any_number_changes_nothing(events: list[Event], shards: int) -> None:
     """A subject's decisions depend on its own events and on the policies, on nobody else."""
     expected = whole(events)
@@ -52,7 +51,7 @@ def test_sharding_in_any_number_changes_nothing(events: list[Event], shards: int
     ),
     st.sampled_from([(1.0, 11.0), (0.25, 10.0), (33.3, 5.0)]),
 )
-@settings(max_examples=100, deadline=None)
+@tries(100)
 def test_a_bucket_never_admits_more_than_limit_times_time_plus_burst(
     series: list[tuple[int, list[int], bool]], limits: tuple[float, float]
 ) -> None:
@@ -73,7 +72,7 @@ def test_a_bucket_never_admits_more_than_limit_times_time_plus_burst(
 
 
 @given(histories())
-@settings(max_examples=50, deadline=None)
+@tries(50)
 def test_a_wait_is_enough_and_not_too_long(events: list[Event]) -> None:
     """After the told time a bucket admits; one millisecond of rounding before it does not."""
     shard = Shard(INITIAL)
@@ -85,22 +84,19 @@ def test_a_wait_is_enough_and_not_too_long(events: list[Event]) -> None:
             assert decision["throttle_time_ms"] == 1 or before < 0
 
 
-def test_compiled_and_interpreted_give_the_same_bytes(tmp_path: Path) -> None:
-    """`NUMBA_DISABLE_JIT=1` is the same law."""
+@pytest.mark.parametrize("name", ["worked", pytest.param("sampled", marks=pytest.mark.soak)])
+def test_compiled_and_interpreted_give_the_same_bytes(name: str, tmp_path: Path) -> None:
+    """`NUMBA_DISABLE_JIT=1` is the same law; `test_live_batches...` has both algorithms."""
     folder = Path(__file__).parents[4] / "traces" / "mutation"
     code = (
         "import sys; from streaming.replay import replay_local, write_lines; "
         "_, policies, events, out = sys.argv; "
         "write_lines(out, replay_local(policies, [events]).decisions)"
     )
-    for name in ("sampled", "worked"):
-        policies, events = str(folder / f"{name}.policies.yaml"), str(folder / f"{name}.events.jsonl.gz")
-        out = tmp_path / name
-        subprocess.run(
-            [sys.executable, "-c", code, policies, events, str(out)],
-            env=os.environ | {"NUMBA_DISABLE_JIT": "1"}, check=True, timeout=60,
-        )  # fmt: skip
-        assert out.read_bytes().splitlines() == replay_local(policies, [events]).decisions
+    policies, events = str(folder / f"{name}.policies.yaml"), str(folder / f"{name}.events.jsonl.gz")
+    out = tmp_path / name
+    interpreted(code, policies, events, str(out))
+    assert out.read_bytes().splitlines() == replay_local(policies, [events]).decisions
 
 
 LIVE = """
@@ -120,19 +116,12 @@ for number in range(3):
 """
 
 
-def test_live_batches_are_the_same_interpreted() -> None:
+def test_live_batches_are_the_same_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
     """Stamped subjects, changes, idle subjects leaving, texts that the scanner leaves alone; the state."""
-    kit = Path(__file__).parents[4] / "kit"
-    path = os.pathsep.join([str(kit), str(kit.parents[1])])
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", LIVE], capture_output=True, timeout=60, check=True,
-            env=os.environ | {"PYTHONPATH": path, "NUMBA_DISABLE_JIT": disabled},
-        ).stdout
-        for disabled in ("0", "1")
-    }  # fmt: skip
-    (output,) = outputs
-    assert output.count(b"'type': 'admission'") == 15
+    exec(LIVE, {})
+    compiled = capsys.readouterr().out
+    assert compiled.count("'type': 'admission'") == 15
+    assert compiled == interpreted(LIVE).decode()
 
 
 def test_a_bug_in_the_law_buries_its_batch_and_keeps_the_state(monkeypatch: pytest.MonkeyPatch) -> None:

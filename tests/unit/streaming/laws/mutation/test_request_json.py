@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.columns.byte_strings import bytes_of, is_canonical
 from streaming.columns.records import CHUNK, Records
@@ -123,7 +124,7 @@ PIECES = [
 
 
 @given(mutated(), st.sampled_from([T0, 0, None]))
-@settings(max_examples=1500, deadline=None)
+@tries(1500)
 @example(b'{"type":"request","items":[]}', T0)
 @example(b'{"type":"request","items":[]}', None)
 @example(b'{"type":"request","items":[],"ts":-0}', T0)
@@ -196,7 +197,7 @@ def test_a_record_that_is_left_alone_leaves_nothing_behind() -> None:
                          "<default>", "a", "é", " "]), max_size=6,
     )
 )  # fmt: skip
-@settings(max_examples=600, deadline=None)
+@tries(600)
 def test_a_subject_is_canonical_when_its_parser_takes_it(pieces: list[str]) -> None:
     """The rule of `parse_subject`, on bytes."""
     subject = "".join(pieces)

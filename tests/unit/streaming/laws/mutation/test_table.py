@@ -3,9 +3,10 @@
 import pytest
 from blob_store_kit import MemoryBlobStore
 from history_kit import INITIAL, histories, whole
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import Event, Shard, policy, quota, request
+from property_kit import tries
 
 from streaming.contract.errors import StateError
 from streaming.laws.mutation import table as mutation_table
@@ -26,7 +27,7 @@ def cold_rows(shard: Shard) -> int:
 
 
 @given(histories(), st.data())
-@settings(max_examples=150, deadline=None)
+@tries(150)
 def test_resting_between_batches_changes_nothing(events: list[Event], data: st.DataObject) -> None:
     """Any events cut anywhere, changes of policy and sweeps in between: the decisions of one batch."""
     expected = whole(events)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 from shares_kit import T0, batch, histories
 from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
@@ -31,7 +32,7 @@ def body(table: SharesTable) -> bytes:
     return encode(Body(columns=table.columns(), notes={}))
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(histories(), st.data(), st.booleans())
 def test_columns_decide_what_objects_decide(
     history: tuple[list[Event], PolicyTimeline], data: st.DataObject, end: bool
@@ -63,7 +64,7 @@ def test_columns_decide_what_objects_decide(
         start = stop
 
 
-@settings(max_examples=40, deadline=None)
+@tries(40)
 @given(histories(), st.data())
 def test_the_state_does_not_depend_on_the_cut(
     history: tuple[list[Event], PolicyTimeline], data: st.DataObject

@@ -8,8 +8,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
@@ -62,7 +63,7 @@ def told(reports: Reports) -> list[tuple[Any, ...]]:
 
 
 @given(st.lists(REPORTS | TICKS, max_size=9), st.lists(st.integers(0, 9), max_size=2), st.data())
-@settings(max_examples=300, deadline=None)
+@tries(300)
 def test_columns_say_what_the_parser_says(
     events: list[dict[str, Any]], cuts: list[int], data: st.DataObject
 ) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.shares import limits as shares_limits
@@ -38,7 +39,7 @@ def said(limits: Limits, row: int) -> GroupLimits | None:
 
 
 @pytest.mark.parametrize("few", [1, 10**6])
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(st.fixed_dictionaries({}, optional=PATHS), st.permutations(NAMES), st.data())
 def test_columns_say_what_the_contract_says(
     few: int, entries: dict[str, Any], names: list[str], data: st.DataObject

@@ -6,8 +6,9 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 from shares_kit import SECOND, T0, batch, histories
 from usage_kit import Event, decisions_of, in_order, reloaded
 
@@ -25,7 +26,7 @@ def whole(events: Sequence[Event], timeline: PolicyTimeline) -> list[Decision]:
     return in_order(decision for _, decision in decisions_of(decided))
 
 
-@settings(max_examples=80, deadline=None)
+@tries(80)
 @given(histories(), st.data())
 def test_splitting_and_checkpoints_change_nothing(
     history: tuple[list[Event], PolicyTimeline], data: st.DataObject
@@ -49,7 +50,7 @@ def test_splitting_and_checkpoints_change_nothing(
     assert in_order(decision for _, decision in decided) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(histories(), st.integers(1, 4))
 def test_sharding_by_group_changes_nothing(history: tuple[list[Event], PolicyTimeline], shards: int) -> None:
     """Reports split by group over any number of shards decide what the whole reports decide."""
@@ -66,7 +67,7 @@ def test_sharding_by_group_changes_nothing(history: tuple[list[Event], PolicyTim
     assert in_order(decided) == whole(events, timeline)
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(histories())
 def test_shares_add_up_to_the_limit(history: tuple[list[Event], PolicyTimeline]) -> None:
     """In every round the shares of a dimension are positive and add up to its limit, if anybody uses it.
@@ -124,7 +125,7 @@ def simulate(demands: Sequence[float], start: Sequence[float], rounds: int) -> l
     return history
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(st.floats(0.01, 99.99), st.floats(1.0, 1000.0))
 def test_two_equal_demands_become_fair(first: float, demand: float) -> None:
     """Within 15 % of the fair share after 3 rounds and 7 % after 4, and no further from it after that.
@@ -147,7 +148,7 @@ def test_two_equal_demands_become_fair(first: float, demand: float) -> None:
         assert min(leads) >= -1e-6 or max(leads) <= 1e-6
 
 
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(st.lists(st.floats(0.5, 200.0), min_size=2, max_size=6))
 def test_nothing_is_wasted_while_somebody_wants_it(demands: list[float]) -> None:
     """After some rounds all demand is met, or all is used but the 10 % room of those whose demand is met."""

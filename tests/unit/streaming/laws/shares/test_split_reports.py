@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 
 from streaming.contract.usage_events import split_group_usage
 from streaming.laws.routing import shard_of
@@ -33,7 +34,7 @@ def cut(values: list[bytes], shards: int, ts: int = 5) -> tuple[list[tuple[int, 
     st.integers(1, 9),
     st.sampled_from([0, orjson.OPT_INDENT_2]),
 )
-@settings(max_examples=300, deadline=None)
+@tries(300)
 def test_pieces_are_what_the_parser_would_cut(
     reports: list[tuple[dict[str, Any], bool]], shards: int, option: int
 ) -> None:
