@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.kit.result import read
 from benchmarks.kit.runner import SMOKE_LIMIT_S, known
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.soak
 def test_the_benchmarks_work(tmp_path: Path) -> None:
     """Each ends by itself with a table and numbers, and changes nothing that is kept."""
     command = [sys.executable, "-m", "benchmarks", "--smoke", "--keep", str(tmp_path)]

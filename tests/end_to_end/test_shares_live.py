@@ -3,7 +3,8 @@
 Three groups at once, each with the demand 50 : 500 : 500 through three proxies: messages published, bytes
 published, messages dispatched. What was measured is printed. That nobody gets more than the limit and 10 %
 over 5 s is asserted throughout. What takes time is waited for: a machine that is busy with other things
-decides late. The claims in rounds are held in simulated time (unit/test_shares_loop.py).
+decides late. The claims in rounds are held in simulated time (unit/streaming/laws/shares/test_loop.py), and
+one group, one proxy and a few seconds are part of test_up.py.
 """
 
 import time
@@ -33,6 +34,7 @@ from stack_kit import read_all, until
 from benchmarks.kit.stack import Stack
 from streaming.kafka_io.policy_topic import read_policies
 
+pytestmark = pytest.mark.soak
 ROUND_S = 1.0
 SIZE = 4_000
 """Of a value in the group with a limit in bytes; a batch of its own, so that it is known what counts."""

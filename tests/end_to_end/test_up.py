@@ -12,16 +12,24 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
+from load_kit import ConfluentProducer
 from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
 
 from weir.stack.jars import java_command
 
 QUOTA_EXCEEDED = 89
+GROUPS = "/admin/v2/resourcegroups"
 
 
 def admin(up: Up, client_id: str) -> KafkaAdminClient:
     """kafka-python's admin client, connected through the proxy."""
     return KafkaAdminClient(bootstrap_servers=up.ready["proxy"], client_id=client_id)
+
+
+def ask(up: Up, method: str, path: str, body: bytes | None = None) -> bytes:
+    """What the admin API answers; fails where it refuses."""
+    with urlopen(Request(f"{up.ready['admin']}{path}", body, method=method), timeout=20) as answer:
+        return bytes(answer.read())
 
 
 def test_ready_file_names_every_part_and_its_process(up: Up) -> None:
@@ -108,14 +116,8 @@ def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
     change = {"type": "policy", "path": path, "value": value, "ts": later_ms}
     cut_off.produce("weir.policies", json.dumps(change), key=path)
     assert cut_off.flush(20) == 0
-    groups = f"{up.ready['admin']}/admin/v2/resourcegroups"
-
-    def ask(method: str, path: str, body: bytes | None = None) -> bytes:
-        with urlopen(Request(f"{groups}{path}", body, method=method), timeout=20) as answer:
-            return bytes(answer.read())
-
-    ask("PUT", "/rg1", b'{"publishRateInMsgs":300}')
-    assert json.loads(ask("GET", "/rg1"))["publishRateInMsgs"] == 300
+    ask(up, "PUT", f"{GROUPS}/rg1", b'{"publishRateInMsgs":300}')
+    assert json.loads(ask(up, "GET", f"{GROUPS}/rg1"))["publishRateInMsgs"] == 300
     shown = weir("policy", "get", "--kafka", up.ready["kafka"]).stdout
     assert "set by the admin API: resourcegroups.rg1" in shown
     usage = {"rg1": {"publishedMsg": 50}}
@@ -126,13 +128,37 @@ def test_admin_api_sets_groups_and_shows_their_use(up: Up) -> None:
         producer.produce("weir.usage", json.dumps(report), key="b1")
         producer.flush(10)
         time.sleep(0.9)  # a round is a second
-        members = json.loads(ask("GET", "/rg1/usage"))["members"]
+        members = json.loads(ask(up, "GET", f"{GROUPS}/rg1/usage"))["members"]
         share = members[0]["share"] if members and time.time_ns() // 1_000_000 > later_ms + 2_000 else None
         assert share in (None, {"publishRateInMsgs": 300.0})
         return share is not None
 
     until(shared, what="a share of the group", limit_s=60)
-    ask("DELETE", "/rg1")
+    ask(up, "DELETE", f"{GROUPS}/rg1")
+
+
+def test_a_group_is_held_to_its_limit(up: Up) -> None:
+    """What a proxy reports comes back as a share from the job; a client that wants more gets the limit."""
+    topic, in_group = "acme.held.t", "/admin/v2/namespaces/acme/held/resourcegroup"
+    direct = AdminClient({"bootstrap.servers": up.ready["kafka"]})
+    direct.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    ask(up, "PUT", f"{GROUPS}/held", b'{"publishRateInMsgs":100}')
+    ask(up, "POST", f"{in_group}/held")
+
+    def has_share() -> bool:
+        lines = [line for line in up.metrics().splitlines() if line.startswith("weir_group_state{")]
+        return any('"held"' in line and '"active"' in line and line.endswith(" 1.0") for line in lines)
+
+    with ConfluentProducer(up.ready["proxy"], topic, 500) as client:
+
+        def is_limited() -> bool:
+            now = time.monotonic()
+            return 80 <= client.rate(now - 4, now) <= 110
+
+        until(has_share, what="a share", limit_s=60)
+        until(is_limited, what="use of the limit and no more")
+    ask(up, "DELETE", in_group)
+    ask(up, "DELETE", f"{GROUPS}/held")
 
 
 def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> None:
@@ -261,48 +287,3 @@ def test_sigterm_stops_everything_within_the_limit(up: Up) -> None:
     assert time.monotonic() - begun < STOP_LIMIT_S
     until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=5)
     assert not up.ready_file.exists()
-
-
-def test_dead_part_is_named_and_stops_the_rest(tmp_path: Path, config: list[str]) -> None:
-    """Without --restart a part that dies is named with the end of its log, and the exit status is 1."""
-    with Up(tmp_path, *config) as stack:
-        pids = list(stack.ready["pids"].values())
-        subprocess.run(["kill", "-9", str(stack.pid("proxy"))], check=True)
-
-        assert stack.wait() == 1
-        assert "weir: proxy ended with status -9" in stack.text()
-        until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)
-
-
-def test_killed_stack_leaves_no_process_behind(tmp_path: Path) -> None:
-    """kill -9 of `weir up` itself takes its children along, though no code of ours runs then."""
-    stack = Up(tmp_path)
-    stack.launch()
-    assert stack.process is not None
-    children = Path(f"/proc/{stack.process.pid}/task/{stack.process.pid}/children")
-    until(lambda: "starting job" in stack.text(), what="all parts", limit_s=60)
-    pids = [int(pid) for pid in children.read_text().split()]
-
-    stack.signal(signal.SIGKILL)
-
-    stack.wait()
-    assert len(pids) == 5  # kafka, job, proxy, admin, collect
-    until(lambda: not any(map(running, pids)), what="the end of all parts", limit_s=10)
-
-
-def test_demo_shows_decisions_and_ends_by_itself(tmp_path: Path, config: list[str]) -> None:
-    """What `make run` runs: three real clients, the job's decisions and what each client saw, exit 0."""
-    shown = weir(
-        "demo", "--once", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-        "--admin", "127.0.0.1:0", *config[-2:], limit_s=240,
-    )  # fmt: skip
-    assert shown.returncode == 0, shown.stdout + shown.stderr
-    for seen in (
-        "created, created, created, error 89",
-        "waited and tried again: created",
-        "Created topic",
-        "retry after",
-        "job decides",
-        "confluent-2, 1 partitions: created after",
-    ):
-        assert seen in shown.stdout

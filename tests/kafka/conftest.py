@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from cluster_kit import DEFAULT_PARTITIONS, USERS, Cluster
+from cluster_kit import DEFAULT_PARTITIONS, USERS, Cluster, fresh
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from wire_client import WireClient
 
@@ -28,6 +28,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         ensure_topics(kafka.bootstrap, topics)
         with Decider(kafka.bootstrap, topics) as decider:
             yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
+
+
+@pytest.fixture
+def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
+    """Topics of an installation of its own, so that tests do not see each other's policies."""
+    own = Topics(f"{fresh(request.node.name)}.")
+    ensure_topics(cluster.kafka.bootstrap, own)
+    return own
 
 
 @pytest.fixture(scope="session")

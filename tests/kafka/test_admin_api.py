@@ -5,21 +5,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import orjson
-import pytest
 from admin_process_kit import Admin, pulsar_admin
+from cluster_kit import Cluster
 from confluent_kafka import Producer
 from proxy_kit import until
 
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
 from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
-from weir.stack.kafka import LocalKafka
-from weir.stack.topics import ensure_topics
 
 GROUPS = "/admin/v2/resourcegroups"
 ORDERS = "/admin/v2/namespaces/acme/orders/resourcegroup"
@@ -28,24 +25,9 @@ UNLIMITED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """A broker of its own, since it goes down."""
-    with LocalKafka(tmp_path_factory.mktemp("admin-kafka")) as running:
-        yield running
-
-
-@pytest.fixture
-def topics(kafka: LocalKafka, request: pytest.FixtureRequest) -> Topics:
-    """Topics of an installation of its own."""
-    own = Topics(f"{request.node.name}.")
-    ensure_topics(kafka.bootstrap, own)
-    return own
-
-
-def test_pulsar_admin_works_as_it_is(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """create, get, list, update, attach, detach, delete; what Pulsar refuses is refused with its words."""
-    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
 
         def run(*words: str) -> str:
             done = pulsar_admin(tmp_path, admin.url, *words)
@@ -63,14 +45,14 @@ def test_pulsar_admin_works_as_it_is(kafka: LocalKafka, topics: Topics, tmp_path
         assert run("namespaces", "remove-resource-group", "acme/orders") == ""
         assert run("resourcegroups", "delete", "rg1") == ""
         assert "ResourceGroup does not exist" in run("resourcegroups", "get", "rg1")
-        assert read_policies(kafka.bootstrap, topics).entries == {}
+        assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
 
 
-def test_pulsar_admin_shows_its_token(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+def test_pulsar_admin_shows_its_token(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """As it would to a broker; without one it is told why not."""
     tokens = tmp_path / "tokens.yaml"
     tokens.write_text("tokens:\n- {token: secret, role: admin, name: ops}\n- {token: look, role: reader}\n")
-    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix, "--tokens", str(tokens)) as admin:
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix, "--tokens", str(tokens)) as admin:
         words = ("--auth-plugin", "org.apache.pulsar.client.impl.auth.AuthenticationToken", "--auth-params")
         create = ("resourcegroups", "create", "rg1", "-mp", "300")
         assert pulsar_admin(tmp_path, admin.url, *words, "token:secret", *create).returncode == 0
@@ -83,39 +65,39 @@ def test_pulsar_admin_shows_its_token(kafka: LocalKafka, topics: Topics, tmp_pat
 
 
 def test_changes_are_seen_at_once_take_effect_in_two_seconds_and_stay(
-    kafka: LocalKafka, topics: Topics, tmp_path: Path
+    cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
     """Each GET shows the PUT before it; another process that starts later shows it too."""
-    with Admin(kafka.bootstrap, tmp_path / "first", topics.prefix) as admin:
+    with Admin(cluster.kafka.bootstrap, tmp_path / "first", topics.prefix) as admin:
         for rate in range(1, 21):
             assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": rate}) == (204, "")
             assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == rate
         before_ms = time.time_ns() // 1_000_000
         assert admin.ask("POST", f"{ORDERS}/rg1") == (204, "")
-        log = read_policies(kafka.bootstrap, topics)
+        log = read_policies(cluster.kafka.bootstrap, topics)
         effective_ms = log.effective["namespaces.acme/orders"]
         assert before_ms + EFFECTIVE_AFTER_MS <= effective_ms
         assert effective_ms <= time.time_ns() // 1_000_000 + EFFECTIVE_AFTER_MS
         assert (log.newest_version, log.origins["resourcegroups.rg1"]) == (22, "admin")
         assert "no tokens are configured" in admin.log
-    with Admin(kafka.bootstrap, tmp_path / "second", topics.prefix) as admin:
+    with Admin(cluster.kafka.bootstrap, tmp_path / "second", topics.prefix) as admin:
         assert admin.ask("GET", f"{GROUPS}/rg1") == (200, UNLIMITED | {"publishRateInMsgs": 20})
         assert admin.ask("GET", ORDERS) == (200, "rg1")
 
 
-def test_writers_at_a_time_lose_nothing(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+def test_writers_at_a_time_lose_nothing(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """Two processes of the API change one group's fields, and `weir policy apply` a quota, all at once."""
     policies = tmp_path / "policies.yaml"
     policies.write_text("version: 1\nquotas: [{entity: {user: a}, controller_mutation_rate: 5}]\n")
     settings = tmp_path / "weir.yaml"
     settings.write_text(f"kafka: {{topic_prefix: {topics.prefix}}}\n")
     apply = [
-        sys.executable, "-m", "weir", "policy", "apply", str(policies), "--kafka", kafka.bootstrap,
+        sys.executable, "-m", "weir", "policy", "apply", str(policies), "--kafka", cluster.kafka.bootstrap,
         "--settings", str(settings),
     ]  # fmt: skip
     with (
-        Admin(kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
-        Admin(kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
+        Admin(cluster.kafka.bootstrap, tmp_path / "one", topics.prefix, change_timeout_ms=20_000) as one,
+        Admin(cluster.kafka.bootstrap, tmp_path / "two", topics.prefix, change_timeout_ms=20_000) as two,
     ):
         answers: list[int] = []
 
@@ -134,7 +116,7 @@ def test_writers_at_a_time_lose_nothing(kafka: LocalKafka, topics: Topics, tmp_p
             thread.join(60)
         assert applied.returncode == 0, applied.stderr
         assert answers == [204] * 10
-        log = read_policies(kafka.bootstrap, topics)
+        log = read_policies(cluster.kafka.bootstrap, topics)
         assert log.entries == {
             "resourcegroups.rg1": {"publishRateInMsgs": 5, "dispatchRateInMsgs": 5},
             "quotas[user=a]": {"controller_mutation_rate": 5},
@@ -148,7 +130,7 @@ def test_writers_at_a_time_lose_nothing(kafka: LocalKafka, topics: Topics, tmp_p
         until(both_seen, what="both changes")
 
 
-def test_usage_is_read_from_reports_and_shares(kafka: LocalKafka, topics: Topics, tmp_path: Path) -> None:
+def test_usage_is_read_from_reports_and_shares(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """What a proxy reports and what the job decides, as records."""
     report = {
         "type": "group_usage", "broker": "p1", "period_ms": 1000,
@@ -158,9 +140,9 @@ def test_usage_is_read_from_reports_and_shares(kafka: LocalKafka, topics: Topics
         "type": "share", "id": "rg1/p1@1", "ts": 1, "group": "rg1", "broker": "p1", "round": 1,
         "usage": {"publishRateInMsgs": 40.0}, "limits": {"publishRateInMsgs": 100.0}, "ttl_ms": 180_000,
     }  # fmt: skip
-    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
         assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100}) == (204, "")
-        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
 
         def members() -> object:
             producer.produce(topics.usage, orjson.dumps(report))
@@ -176,23 +158,3 @@ def test_usage_is_read_from_reports_and_shares(kafka: LocalKafka, topics: Topics
         assert member["throttledMs"]["publishRateInMsgs"] == 90
         with urlopen(admin.ready["metrics"], timeout=10) as answer:
             assert b"weir_admin_usage_rows 1.0" in answer.read()
-
-
-def test_without_kafka_changes_end_in_time_and_come_back(
-    kafka: LocalKafka, topics: Topics, tmp_path: Path
-) -> None:
-    """503 with a reason within the limit; reading goes on; afterwards changes do."""
-    with Admin(kafka.bootstrap, tmp_path / "admin", topics.prefix, change_timeout_ms=3_000) as admin:
-        assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 5}) == (204, "")
-        kafka.stop()
-        for _ in range(2):
-            status, said = admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 6})
-            assert (status, list(said)) == (503, ["reason"])
-        assert admin.ask("GET", f"{GROUPS}/rg1")[0] == 200
-        kafka.start()
-        until(
-            lambda: admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 7})[0] == 204,
-            what="a change after the outage",
-            limit_s=60,
-        )
-        assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == 7

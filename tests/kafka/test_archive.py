@@ -41,6 +41,7 @@ def test_classes_come_from_the_archive(jars: Path) -> None:
     assert shared_classes(jars) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("damage", ["no archive", "other jars"])
 def test_an_archive_that_does_not_fit_is_left_alone(jars: Path, damage: str) -> None:
     """The program runs as if there were none, and says nothing of it."""

@@ -20,7 +20,6 @@ from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS, Turn, TurnLost, c
 from streaming.policy.files import load_policies
 from weir.cli import main
 from weir.stack.kafka import free_port
-from weir.stack.topics import ensure_topics
 
 RELAY_HOST = "127.0.0.2"
 FIRST = """\
@@ -42,14 +41,6 @@ quotas:
     controller_mutation_rate: 2
 resourcegroups: {rg1: {publishRateInMsgs: 100}}
 """
-
-
-@pytest.fixture
-def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
-    """Topics of an installation of its own, so that tests do not see each other's policies."""
-    own = Topics(f"{request.node.name}.")
-    ensure_topics(cluster.kafka.bootstrap, own)
-    return own
 
 
 @pytest.fixture

@@ -13,17 +13,8 @@ from streaming.contract.topics import Topics
 from weir.cli import main
 from weir.logs.reading import TopicReader
 from weir.stack.kafka import free_port
-from weir.stack.topics import ensure_topics
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
-
-
-@pytest.fixture
-def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
-    """Topics of an installation of its own."""
-    own = Topics(f"{request.node.name}.")
-    ensure_topics(cluster.kafka.bootstrap, own)
-    return own
 
 
 @pytest.fixture

@@ -1,15 +1,14 @@
-"""Topics, dump and collector on a real broker of their own."""
+"""Topics, dump and collector on a real broker."""
 
 import gzip
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from cluster_kit import Cluster as SharedCluster
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
@@ -21,17 +20,16 @@ from streaming.kafka_io.policy_turn import change_policies
 from weir.commands.collect import collect_once
 from weir.logs.dump import dump
 from weir.stack.jars import java_command
-from weir.stack.kafka import LocalKafka, brokers_seen
+from weir.stack.kafka import LocalKafka
 from weir.stack.topics import KEPT_MS, ensure_topics
 
 NOW = 1_795_166_668_375
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    """One broker for this file."""
-    with LocalKafka(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker
+@pytest.fixture
+def kafka(cluster: SharedCluster) -> LocalKafka:
+    """The broker."""
+    return cluster.kafka
 
 
 def cluster_for(kafka: LocalKafka, prefix: str) -> Cluster:
@@ -180,69 +178,9 @@ def test_quotas_set_with_kafka_configs_become_policies(kafka: LocalKafka) -> Non
         apply(None)
         kafka_configs(kafka, *alice, "--delete-config", "controller_mutation_rate,producer_byte_rate")
         assert round_() == {"quotas[user=bob]": ({"controller_mutation_rate": 1}, "kafka")}
+        kafka_configs(kafka, *bob, "--delete-config", "controller_mutation_rate")
     finally:
         reader.close()
-
-
-# One reading for each line of input. In a process of its own: kafka-python drops the sockets of failed
-# attempts without closing them, which pytest would report.
-READ_AND_SAY = """
-import logging, sys, threading
-from streaming.kafka_io.cluster_quotas import QuotaReader
-from streaming.contract.errors import WeirError
-logging.getLogger("kafka").setLevel(logging.CRITICAL)
-reader = QuotaReader(sys.argv[1], client={}, timeout_ms=2000)
-for line in sys.stdin:
-    try:
-        print(reader.read(), flush=True)
-    except WeirError as error:
-        print(error, threading.active_count(), "thread", flush=True)
-"""
-
-
-def test_collector_connects_again_after_an_outage(tmp_path: Path) -> None:
-    """An error of ours while the broker is away, no thread left over; the next reading works."""
-
-    def ask() -> str:
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-        return child.stdout.readline()
-
-    with LocalKafka(tmp_path) as broker:
-        child = subprocess.Popen(
-            [sys.executable, "-c", READ_AND_SAY, broker.bootstrap],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        with child:
-            try:
-                assert ask() == "{}\n"
-                broker.stop()
-                for _ in range(3):
-                    answer = ask()
-                    assert "could not be read" in answer and answer.endswith(" 1 thread\n")
-                broker.start()
-                assert ask() == "{}\n"
-            finally:
-                child.kill()
-
-
-def test_three_brokers_keep_their_data_and_ports_over_a_restart(tmp_path: Path) -> None:
-    """One cluster of several processes, for tests of what a proxy does with them."""
-    cluster = LocalKafka(tmp_path, brokers=3)
-    with cluster:
-        addresses = cluster.bootstrap
-        admin = AdminClient({"bootstrap.servers": addresses})
-        admin.create_topics([NewTopic("kept", 3, 3)])["kept"].result(20)
-        cluster.stop()
-        cluster.start()
-        assert cluster.bootstrap == addresses
-        assert [brokers_seen(int(address.rpartition(":")[2])) for address in addresses.split(",")] == [
-            3,
-            3,
-            3,
-        ]
-        assert "kept" in AdminClient({"bootstrap.servers": addresses}).list_topics(timeout=20).topics
 
 
 def test_broker_that_cannot_start_says_why(tmp_path: Path) -> None:

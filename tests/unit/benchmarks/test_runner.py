@@ -142,6 +142,7 @@ def test_a_failure_is_named_and_the_others_run(fakes: str, tmp_path: Path) -> No
     assert kit.read(tmp_path / "results")["works"]["rows"][0]["value"] == 0.0
 
 
+@pytest.mark.soak
 def test_smoke_runs_are_side_by_side(fakes: str, tmp_path: Path) -> None:
     """One of those that start Spark waits for one of the rest, and ends."""
     flag = tmp_path / "flag"
@@ -154,6 +155,7 @@ def test_smoke_runs_are_side_by_side(fakes: str, tmp_path: Path) -> None:
     assert [line["rows"][0]["value"] for line in kit.read(results).values()] == [1.0, 1.0]
 
 
+@pytest.mark.soak
 def test_a_failure_costs_its_process_nothing_else(fakes: str, tmp_path: Path) -> None:
     """In a smoke run several share one: those before and after the one that fails have results."""
     (tmp_path / fakes / "after.py").write_text(MODULE.format(name="after", action="pass"))

@@ -124,7 +124,7 @@ PIECES = [
 
 
 @given(mutated(), st.sampled_from([T0, 0, None]))
-@tries(1500)
+@tries(1000)
 @example(b'{"type":"request","items":[]}', T0)
 @example(b'{"type":"request","items":[]}', None)
 @example(b'{"type":"request","items":[],"ts":-0}', T0)

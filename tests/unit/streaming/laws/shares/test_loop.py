@@ -21,9 +21,9 @@ def world(dimension: str = "publishRateInMsgs", limit: float = 300.0, **client: 
 @pytest.mark.parametrize(
     ("dimension", "limit", "client"),
     [
-        ("publishRateInMsgs", 300.0, {"lump": 1}),
+        pytest.param("publishRateInMsgs", 300.0, {"lump": 1}, marks=pytest.mark.soak),
         ("publishRateInMsgs", 300.0, {"lump": 10}),
-        ("publishRateInMsgs", 300.0, {"lump": 50}),
+        pytest.param("publishRateInMsgs", 300.0, {"lump": 50}, marks=pytest.mark.soak),
         ("publishRateInBytes", 30_000.0, {"lump": 10, "in_bytes": True}),
         ("dispatchRateInMsgs", 300.0, {"lump": 10, "dispatch": True}),
         ("dispatchRateInBytes", 30_000.0, {"lump": 10, "dispatch": True, "in_bytes": True}),

@@ -125,7 +125,7 @@ HEAD = b'{"type":"group_usage","broker":"b","period_ms":1,"usage":'
 
 
 @given(mutated(), st.sampled_from([T0, 0, -1]))
-@tries(2000)
+@tries(1000)
 @example(HEAD + b"{}}", T0)
 @example(HEAD + b"{}}", -1)
 @example(HEAD + b'{"a":{}}}', T0)

@@ -1,0 +1,101 @@
+"""What outlives an outage of brokers, and what is said while it lasts: slow, since brokers stop and start.
+
+That a proxy outlives one is tested with every change (test_failures.py).
+"""
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from admin_process_kit import Admin
+from confluent_kafka.admin import AdminClient, NewTopic
+from proxy_kit import until
+
+from streaming.contract.topics import Topics
+from weir.stack.kafka import LocalKafka, brokers_seen
+from weir.stack.topics import ensure_topics
+
+pytestmark = pytest.mark.soak
+GROUPS = "/admin/v2/resourcegroups"
+
+
+def test_without_kafka_changes_end_in_time_and_come_back(tmp_path: Path) -> None:
+    """503 with a reason within the limit; reading goes on; afterwards changes do."""
+    kafka, topics = LocalKafka(tmp_path / "kafka"), Topics()
+    with ExitStack() as running:
+        running.enter_context(kafka)
+        ensure_topics(kafka.bootstrap, topics)
+        folder = tmp_path / "admin"
+        admin = running.enter_context(Admin(kafka.bootstrap, folder, topics.prefix, change_timeout_ms=3_000))
+        assert admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 5}) == (204, "")
+        kafka.stop()
+        for _ in range(2):
+            status, said = admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 6})
+            assert (status, list(said)) == (503, ["reason"])
+        assert admin.ask("GET", f"{GROUPS}/rg1")[0] == 200
+        kafka.start()
+        until(
+            lambda: admin.ask("PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 7})[0] == 204,
+            what="a change after the outage",
+            limit_s=60,
+        )
+        assert admin.ask("GET", f"{GROUPS}/rg1")[1]["publishRateInMsgs"] == 7
+
+
+# One reading for each line of input. In a process of its own: kafka-python drops the sockets of failed
+# attempts without closing them, which pytest would report.
+READ_AND_SAY = """
+import logging, sys, threading
+from streaming.kafka_io.cluster_quotas import QuotaReader
+from streaming.contract.errors import WeirError
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+reader = QuotaReader(sys.argv[1], client={}, timeout_ms=2000)
+for line in sys.stdin:
+    try:
+        print(reader.read(), flush=True)
+    except WeirError as error:
+        print(error, threading.active_count(), "thread", flush=True)
+"""
+
+
+def test_collector_connects_again_after_an_outage(tmp_path: Path) -> None:
+    """An error of ours while the broker is away, no thread left over; the next reading works."""
+
+    def ask() -> str:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
+        return child.stdout.readline()
+
+    with LocalKafka(tmp_path) as broker:
+        child = subprocess.Popen(
+            [sys.executable, "-c", READ_AND_SAY, broker.bootstrap],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        with child:
+            try:
+                assert ask() == "{}\n"
+                broker.stop()
+                for _ in range(3):
+                    answer = ask()
+                    assert "could not be read" in answer and answer.endswith(" 1 thread\n")
+                broker.start()
+                assert ask() == "{}\n"
+            finally:
+                child.kill()
+
+
+def test_three_brokers_keep_their_data_and_ports_over_a_restart(tmp_path: Path) -> None:
+    """One cluster of several processes, for tests of what a proxy does with them."""
+    cluster = LocalKafka(tmp_path, brokers=3)
+    with cluster:
+        addresses = cluster.bootstrap
+        admin = AdminClient({"bootstrap.servers": addresses})
+        admin.create_topics([NewTopic("kept", 3, 3)])["kept"].result(20)
+        cluster.stop()
+        cluster.start()
+        assert cluster.bootstrap == addresses
+        assert [brokers_seen(int(address.rpartition(":")[2])) for address in addresses.split(",")] == [3] * 3
+        assert "kept" in AdminClient({"bootstrap.servers": addresses}).list_topics(timeout=20).topics
