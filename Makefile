@@ -1,11 +1,17 @@
-# make setup | run | test | check | bench [NAME=...]      (each of the others runs setup first)
+# make setup | run | check | test | soak | bench [NAME=...]      (each of the others runs setup first)
+# check: lint, types and unit tests, a minute. test: that and the rest on real parts, ten minutes; what a change
+# has to pass. soak: what takes longer and breaks seldom, before a release. bench: how fast it is.
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PYTEST := $(VENV)/bin/python -m pytest
+SIDE_BY_SIDE := -n 2 --dist loadfile
 
-.PHONY: setup run test check bench
+# Where it is set, as in some containers, every start of Python compiles all of its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup run check test soak bench
 .DELETE_ON_ERROR:
 
 setup: $(STAMPS)
@@ -42,13 +48,21 @@ run: setup
 check: setup
 	@echo "== lint" && $(VENV)/bin/ruff check .
 	@echo "== types" && $(VENV)/bin/mypy
-	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces
+	@echo "== unit tests and traces" && $(PYTEST) tests/unit tests/traces -m "not soak" -n 2
 
 # From the quick to the slow; each line is one kind, stops at the first that fails.
 test: check .weir/jars/pulsar/.fetched
-	@echo "== the job in Spark" && $(PYTEST) tests/spark --durations=3
-	@echo "== the proxy and the tools against a real Kafka" && $(PYTEST) tests/kafka --durations=3
-	@echo "== the whole stack" && $(PYTEST) tests/end_to_end --durations=3
+	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
+	@echo "== the proxy and the tools against a real Kafka" && \
+		$(PYTEST) tests/kafka -m "not soak" $(SIDE_BY_SIDE) --durations=3
+	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
+
+# Nothing side by side with what measures.
+soak: setup .weir/jars/pulsar/.fetched
+	@echo "== unit tests with thorough properties" && \
+		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
+	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
+		$(PYTEST) tests/kafka tests/end_to_end -m soak --durations=3
 
 # All of them take 16 to 20 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup

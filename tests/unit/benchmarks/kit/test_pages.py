@@ -14,7 +14,7 @@ from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
 from streaming.laws.law import Curve
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 RESULTS = ROOT / "benchmarks" / "results"
 SVG = "{http://www.w3.org/2000/svg}"
 BYTES_MAX = 30_000

@@ -16,7 +16,7 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.kit.runner import Options, known, run_all
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 ALL_MAX_S = 20 * 60
 RUN = {
     "date": "2026-11-21 19:45 UTC",
