@@ -1,14 +1,11 @@
 """Sections `kafka:`, `local:` and `collect:` of weir.yaml, and how our own connections are made."""
 
-from dataclasses import dataclass
-
-from streaming.policy.settings import setting
+from streaming.policy.settings import Settings, setting
 
 LOCAL_KAFKA_PORT = 19192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSettings:
+class KafkaSettings(Settings):
     """Where Weir's own topics live; every part reads this section."""
 
     bootstrap: str = setting(
@@ -20,8 +17,7 @@ class KafkaSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSettings:
+class LocalSettings(Settings):
     """The stack of `weir up`; its limits say how long each step may take."""
 
     kafka_port: int = setting(
@@ -41,8 +37,7 @@ class LocalSettings:
     scrape_timeout_s: float = setting(1.0, "limit for one part's answer to a metrics request, s", minimum=0.1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectSettings:
+class CollectSettings(Settings):
     """The collector: what it takes over from the cluster."""
 
     quotas_from_kafka: bool = setting(

@@ -1,12 +1,9 @@
 """Settings of the admin API (section `admin:` of weir.yaml), declared once and frozen."""
 
-from dataclasses import dataclass
-
-from streaming.policy.settings import setting
+from streaming.policy.settings import Settings, setting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminSettings:
+class AdminSettings(Settings):
     """Settings of one admin API process; every wait, queue and table of it has its bound here."""
 
     tokens_file: str = setting(

@@ -1,9 +1,8 @@
 """Every setting of the Kafka proxy (section `proxy:` of weir.yaml), declared once and frozen."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from streaming.policy.settings import setting
+from streaming.policy.settings import Settings, setting
 
 
 class OnLate(StrEnum):
@@ -29,8 +28,7 @@ class ExpiredShare(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
+class ProxySettings(Settings):
     """Settings of one proxy process; units end the names.
 
     Every queue, table and wait of the proxy has its bound here.

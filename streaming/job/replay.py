@@ -6,7 +6,7 @@ Same bytes as `streaming.replay.replay_local`; reader, timeline of policies and 
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,8 @@ def replay_spark(
     """
     given = settings or JobSettings()
     cores = os.cpu_count() or 1
-    tuned = replace(given, profile=Profile.THROUGHPUT, shards=max(8, cores), shuffle_partitions=cores)
+    own = {"profile": Profile.THROUGHPUT, "shards": max(8, cores), "shuffle_partitions": cores}
+    tuned = given.model_copy(update=own)
     with tempfile.TemporaryDirectory(prefix="weir-replay-") as folder:
         # First, since what is wrong with the files must not wait for a JVM.
         staged = stage(policies, files, Path(folder))

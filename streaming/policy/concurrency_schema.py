@@ -1,21 +1,38 @@
-"""What entries of `backpressure.partitions` may hold: concurrency algorithms and their keys (contract 3.4).
+"""What entries of `backpressure.partitions` may hold: concurrency algorithms, their keys and defaults
+(docs/contract.md section 3.4).
 
-Bounds are those of the original builders where they have one (facts/backpressure.md sections 2, 4 and 5).
+Bounds are those of the builders in Netflix's concurrency-limits where they have one. Defaults are Zeebe 8.4's
+and, where Zeebe sets none, those of that library, which it links.
 """
 
 import re
-from collections.abc import Mapping
 from enum import StrEnum
+from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    Strict,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
 from streaming.contract.errors import BadEvent
-from streaming.policy.checks import Check, Report, choice, fields, flag, number, shown
-from streaming.policy.durations import EXPECTED, duration_ns
-from streaming.policy.yaml_lines import Path
+from streaming.policy.validation import Closed, expected, restated, within_64_bits, wrong
 
 # The originals keep limits and counts in Java's int.
-LIMIT_MAX = 2**31 - 1
+LIMIT_MAX: Final = 2**31 - 1
+# Two of them still add up within 64 bits.
+MAX_DURATION_NS: Final = 2**62
+_NS_PER_UNIT: Final = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9}
+_DURATION: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)\s?(us|ms|s|m|h)")
+_DURATION_EXPECTED: Final = "a number with its unit us, ms, s, m or h, such as 200ms"
+_LOG_ROOT: Final = re.compile(r"(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)\*)?log10")
 
 
 class LimitAlgorithm(StrEnum):
@@ -29,141 +46,165 @@ class LimitAlgorithm(StrEnum):
     GRADIENT2 = "gradient2"
 
 
-# Defaults that matter to a check: a file may set one of three keys that must be in order.
-LIMIT_DEFAULTS: dict[str, dict[str, float]] = {
-    "aimd": {"minLimit": 1, "initialLimit": 100, "maxLimit": 1000},
-    "aimd-plain": {"minLimit": 1, "initialLimit": 100, "maxLimit": 1000},
-    "vegas": {"initialLimit": 20, "maxLimit": 1000},
-    "gradient": {"minLimit": 10, "initialLimit": 20, "maxLimit": 1000},
-    "gradient2": {"minLimit": 10, "initialLimit": 20, "maxLimit": 200},
-}
-_DEFAULT_WINDOW = "1s"
+def duration_ns(text: str) -> int:
+    """Read `200ms` or `1.5s` as whole nanoseconds.
 
-_LOG_ROOT = re.compile(r"(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)\*)?log10")
+    Raises:
+        BadEvent: no number, no unit, zero, or too long for 64 bits.
+    """
+    found = _DURATION.fullmatch(text)
+    if not found:
+        raise BadEvent(f"is the text {text!r}; expected {_DURATION_EXPECTED}")
+    # Exact: 0.1s is a hundred million, not the nearest double times a billion.
+    length_ns = round(Fraction(found[1]) * _NS_PER_UNIT[found[2]])
+    if not 0 < length_ns <= MAX_DURATION_NS:
+        raise BadEvent(f"is {text}; expected more than 0 and at most {MAX_DURATION_NS} ns")
+    return length_ns
 
 
-def _duration(report: Report, path: Path, value: Any) -> None:
-    if not isinstance(value, str):
-        report.add(path, f"is {shown(value)}; expected {EXPECTED}")
-        return
+def _duration(text: str) -> str:
     try:
-        duration_ns(value)
+        duration_ns(text)
     except BadEvent as error:
-        report.add(path, error.reason)
+        raise wrong(error.reason) from None
+    return text
 
 
-def _root(report: Report, path: Path, value: Any) -> None:
-    """A constant, or a multiple of the log10 root of the limit: 3, log10, 3*log10."""
-    if isinstance(value, str):
-        found = _LOG_ROOT.fullmatch(value)
-        if not found or (found[1] is not None and not float(found[1])):
-            report.add(path, f'is {shown(value)}; expected a whole number above 0, "log10" or "N*log10"')
-        return
-    number(minimum=1, maximum=LIMIT_MAX, whole=True)(report, path, value)
+def _log_root(text: str) -> str:
+    found = _LOG_ROOT.fullmatch(text)
+    if not found or (found[1] is not None and not float(found[1])):
+        raise ValueError(text)
+    return text
 
 
-def _probe_interval(report: Report, path: Path, value: Any) -> None:
-    # -1 is "never" here, no limit that is left out.
-    if value != -1 or isinstance(value, bool):
-        number(minimum=1, maximum=LIMIT_MAX, whole=True)(report, path, value)
-
-
-def _ordered(check: Check, defaults: Mapping[str, float], keys: tuple[str, ...]) -> Check:
-    """As `check`, and the values of `keys` (defaults filled in) must not fall from one to the next."""
-
-    def both(report: Report, path: Path, value: Any) -> None:
-        found = len(report.findings)
-        check(report, path, value)
-        if not report.spared(found, path, keys):
-            return
-        # A file may set one of three keys: it is held against the defaults of the others.
-        held = [(key, value.get(key, defaults[key]), key in value) for key in keys if key in defaults]
-        for (low, low_value, low_set), (high, high_value, high_set) in pairwise(held):
-            if _size(low_value) > _size(high_value):
-                # The line of a key that is in the file, not of a default that is nowhere.
-                blamed = low if low_set else high
-                report.add(
-                    (*path, blamed),
-                    f"leaves {low} {low_value}{'' if low_set else ' (default)'} above "
-                    f"{high} {high_value}{'' if high_set else ' (default)'}; expected {' <= '.join(keys)}",
-                )
-
-    return both
-
-
-def _size(value: Any) -> float:
-    return duration_ns(value) if isinstance(value, str) else float(value)
-
-
-_LIMIT = number(minimum=1, maximum=LIMIT_MAX, whole=True)
+Duration = Annotated[str, AfterValidator(_duration), expected(_DURATION_EXPECTED)]
+Count = Annotated[int, Field(ge=1, le=LIMIT_MAX)]
+# A constant, or a multiple of the log10 root of the limit: 3, log10, 3*log10.
+Root = Annotated[
+    Count | Annotated[str, AfterValidator(_log_root)],
+    expected(f'a whole number at least 1 and at most {LIMIT_MAX}, "log10" or "N*log10"'),
+]
+# -1 is "never" here, no limit that is left out.
+Interval = Annotated[
+    Count | Annotated[float, Field(ge=-1, le=-1)],
+    expected(f"a whole number at least 1 and at most {LIMIT_MAX}, or -1 for never"),
+]
 # Below one half an algorithm of the original library refuses to start.
-_BACKOFF = number(minimum=0.5, below=1.0)
-_SMOOTHING = number(above=0.0, maximum=1.0)
-_TOLERANCE = number(minimum=1.0)
-_BOUNDS: dict[str, Check] = {"minLimit": _LIMIT, "initialLimit": _LIMIT, "maxLimit": _LIMIT}
-_AIMD: dict[str, Check] = {**_BOUNDS, "requestTimeout": _duration, "backoffRatio": _BACKOFF}
-_KEYS: dict[str, dict[str, Check]] = {
-    "aimd": _AIMD,
-    "aimd-plain": _AIMD,
-    "vegas": {
-        "initialLimit": _LIMIT,
-        "maxLimit": _LIMIT,
-        "alpha": _root,
-        "beta": _root,
-        "threshold": _root,
-        "smoothing": _SMOOTHING,
-        "probeMultiplier": _LIMIT,
-        "probeJitter": number(above=0.0, maximum=1.0),
-    },
-    "gradient": {
-        **_BOUNDS,
-        "rttTolerance": _TOLERANCE,
-        "smoothing": _SMOOTHING,
-        "backoffRatio": _BACKOFF,
-        "probeInterval": _probe_interval,
-    },
-    "gradient2": {
-        **_BOUNDS,
-        "rttTolerance": _TOLERANCE,
-        "smoothing": _SMOOTHING,
-        "queueSize": _LIMIT,
-        "longWindow": _LIMIT,
-    },
-}
-_WINDOW = fields(
-    {
-        "minWindow": _duration,
-        "maxWindow": _duration,
-        "windowSize": _LIMIT,
-        "minRttThreshold": _duration,
-    }
-)
+Backoff = Annotated[float, Field(ge=0.5, lt=1.0)]
+Smoothing = Annotated[float, Field(gt=0.0, le=1.0)]
+Tolerance = Annotated[float, Field(ge=1.0), BeforeValidator(within_64_bits)]
 
 
-def _window(report: Report, path: Path, value: Any) -> None:
-    found = len(report.findings)
-    _WINDOW(report, path, value)
-    if not report.spared(found, path, ("minWindow", "maxWindow")):
-        return
-    shortest, longest = value.get("minWindow", _DEFAULT_WINDOW), value.get("maxWindow", _DEFAULT_WINDOW)
-    if duration_ns(shortest) > duration_ns(longest):
-        blamed = "minWindow" if "minWindow" in value else "maxWindow"
-        report.add(
-            (*path, blamed),
-            f"leaves minWindow {shortest} above maxWindow {longest}; expected minWindow <= maxWindow",
-        )
+class _Rising(Closed):
+    """Settings of which some must not fall from one to the next, defaults filled in."""
+
+    RISING: ClassVar[tuple[str, ...]] = ("minLimit", "initialLimit", "maxLimit")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _rise(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, dict):
+            return handler(value)
+        errors: list[InitErrorDetails] = []
+        try:
+            made = handler(value)
+        except ValidationError as error:
+            # Those that are right by themselves are held against each other all the same.
+            errors = restated(error)
+        unsound = {error["loc"][0] for error in errors}
+        names = [name for name in cls.RISING if name in cls.model_fields and name not in unsound]
+        for low, high in pairwise(names):
+            held = [value.get(name, cls.model_fields[name].default) for name in (low, high)]
+            if _size(held[0]) > _size(held[1]):
+                told = [
+                    f"{name} {size}{'' if name in value else ' (default)'}"
+                    for name, size in zip((low, high), held, strict=True)
+                ]
+                # The line of a key that is in the file, not of a default that is nowhere.
+                blamed = low if low in value else high
+                message = f"leaves {told[0]} above {told[1]}; expected {low} <= {high}"
+                errors.append(InitErrorDetails(type=wrong(message), loc=(blamed,), input=value))
+        if errors:
+            raise ValidationError.from_exception_data(cls.__name__, errors)
+        return made
 
 
-partition_limit: Check = fields(
-    {
-        "algorithm": choice(LimitAlgorithm),
-        "useWindowed": flag,
-        "fixed": fields({"limit": _LIMIT}),
-        "window": _window,
-        **{
-            name: _ordered(fields(keys), LIMIT_DEFAULTS[name], ("minLimit", "initialLimit", "maxLimit"))
-            for name, keys in _KEYS.items()
-        },
-    },
-    hint="a mapping such as {algorithm: aimd, useWindowed: true}",
-)
+def _size(value: str | int) -> int:
+    return duration_ns(value) if isinstance(value, str) else value
+
+
+class Window(_Rising):
+    """Gathers samples first."""
+
+    RISING: ClassVar[tuple[str, ...]] = ("minWindow", "maxWindow")
+    minWindow: Duration = "1s"
+    maxWindow: Duration = "1s"
+    windowSize: Count = 10
+    minRttThreshold: Duration = "100us"
+
+
+class Fixed(Closed):
+    """`fixed`."""
+
+    limit: Count = 20
+
+
+class Aimd(_Rising):
+    """`aimd` and `aimd-plain`."""
+
+    requestTimeout: Duration = "200ms"
+    initialLimit: Count = 100
+    minLimit: Count = 1
+    maxLimit: Count = 1000
+    backoffRatio: Backoff = 0.9
+
+
+class Vegas(_Rising):
+    """`vegas`."""
+
+    initialLimit: Count = 20
+    maxLimit: Count = 1000
+    alpha: Root = 3
+    beta: Root = 6
+    threshold: Root = "log10"
+    smoothing: Smoothing = 1.0
+    probeMultiplier: Count = 30
+    probeJitter: Smoothing = 0.75
+
+
+class Gradient(_Rising):
+    """`gradient`."""
+
+    minLimit: Count = 10
+    initialLimit: Count = 20
+    maxLimit: Count = 1000
+    rttTolerance: Tolerance = 2.0
+    smoothing: Smoothing = 0.2
+    backoffRatio: Backoff = 0.9
+    probeInterval: Interval = 1000
+
+
+class Gradient2(_Rising):
+    """`gradient2`."""
+
+    minLimit: Count = 10
+    initialLimit: Count = 20
+    maxLimit: Count = 200
+    rttTolerance: Tolerance = 2.0
+    smoothing: Smoothing = 0.2
+    queueSize: Count = 4
+    longWindow: Count = 600
+
+
+class PartitionLimit(Closed):
+    """The limit of a partition's requests in flight."""
+
+    algorithm: Annotated[LimitAlgorithm, Strict(False)] = LimitAlgorithm.AIMD
+    useWindowed: bool = True
+    window: Window = Window()
+    fixed: Fixed = Fixed()
+    aimd: Aimd = Aimd()
+    aimd_plain: Aimd = Field(default=Aimd(), alias="aimd-plain")
+    vegas: Vegas = Vegas()
+    gradient: Gradient = Gradient()
+    gradient2: Gradient2 = Gradient2()

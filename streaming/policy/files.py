@@ -1,23 +1,19 @@
-"""Policy files and single policy events: read, checked in full, and written back (contract section 2).
+"""Policy files and single policy events: read, checked in full, written back (docs/contract.md section 2).
 
 A misspelt limit must not fail open, so everything that is not understood is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streaming.contract.errors import BadEvent, ConfigError, Problem
-from streaming.policy.checks import Report, shown, sorted_problems, suggestion, text
+from streaming.contract.errors import BadEvent, ConfigError
 from streaming.policy.policy_set import Entity, EntryPath, Section, parse_path
-from streaming.policy.schema import NAME_CHECKS, SCHEMAS
-from streaming.policy.yaml_lines import Path, YamlFile, dotted, read_yaml
+from streaming.policy.schema import ENTITY, FILE, FILE_VERSION, NAMES, VALUES
+from streaming.policy.validation import Finding, sorted_problems, suggestion
+from streaming.policy.yaml_lines import YamlFile, dotted, read_yaml
 from streaming.policy.yaml_text import rendered
 
-FILE_VERSION = 1
-# Kafka's third kind of entity, ip, has no law here: refused, since it would limit nobody.
-_ENTITY_KEYS = ("user", "client-id")
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS)
-_TOP_KEYS = ("version", Section.QUOTAS, *_NAMED, Section.BROKER, "backpressure")
 
 
 def load_policies(path: str) -> dict[str, Any]:
@@ -27,14 +23,17 @@ def load_policies(path: str) -> dict[str, Any]:
         ConfigError: every problem of the file, each with the line of its key, in file order.
     """
     source = read_yaml(path)
-    report = Report()
-    entries = _entries(source, report)
-    found = [source.problem(finding.path, finding.message) for finding in report.findings]
+    document = {} if source.value is None else source.value
+    found = FILE.check(document)
+    if isinstance(document, dict):
+        found += [*_repeated_entities(source, document, found), *_missing_groups(document)]
+    # What follows from a problem that the reader had with the same key is left out.
+    known = {problem.path for problem in source.problems}
+    problems = [source.problem(*finding) for finding in found if dotted(finding.path) not in known]
     # All problems at once: a file is repaired in one go, not in as many runs as it has mistakes.
-    problems = sorted_problems([*source.problems, *_without_repeats(source.problems, found)])
-    if problems:
-        raise ConfigError(problems)
-    return entries
+    if source.problems or problems:
+        raise ConfigError(sorted_problems([*source.problems, *problems]))
+    return dict(_entries(document))
 
 
 def check_entry(path: str, value: Any) -> None:
@@ -44,19 +43,15 @@ def check_entry(path: str, value: Any) -> None:
         BadEvent: `policy PATH: what is wrong; what was expected`, for everything that is wrong with it.
     """
     entry = parse_path(path)
-    report = Report()
-    if entry.name:
-        NAME_CHECKS[entry.section](report, (), entry.name)
+    found = NAMES[entry.section].check(entry.name) if entry.name else []
     if entry.entity is not None:
-        _check_names(report, entry.entity)
+        found = ENTITY.check(_entity_value(entry.entity))
     # A removal is judged by its path alone, so that what an older version let in can be removed.
     if value is not None:
-        SCHEMAS[entry.section](report, (), value)
-    if report.findings:
-        found = (
-            f"{dotted(item.path)}: {item.message}" if item.path else item.message for item in report.findings
-        )
-        raise BadEvent(f"policy {path}: {' | '.join(found)}")
+        found += VALUES[entry.section].check(value)
+    if found:
+        told = (f"{dotted(item.path)}: {item.message}" if item.path else item.message for item in found)
+        raise BadEvent(f"policy {path}: {' | '.join(told)}")
 
 
 def policy_file(entries: Mapping[str, Any]) -> str:
@@ -74,7 +69,7 @@ def policy_file(entries: Mapping[str, Any]) -> str:
     if sections[Section.QUOTAS]:
         lines.append("quotas:")
         for entry, value in sections[Section.QUOTAS]:
-            lines += [f"  - entity: {rendered(_entity_value(entry))}", *_block(value, 4)]
+            lines += [f"  - entity: {rendered(_entity_value(entry.entity or Entity()))}", *_block(value, 4)]
     for section in _NAMED:
         lines += _table(section, sections[section], 0)
     for _, value in sections[Section.BROKER]:
@@ -98,9 +93,8 @@ def _block(value: Mapping[str, Any], indent: int) -> list[str]:
     return [f"{' ' * indent}{name}: {rendered(item)}" for name, item in value.items()]
 
 
-def _entity_value(entry: EntryPath) -> dict[str, str | None]:
+def _entity_value(entity: Entity) -> dict[str, str | None]:
     """An entity as the file writes it: null for the default, no key for a part that does not belong to it."""
-    entity = entry.entity or Entity()
     value: dict[str, str | None] = {}
     if entity.default_user or entity.user is not None:
         value["user"] = entity.user
@@ -109,146 +103,59 @@ def _entity_value(entry: EntryPath) -> dict[str, str | None]:
     return value
 
 
-def _without_repeats(earlier: list[Problem], found: list[Problem]) -> list[Problem]:
-    """Leave out what follows from a problem that the reader had with the same key."""
-    known = {problem.path for problem in earlier}
-    return [problem for problem in found if problem.path not in known]
-
-
-def _entries(source: YamlFile, report: Report) -> dict[str, Any]:
-    document = {} if source.value is None else source.value
-    if not isinstance(document, dict):
-        report.add((), f"is {shown(document)}; expected a mapping with {', '.join(_TOP_KEYS)}")
-        return {}
-    for name in document:
-        if name not in _TOP_KEYS:
-            report.add((name,), f"is not a section; expected {suggestion(name, _TOP_KEYS)}")
-    _check_version(report, document)
-    entries = _quota_entries(report, source, document.get(Section.QUOTAS))
-    for section in _NAMED:
-        entries |= _named_entries(report, section, (section.value,), document.get(section))
-    if document.get(Section.BROKER) is not None:
-        SCHEMAS[Section.BROKER](report, (Section.BROKER.value,), document[Section.BROKER])
-        entries[Section.BROKER.value] = document[Section.BROKER]
-    entries |= _partition_entries(report, document.get("backpressure"))
-    _check_groups(report, document)
-    return entries
-
-
-def _check_version(report: Report, document: dict[str, Any]) -> None:
-    version = document.get("version")
-    if "version" not in document:
-        report.add(("version",), f"is missing; expected version: {FILE_VERSION}")
-    # True and 1.0 are equal to 1 in Python.
-    elif isinstance(version, bool) or not isinstance(version, int) or version != FILE_VERSION:
-        report.add(("version",), f"is {shown(version)}; expected {FILE_VERSION}")
-
-
-def _quota_entries(report: Report, source: YamlFile, items: Any) -> dict[str, Any]:
-    # `quotas:` with all its lines commented out is an empty list, not a mistake.
-    if items is None:
-        return {}
-    if not isinstance(items, list):
-        report.add(
-            (Section.QUOTAS.value,), f"is {shown(items)}; expected a list of quotas, - entity: {{...}}"
-        )
-        return {}
-    entries: dict[str, Any] = {}
-    first: dict[str, int] = {}
-    for index, item in enumerate(items):
-        where: Path = (Section.QUOTAS.value, index)
-        if not isinstance(item, dict):
-            report.add(where, f"is {shown(item)}; expected a quota, entity: {{...}} and its limits")
-            continue
-        SCHEMAS[Section.QUOTAS](
-            report, where, {name: value for name, value in item.items() if name != "entity"}
-        )
-        # By path: {user: a, client-id: b} and {client-id: b, user: a} are the same entity.
-        path = _entity_path(report, where, item)
-        if path is None:
-            continue
-        if path in first:
-            line = source.line((Section.QUOTAS.value, first[path]))
-            message = f"is that of quotas[{first[path]}] in line {line} again; expected each entity once"
-            report.add((*where, "entity"), message)
-        first.setdefault(path, index)
-        entries[path] = {name: value for name, value in item.items() if name != "entity"}
-    return entries
-
-
-def _entity_path(report: Report, where: Path, item: dict[str, Any]) -> str | None:
-    """The path of a quota in the file; None, with a finding, if its entity is wrong."""
-    where = (*where, "entity")
-    if "entity" not in item:
-        report.add(where, "is missing; expected whom the quota is for, such as {user: alice}")
-        return None
-    names = item["entity"]
-    if not isinstance(names, dict) or not names:
-        report.add(where, f"is {shown(names) if names else 'empty'}; expected a user, a client-id or both")
-        return None
-    found = len(report.findings)
-    for name, value in names.items():
-        if name not in _ENTITY_KEYS:
-            report.add((*where, name), f"is not part of an entity; expected {suggestion(name, _ENTITY_KEYS)}")
-        elif value is not None:
-            _check_name(report, (*where, name), value)
-    if len(report.findings) > found:
-        return None
+def _entity_path(value: Mapping[str, str | None]) -> str:
+    """The other way round: the path of a quota whose entity is written so."""
     return Entity(
-        user=names.get("user"),
-        client_id=names.get("client-id"),
-        default_user="user" in names and names["user"] is None,
-        default_client_id="client-id" in names and names["client-id"] is None,
+        user=value.get("user"),
+        client_id=value.get("client-id"),
+        default_user=value.get("user", "") is None,
+        default_client_id=value.get("client-id", "") is None,
     ).path
 
 
-def _check_name(report: Report, where: Path, value: Any) -> None:
-    """A user has a name; a client that names itself by nothing has the empty client-id."""
-    if value != "" or where[-1:] == ("user",):
-        text(report, where, value)
+def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for item in document.get(Section.QUOTAS) or ():
+        yield _entity_path(item["entity"]), {name: value for name, value in item.items() if name != "entity"}
+    for section in _NAMED:
+        for name, value in _mapping(document.get(section)).items():
+            yield f"{section}.{name}", value
+    if document.get(Section.BROKER) is not None:
+        yield Section.BROKER.value, document[Section.BROKER]
+    for name, value in _mapping(_mapping(document.get("backpressure")).get("partitions")).items():
+        yield f"{Section.PARTITIONS}.{name}", value
 
 
-def _check_names(report: Report, entity: Entity) -> None:
-    for name, value in (("user", entity.user), ("client-id", entity.client_id)):
-        if value is not None:
-            _check_name(report, (name,), value)
+def _repeated_entities(
+    source: YamlFile, document: Mapping[str, Any], found: list[Finding]
+) -> Iterator[Finding]:
+    """By path: {user: a, client-id: b} and {client-id: b, user: a} are the same entity."""
+    items = document.get(Section.QUOTAS)
+    unsound = {path[1] for path, _ in found if len(path) > 1 and path[2:3] in ((), ("entity",))}
+    first: dict[str, int] = {}
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if index in unsound:
+            continue
+        earlier = first.setdefault(_entity_path(item["entity"]), index)
+        if earlier != index:
+            line = source.line((Section.QUOTAS.value, earlier))
+            message = f"is that of quotas[{earlier}] in line {line} again; expected each entity once"
+            yield Finding((Section.QUOTAS.value, index, "entity"), message)
 
 
-def _named_entries(report: Report, section: Section, where: Path, items: Any) -> dict[str, Any]:
-    if items is None:
-        return {}
-    if not isinstance(items, dict):
-        report.add(where, f"is {shown(items)}; expected entries by name, NAME: {{...}}")
-        return {}
-    for name, value in items.items():
-        NAME_CHECKS[section](report, (*where, name), name)
-        SCHEMAS[section](report, (*where, name), value)
-    return {f"{section}.{name}": value for name, value in items.items()}
-
-
-def _partition_entries(report: Report, value: Any) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        report.add(("backpressure",), f"is {shown(value)}; expected partitions: {{NAME: {{...}}}}")
-        return {}
-    for name in value:
-        if name != "partitions":
-            report.add(("backpressure", name), "is not a known key; expected partitions")
-    return _named_entries(report, Section.PARTITIONS, ("backpressure", "partitions"), value.get("partitions"))
-
-
-def _check_groups(report: Report, document: dict[str, Any]) -> None:
+def _missing_groups(document: Mapping[str, Any]) -> Iterator[Finding]:
     """A tenant or namespace in a group that does not exist would not be limited at all."""
     groups = document.get(Section.RESOURCE_GROUPS) or {}
+    if not isinstance(groups, dict):
+        return
     for section in (Section.TENANTS, Section.NAMESPACES):
-        items = document.get(section)
-        for name, value in items.items() if isinstance(items, dict) else ():
-            group = value.get("resourcegroup") if isinstance(value, dict) else None
+        for name, value in _mapping(document.get(section)).items():
+            group = _mapping(value).get("resourcegroup")
             # What is no text has been reported by the section's own check.
             if isinstance(group, str) and group and group not in groups:
-                expected = suggestion(group, groups) if groups else "one that resourcegroups holds"
-                report.add(
-                    (section.value, name, "resourcegroup"),
-                    f"names the group {group!r}, which this file does not have; expected {expected}",
-                )
+                near = suggestion(group, sorted(groups)) if groups else "one that resourcegroups holds"
+                message = f"names the group {group!r}, which this file does not have; expected {near}"
+                yield Finding((section.value, name, "resourcegroup"), message)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,152 +1,275 @@
-"""What each section of a policy file may hold (contract section 2). One check per section, shared by files,
-policy events and the admin API."""
+"""What each section of a policy file may hold (docs/contract.md section 2), as types that pydantic checks.
+
+One form per section, shared by files, policy events and the admin API. Nothing is converted: a policy in
+memory stays the JSON value that was written, and what an absent key means is the law's affair.
+"""
 
 import math
 import re
-from typing import Any
+from typing import Annotated, Any, Final, Literal, Required
 
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationInfo
+from typing_extensions import TypedDict  # what pydantic asks for before Python 3.12
+
+from streaming.contract.fields import INT64_MAX
 from streaming.contract.names import NAMESPACE, QUOTA_GROUP_PREFIX, TENANT, TOPIC, TOPIC_EXPECTED
-from streaming.policy.checks import Check, Report, choice, fields, flag, number, rate, table, text
-from streaming.policy.concurrency_schema import partition_limit
-from streaming.policy.policy_set import DEFAULT_BURST_SECONDS, UNLIMITED, Algorithm, Section
-from streaming.policy.yaml_lines import Path
+from streaming.policy.concurrency_schema import PartitionLimit
+from streaming.policy.policy_set import UNLIMITED, Algorithm, Section
+from streaming.policy.validation import CLOSED, Form, expected, within_64_bits, wrong
 
+FILE_VERSION: Final = 1
+# A name is a record key and a metric label: longer ones are a mistake.
+MAX_NAME_LENGTH: Final = 1024
 # One window per second of the burst is kept for each subject of a sampled rate.
-MAX_WINDOWS = 100_000
+MAX_WINDOWS: Final = 100_000
 # Keeps burst / rate and 11 x rate finite.
 MIN_MUTATION_RATE, MAX_MUTATION_RATE = 1e-9, 1e300
-RETENTION_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
-MUTATION_RATE, MUTATION_BURST = "controller_mutation_rate", "controller_mutation_burst"
-
+MUTATION_RATE: Final = "controller_mutation_rate"
 
 
 def sampled_windows(limit: float, burst: float) -> int:
-    """Windows S of a sampled rate (contract 3.1); may be far above MAX_WINDOWS for values not checked yet."""
+    """Windows S of a sampled rate (docs/contract.md section 3.1); may be far above MAX_WINDOWS."""
     ratio = burst / limit
     return max(2, math.floor(ratio + 0.5)) if math.isfinite(ratio) else 2**63
 
 
-def _shaped(pattern: re.Pattern[str], expected: str) -> Check:
-    def check(report: Report, path: Path, value: Any) -> None:
-        if not pattern.fullmatch(value):
-            report.add(path, f"is not a valid name; expected {expected}")
+def _named(shortest: int) -> AfterValidator:
+    def check(name: str) -> str:
+        if not shortest <= len(name) <= MAX_NAME_LENGTH:
+            raise wrong(f"has {len(name)} characters; expected {shortest} to {MAX_NAME_LENGTH}")
+        return name
 
-    return check
-
-
-def _group_name(report: Report, path: Path, value: Any) -> None:
-    """Byte quotas are shared out as groups of this name (contract 3.2), so no other group may have it."""
-    text(report, path, value)
-    if value.startswith(QUOTA_GROUP_PREFIX):
-        report.add(path, f"begins with {QUOTA_GROUP_PREFIX}, which is kept for quotas; expected another name")
+    return AfterValidator(check)
 
 
-_QUOTA = fields(
-    {
-        MUTATION_RATE: rate(whole=False, minimum=MIN_MUTATION_RATE, maximum=MAX_MUTATION_RATE),
-        MUTATION_BURST: number(above=0, maximum=MAX_MUTATION_RATE),
-        "algorithm": choice(Algorithm),
-        "producer_byte_rate": rate(whole=True),
-        "consumer_byte_rate": rate(whole=True),
-        "shadow": flag,
-    }
-)
+def _not_of_a_quota(name: str) -> str:
+    """Byte quotas are shared out as groups of such a name (docs/contract.md section 3.2)."""
+    if name.startswith(QUOTA_GROUP_PREFIX):
+        raise wrong(f"begins with {QUOTA_GROUP_PREFIX}, which is kept for quotas; expected another name")
+    return name
 
 
-def quota(report: Report, path: Path, value: Any) -> None:
-    """A quota without its entity; a sampled rate must not need too many windows."""
-    found = len(report.findings)
-    _QUOTA(report, path, value)
-    sound = report.spared(found, path, (MUTATION_RATE, MUTATION_BURST))
-    if not sound or value.get("algorithm") != Algorithm.SAMPLED_RATE:
-        return
+def _shaped(pattern: re.Pattern[str], words: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if not pattern.fullmatch(name):
+            raise wrong(f"is not a valid name; expected {words}")
+        return name
+
+    return AfterValidator(check)
+
+
+def _limit(kind: str, range_: str = "") -> Any:
+    # Kafka refuses 0, for Pulsar it is no limit: nobody may have to guess.
+    zero = (
+        "is 0, which is ambiguous (nothing allowed, or no limit?); "
+        f"expected {kind} to limit, and for no limit -1 or no such key at all"
+    )
+    return expected(f"{kind}{range_}, or -1 for no limit", zero=zero)
+
+
+def _few_windows(burst: float, info: ValidationInfo) -> float:
+    """A sampled rate must not need too many windows; looks at the keys declared before the burst."""
+    limit = info.data.get(MUTATION_RATE, UNLIMITED)
     # Without a rate the entry is passed over, whatever else it says.
-    limit = value.get(MUTATION_RATE, UNLIMITED)
-    if limit == UNLIMITED:
-        return
-    windows = sampled_windows(limit, value.get(MUTATION_BURST, DEFAULT_BURST_SECONDS * limit))
-    if windows > MAX_WINDOWS:
-        report.add(
-            (*path, MUTATION_BURST),
-            f"makes {'too many' if windows >= 2**63 else windows} one-second windows (burst / rate); "
-            f"expected at most {MAX_WINDOWS} with {Algorithm.SAMPLED_RATE}, or {Algorithm.TOKEN_BUCKET}",
-        )
+    if limit != UNLIMITED and info.data.get("algorithm") is Algorithm.SAMPLED_RATE:
+        windows = sampled_windows(limit, burst)
+        if windows > MAX_WINDOWS:
+            raise wrong(
+                f"makes {'too many' if windows >= 2**63 else windows} one-second windows (burst / rate); "
+                f"expected at most {MAX_WINDOWS} with {Algorithm.SAMPLED_RATE}, or {Algorithm.TOKEN_BUCKET}"
+            )
+    return burst
 
 
-_PERIOD = number(minimum=1, maximum=2**31 - 1, whole=True)
-_DISPATCH_RATE = fields(
-    {
-        "dispatchThrottlingRateInMsg": rate(whole=True),
-        "dispatchThrottlingRateInByte": rate(whole=True),
-        "ratePeriodInSecond": _PERIOD,
-    }
-)
-# -1 is no limit; 0 bytes is a limit that every backlog exceeds.
-_BACKLOG_LIMIT = number(minimum=-1, whole=True)
-_RETENTION = choice(RETENTION_POLICIES)
-_BACKLOG_QUOTAS = fields(
-    {
-        "destination_storage": fields(
-            {"limitSize": _BACKLOG_LIMIT, "policy": _RETENTION}, required=("limitSize", "policy")
-        ),
-        "message_age": fields(
-            {"limitTime": _BACKLOG_LIMIT, "policy": _RETENTION}, required=("limitTime", "policy")
-        ),
-    }
-)
-_SHARED: dict[str, Check] = {
-    "dispatchRate": _DISPATCH_RATE,
-    "subscriptionDispatchRate": _DISPATCH_RATE,
-    "backlogQuotaMap": _BACKLOG_QUOTAS,
-}
-_SUBSCRIPTIONS = table(
-    text, fields({"dispatchRate": _DISPATCH_RATE}), "subscriptions by name, NAME: {dispatchRate: {...}}"
-)
+_Name = Annotated[str, _named(1), expected("a name (in quotes if it looks like a number)")]
+_GroupName = Annotated[_Name, AfterValidator(_not_of_a_quota)]
+_TenantName = Annotated[str, _shaped(TENANT, "a tenant's name of letters, digits and - = : . _")]
+_NamespaceName = Annotated[
+    str, _shaped(NAMESPACE, "TENANT/NAMESPACE, each of letters, digits and - = : . _")
+]
+_TopicName = Annotated[str, _shaped(TOPIC, TOPIC_EXPECTED)]
+
+_Unlimited = Annotated[float, Field(ge=UNLIMITED, le=UNLIMITED)]
 # Pulsar keeps whole numbers, but a group's limit is shared out in fractions here anyway.
-_GROUP_RATE = rate(whole=False)
+GroupRate = Annotated[
+    Annotated[float, Field(gt=0)] | _Unlimited, BeforeValidator(within_64_bits), _limit("a positive number")
+]
+_MutationRate = Annotated[
+    Annotated[float, Field(ge=MIN_MUTATION_RATE, le=MAX_MUTATION_RATE)] | _Unlimited,
+    BeforeValidator(within_64_bits),
+    _limit("a positive number", f" at least {MIN_MUTATION_RATE} and at most {MAX_MUTATION_RATE}"),
+]
+_MutationBurst = Annotated[
+    float,
+    Field(gt=0, le=MAX_MUTATION_RATE),
+    BeforeValidator(within_64_bits),
+    AfterValidator(_few_windows),
+]
+# Where Pulsar and Kafka keep an integer.
+_WholeRate = Annotated[
+    Annotated[int, Field(gt=0, le=INT64_MAX)] | Annotated[int, Field(ge=UNLIMITED, le=UNLIMITED)],
+    _limit("a positive whole number"),
+]
+_Partition = Annotated[PartitionLimit, expected("a mapping such as {algorithm: aimd, useWindowed: true}")]
+_OR_DEFAULT = expected("a name (in quotes if it looks like a number), or null for the default")
+_BY_NAME = expected("entries by name, NAME: {...}")
+_Period = Annotated[int, Field(ge=1, le=2**31 - 1)]
+# -1 is no limit; 0 bytes is a limit that every backlog exceeds.
+_BacklogLimit = Annotated[int, Field(ge=-1, le=INT64_MAX)]
+_Retention = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 
-SCHEMAS: dict[Section, Check] = {
-    Section.QUOTAS: quota,
-    Section.RESOURCE_GROUPS: fields(
-        {
-            "publishRateInMsgs": _GROUP_RATE,
-            "publishRateInBytes": _GROUP_RATE,
-            "dispatchRateInMsgs": _GROUP_RATE,
-            "dispatchRateInBytes": _GROUP_RATE,
-            "shadow": flag,
-        }
-    ),
-    Section.TENANTS: fields({"resourcegroup": text}, required=("resourcegroup",)),
-    Section.NAMESPACES: fields({"resourcegroup": text, **_SHARED}),
-    Section.TOPICS: fields({**_SHARED, "subscriptions": _SUBSCRIPTIONS}),
-    Section.BROKER: fields(
-        {
-            "dispatchThrottlingRateInMsg": rate(whole=True),
-            "dispatchThrottlingRateInByte": rate(whole=True),
-            "dispatchThrottlingRatePerTopicInMsg": rate(whole=True),
-            "dispatchThrottlingRatePerTopicInByte": rate(whole=True),
-            "dispatchThrottlingRatePerSubscriptionInMsg": rate(whole=True),
-            "dispatchThrottlingRatePerSubscriptionInByte": rate(whole=True),
-            "dispatchThrottlingOnNonBacklogConsumerEnabled": flag,
-            "dispatchThrottlingOnBatchMessageEnabled": flag,
-            "preciseDispatcherFlowControl": flag,
-            "backlogQuotaDefaultLimitBytes": _BACKLOG_LIMIT,
-            "backlogQuotaDefaultLimitSecond": _BACKLOG_LIMIT,
-            "backlogQuotaDefaultRetentionPolicy": _RETENTION,
-            "backlogQuotaCheckIntervalInSeconds": _PERIOD,
-            "preciseTimeBasedBacklogQuotaCheck": flag,
-            "preciseBacklogSize": flag,
-            "resourceUsagePublishIntervalInSecs": _PERIOD,
-            "resourceUsageMemberExpiryRounds": _PERIOD,
-        },
-        hint="a mapping of the broker's settings, NAME: VALUE",
-    ),
-    Section.PARTITIONS: partition_limit,
+
+class _Closed(TypedDict):
+    """No other keys than those of a class; `total=False` where none of them has to be there."""
+
+
+_Closed.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]  # what pydantic's mypy plugin would know
+
+
+class _Quota(_Closed, total=False):
+    algorithm: Annotated[Algorithm, Strict(False)]
+    controller_mutation_rate: _MutationRate
+    controller_mutation_burst: _MutationBurst
+    producer_byte_rate: _WholeRate
+    consumer_byte_rate: _WholeRate
+    shadow: bool
+
+
+# A client that names itself by nothing has the empty client-id.
+_Parts = TypedDict(
+    "_Parts",
+    {
+        "user": Annotated[Annotated[str, _named(1)] | None, _OR_DEFAULT],
+        "client-id": Annotated[Annotated[str, _named(0)] | None, _OR_DEFAULT],
+    },
+    total=False,
+)
+_Parts.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]  # as above
+
+
+def _somebody(entity: _Parts) -> _Parts:
+    if not entity:
+        raise wrong("is empty; expected a user, a client-id or both")
+    return entity
+
+
+# Kafka's third kind of entity, ip, has no law here: refused, since it would limit nobody.
+_Entity = Annotated[
+    _Parts, AfterValidator(_somebody), expected("a user, a client-id or both, such as {user: alice}")
+]
+
+
+class _QuotaItem(_Quota):
+    entity: _Entity
+
+
+class _Group(_Closed, total=False):
+    publishRateInMsgs: GroupRate
+    publishRateInBytes: GroupRate
+    dispatchRateInMsgs: GroupRate
+    dispatchRateInBytes: GroupRate
+    shadow: bool
+
+
+class _Tenant(_Closed):
+    resourcegroup: _Name
+
+
+class _DispatchRate(_Closed, total=False):
+    dispatchThrottlingRateInMsg: _WholeRate
+    dispatchThrottlingRateInByte: _WholeRate
+    ratePeriodInSecond: _Period
+
+
+class _SizeQuota(_Closed):
+    limitSize: _BacklogLimit
+    policy: _Retention
+
+
+class _AgeQuota(_Closed):
+    limitTime: _BacklogLimit
+    policy: _Retention
+
+
+class _BacklogQuotas(_Closed, total=False):
+    destination_storage: _SizeQuota
+    message_age: _AgeQuota
+
+
+class _Shared(_Closed, total=False):
+    dispatchRate: _DispatchRate
+    subscriptionDispatchRate: _DispatchRate
+    backlogQuotaMap: _BacklogQuotas
+
+
+class _Namespace(_Shared, total=False):
+    resourcegroup: _Name
+
+
+class _Subscription(_Closed, total=False):
+    dispatchRate: _DispatchRate
+
+
+class _Topic(_Shared, total=False):
+    subscriptions: Annotated[
+        dict[_Name, _Subscription], expected("subscriptions by name, NAME: {dispatchRate: {...}}")
+    ]
+
+
+class _Broker(_Closed, total=False):
+    dispatchThrottlingRateInMsg: _WholeRate
+    dispatchThrottlingRateInByte: _WholeRate
+    dispatchThrottlingRatePerTopicInMsg: _WholeRate
+    dispatchThrottlingRatePerTopicInByte: _WholeRate
+    dispatchThrottlingRatePerSubscriptionInMsg: _WholeRate
+    dispatchThrottlingRatePerSubscriptionInByte: _WholeRate
+    dispatchThrottlingOnNonBacklogConsumerEnabled: bool
+    dispatchThrottlingOnBatchMessageEnabled: bool
+    preciseDispatcherFlowControl: bool
+    backlogQuotaDefaultLimitBytes: _BacklogLimit
+    backlogQuotaDefaultLimitSecond: _BacklogLimit
+    backlogQuotaDefaultRetentionPolicy: _Retention
+    backlogQuotaCheckIntervalInSeconds: _Period
+    preciseTimeBasedBacklogQuotaCheck: bool
+    preciseBacklogSize: bool
+    resourceUsagePublishIntervalInSecs: _Period
+    resourceUsageMemberExpiryRounds: _Period
+
+
+class _Backpressure(_Closed, total=False):
+    partitions: Annotated[dict[_Name, _Partition] | None, _BY_NAME]
+
+
+class _PolicyFile(_Closed, total=False):
+    version: Required[Annotated[int, Field(ge=FILE_VERSION, le=FILE_VERSION), expected(f"{FILE_VERSION}")]]
+    # A section whose lines are all commented out is null.
+    quotas: Annotated[
+        list[Annotated[_QuotaItem, expected("a quota, entity: {...} and its limits")]] | None,
+        expected("a list of quotas, - entity: {...}"),
+    ]
+    resourcegroups: Annotated[dict[_GroupName, _Group] | None, _BY_NAME]
+    tenants: Annotated[dict[_TenantName, _Tenant] | None, _BY_NAME]
+    namespaces: Annotated[dict[_NamespaceName, _Namespace] | None, _BY_NAME]
+    topics: Annotated[dict[_TopicName, _Topic] | None, _BY_NAME]
+    broker: Annotated[_Broker | None, expected("a mapping of the broker's settings, NAME: VALUE")]
+    backpressure: Annotated[_Backpressure | None, expected("partitions: {NAME: {...}}")]
+
+
+FILE: Final[Form[Any]] = Form(_PolicyFile)
+ENTITY: Final[Form[Any]] = Form(_Entity)
+VALUES: Final[dict[Section, Form[Any]]] = {
+    Section.QUOTAS: Form(_Quota),
+    Section.RESOURCE_GROUPS: Form(_Group),
+    Section.TENANTS: Form(_Tenant),
+    Section.NAMESPACES: Form(_Namespace),
+    Section.TOPICS: Form(_Topic),
+    Section.BROKER: Form(_Broker),
+    Section.PARTITIONS: Form(_Partition),
 }
-NAME_CHECKS: dict[Section, Check] = {
-    Section.RESOURCE_GROUPS: _group_name,
-    Section.TENANTS: _shaped(TENANT, "a tenant's name of letters, digits and - = : . _"),
-    Section.NAMESPACES: _shaped(NAMESPACE, "TENANT/NAMESPACE, each of letters, digits and - = : . _"),
-    Section.TOPICS: _shaped(TOPIC, TOPIC_EXPECTED),
-    Section.PARTITIONS: text,
+NAMES: Final[dict[Section, Form[Any]]] = {
+    Section.RESOURCE_GROUPS: Form(_GroupName),
+    Section.TENANTS: Form(_TenantName),
+    Section.NAMESPACES: Form(_NamespaceName),
+    Section.TOPICS: Form(_TopicName),
+    Section.PARTITIONS: Form(_Name),
 }

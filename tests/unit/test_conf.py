@@ -20,7 +20,7 @@ METRIC_ROW = re.compile(r"^\| `((?:weir|pulsar)_\w+)` \| (\w+) \|\s*([\w, ]*?)\s
 
 
 def test_settings_file_is_what_the_code_says() -> None:
-    """conf/weir.yaml is made from the dataclasses: `python -m weir.settings_file > conf/weir.yaml`."""
+    """conf/weir.yaml is made from the settings' classes: `python -m weir.settings_file > conf/weir.yaml`."""
     assert CONF.read_text() == render()
 
 

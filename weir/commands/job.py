@@ -3,7 +3,6 @@
 import argparse
 import logging
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _overridden(settings: Any, args: argparse.Namespace) -> Any:
     changes = {"master": args.master, "checkpoint_dir": args.checkpoint}
-    return replace(settings, **{name: value for name, value in changes.items() if value is not None})
+    return settings.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
 
 def _log_to_stderr() -> None:

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     cluster = cluster_of(args)
     settings = read_settings(ProxySettings, "proxy", args.settings)
     given = {"advertise": args.advertise, "id": args.id}
-    settings = replace(settings, **{name: value for name, value in given.items() if value})
+    settings = settings.model_copy(update={name: value for name, value in given.items() if value})
     try:
         kafka = tuple(host_port(part) for part in cluster.bootstrap.split(","))
     except ValueError as error:

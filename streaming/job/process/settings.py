@@ -1,21 +1,19 @@
 """Settings of the Spark job: section `job:` of weir.yaml."""
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
-from streaming.contract.events import MAX_AHEAD_MS
-from streaming.policy.settings import setting
+from streaming.policy.settings import Settings, setting
 
 
 class Profile(Enum):
-    """What the query is tuned for (design.md section 3, measure 6)."""
+    """What the query is tuned for."""
 
     LATENCY = "latency"
     THROUGHPUT = "throughput"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSettings:
+class JobSettings(Settings):
     """How the streaming query runs; the defaults have the lowest latency on two cores."""
 
     master: str = setting(
@@ -64,10 +62,9 @@ class JobSettings:
         ".weir/checkpoint",
         "folder or URI of checkpoints that driver and executors share; --checkpoint wins over it",
     )
-    starting_offsets: str = setting(
+    starting_offsets: Literal["earliest", "latest"] = setting(
         "earliest",
         "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
-        choices=("earliest", "latest"),
     )
     driver_memory_mb: int = setting(1024, "heap of the driver's JVM, MiB", minimum=512)
     fetch_max_wait_ms: int = setting(

@@ -1,8 +1,5 @@
-"""What a policy makes of a partition: an algorithm and its numbers, defaults filled in (contract 3.4).
-
-Defaults are Zeebe 8.4's and, where Zeebe sets none, those of the Netflix library that it links
-(facts/backpressure.md section 2).
-"""
+"""What a policy makes of a partition: an algorithm and its numbers, defaults filled in
+(docs/contract.md section 3.4)."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,8 +9,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.policy.concurrency_schema import LimitAlgorithm
-from streaming.policy.durations import duration_ns
+from streaming.policy.concurrency_schema import LimitAlgorithm, PartitionLimit, duration_ns
 from streaming.policy.policy_set import PolicySet, Section
 
 FIXED: Final = 0
@@ -33,52 +29,8 @@ NUMBERS: Final = {
 }
 ALL_OTHERS: Final = "*"
 
-_AIMD_DEFAULTS: Final[dict[str, Any]] = {
-    "requestTimeout": "200ms",
-    "initialLimit": 100,
-    "minLimit": 1,
-    "maxLimit": 1000,
-    "backoffRatio": 0.9,
-}
-DEFAULTS: Final[dict[LimitAlgorithm, dict[str, Any]]] = {
-    LimitAlgorithm.AIMD: _AIMD_DEFAULTS,
-    LimitAlgorithm.AIMD_PLAIN: _AIMD_DEFAULTS,
-    LimitAlgorithm.FIXED: {"limit": 20},
-    LimitAlgorithm.VEGAS: {
-        "initialLimit": 20,
-        "maxLimit": 1000,
-        "alpha": 3,
-        "beta": 6,
-        "threshold": "log10",
-        "smoothing": 1.0,
-        "probeMultiplier": 30,
-        "probeJitter": 0.75,
-    },
-    LimitAlgorithm.GRADIENT: {
-        "minLimit": 10,
-        "initialLimit": 20,
-        "maxLimit": 1000,
-        "rttTolerance": 2.0,
-        "smoothing": 0.2,
-        "backoffRatio": 0.9,
-        "probeInterval": 1000,
-    },
-    LimitAlgorithm.GRADIENT2: {
-        "minLimit": 10,
-        "initialLimit": 20,
-        "maxLimit": 200,
-        "rttTolerance": 2.0,
-        "smoothing": 0.2,
-        "queueSize": 4,
-        "longWindow": 600,
-    },
-}
-WINDOW_DEFAULTS: Final[dict[str, Any]] = {
-    "minWindow": "1s",
-    "maxWindow": "1s",
-    "windowSize": 10,
-    "minRttThreshold": "100us",
-}
+DEFAULTS: Final[dict[str, Any]] = PartitionLimit().model_dump(by_alias=True)
+"""The default of every key of an entry, by algorithm."""
 
 SETTINGS: Final = np.dtype(
     [
@@ -147,7 +99,7 @@ class LimitSettings:
         numbers: dict[str, int | float] = {"algorithm": NUMBERS[algorithm], "windowed": int(windowed)}
         written = DEFAULTS[algorithm] | value.get(algorithm, {})
         if windowed:
-            written = written | WINDOW_DEFAULTS | value.get("window", {})
+            written = written | DEFAULTS["window"] | value.get("window", {})
         if algorithm == LimitAlgorithm.FIXED:
             written = written | {"initialLimit": written["limit"]}
         for name, setting in written.items():

@@ -1,15 +1,15 @@
 """Settings sections: declared once, read with lines, rendered at their defaults."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from enforcer.core.settings import ProxySettings
 from streaming.contract.errors import ConfigError
 from streaming.job.process.settings import JobSettings
-from streaming.policy.settings import read_settings, render_section, setting
+from streaming.policy.settings import Settings, read_settings, render_section, setting
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 
 
@@ -20,21 +20,20 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Settings):
     """One setting of each kind."""
 
     count: int = setting(8, "how many", minimum=1, maximum=99)
     ratio: float = setting(0.5, "share of the whole")
     fast: bool = setting(True, "whether to hurry")
     name: str = setting("local[*]", "where to run")
-    mode: str = setting("a", "how", choices=["a", "b"])
+    mode: Literal["a", "b"] = setting("a", "how")
     colour: Colour = setting(Colour.RED, "of the lamp")
     limit: int | None = setting(None, "null: none", minimum=0)
     options: dict[str, str] = setting({}, "texts by name")
     mixed: dict[str, str | int | bool] = setting({"a": 1}, "texts and numbers by name")
     hosts: list[str] = setting([], "addresses")
-    plain: int = 3
+    plain: int = setting(3, "no bounds")
 
 
 @pytest.fixture
@@ -81,26 +80,28 @@ def test_defaults_are_not_shared() -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("counts: 1", "job.counts: is not a setting; expected count (did you mean that?)"),
-        ("zzz: 1", "job.zzz: is not a setting; expected one of colour, count, fast"),
-        ("count: 0", "job.count: is 0; expected at least 1 and at most 99"),
-        ("count: 100", "job.count: is 100; expected at least 1 and at most 99"),
+        ("counts: 1", "job.counts: is not a known key; expected count (did you mean that?)"),
+        ("zzz: 1", "job.zzz: is not a known key; expected one of colour, count, fast"),
+        ("count: 0", "job.count: is 0; expected a whole number at least 1 and at most 99"),
+        ("count: 100", "job.count: is 100; expected a whole number at least 1 and at most 99"),
         ("count: 1.0", "job.count: is 1.0; expected a whole number"),
         ("count: true", "job.count: is true; expected a whole number"),
         ("count: '5'", "job.count: is the text '5'; expected a whole number"),
         ("count:", "job.count: is empty; expected a whole number"),
-        ("plain: 9223372036854775808", "job.plain: is 9223372036854775808; expected a whole number"),
-        ("ratio: .nan", "job.ratio: is nan; expected a number"),
-        ("ratio: " + "9" * 390, "job.ratio: is 999"),
+        ("plain: 9223372036854775808", "job.plain: is 9223372036854775808, which does not fit into 64"),
+        ("ratio: .nan", "job.ratio: is not finite; expected a number"),
+        ("ratio: " + "9" * 390, "job.ratio: is too large for a double; expected a number"),
         ("fast: yes", "job.fast: is the text 'yes'; expected true or false"),
         ("name: 5", "job.name: is 5; expected text"),
         ("mode: c", "job.mode: is the text 'c'; expected one of a, b"),
         ("colour: green", "job.colour: is the text 'green'; expected one of red, blue"),
-        ("limit: -1", "job.limit: is -1; expected at least 0"),
-        ("limit: x", "job.limit: is the text 'x'; expected a whole number or null"),
-        ("options: {a: 5}", "job.options: is a mapping; expected a mapping of names to text"),
+        ("limit: -1", "job.limit: is -1; expected a whole number at least 0 or null"),
+        ("limit: x", "job.limit: is the text 'x'; expected a whole number at least 0 or null"),
+        ("options: {a: 5}", "job.options.a: is 5; expected text"),
         ("options: [a]", "job.options: is a list; expected a mapping of names to text"),
-        ("hosts: [1]", "job.hosts: is a list; expected a list of text"),
+        ("mixed: {a: 1.5}", "job.mixed.a: is 1.5; expected text or a whole number or true or false"),
+        ("hosts: 1", "job.hosts: is 1; expected a list of text"),
+        ("hosts: [1]", "job.hosts[0]: is 1; expected text"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(file: Path, line: str, problem: str) -> None:
@@ -114,7 +115,7 @@ def test_all_mistakes_are_named_in_file_order(file: Path) -> None:
     """Of this section, and sections that do not exist; other sections are read by others."""
     assert problems(file, "jobs: {}\njob:\n  count: 0\n  count: 1\n  mode: x\nproxy: {no: 1}\n") == [
         "1: jobs: is not a section; expected job (did you mean that?)",
-        "3: job.count: is 0; expected at least 1 and at most 99",
+        "3: job.count: is 0; expected a whole number at least 1 and at most 99",
         "4: job.count: is written twice, first in line 3; expected each key once",
         "5: job.mode: is the text 'x'; expected one of a, b",
     ]
