@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import Literal
 
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.policy.settings import Settings, setting
 
 
