@@ -15,7 +15,8 @@ from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
-from enforcer.core.coordinator import Clock, QuotaCoordinator
+from enforcer.core.clock import Clock
+from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.gate import Action
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings

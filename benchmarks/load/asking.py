@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol, Self
 from kafka.protocol.admin import topics as messages
 
 from enforcer.core.feeds.decisions import Decision, decisions_tail
-from enforcer.core.feeds.reports import Reports
 from enforcer.core.feeds.shares import Share
 from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Reports
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 

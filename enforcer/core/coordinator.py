@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.gate import Verdict, judge
 from enforcer.core.ledger import Answered, Ask, Ledger, correct
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AutoCreation, OnLate, ProxySettings
-from enforcer.core.topic_counts import RecentTopics, TopicCounts
+from enforcer.kafka.protocol.topic_counts import RecentTopics, TopicCounts
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.names import encode_name
 from streaming.policy.policy_set import MutationQuota
@@ -22,19 +23,6 @@ from streaming.policy.policy_set import MutationQuota
 logger = logging.getLogger(__name__)
 
 PROBE_CLIENT_ID = "weir-probe"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """The two clocks; tests put their own in.
-
-    Attributes:
-        steady_ms: never goes back; for time limits.
-        wall_ms: ms since the epoch; for policies and the time of decisions.
-    """
-
-    steady_ms: Callable[[], float]
-    wall_ms: Callable[[], int]
 
 
 class Sender(Protocol):

@@ -12,9 +12,9 @@ from typing import Final, cast
 from enforcer.core.gate import Action
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.admission import Admission, Passing, Permissive, Refused, Strict
 from enforcer.kafka.link import GatedLink, Hub, Slot
 from enforcer.kafka.metered import Metered
+from enforcer.kafka.mutations.admission import Admission, Passing, Permissive, Refused, Strict
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
     METADATA,

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.core.topic_counts import NOTHING_KNOWN, TopicCounts
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
+from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
 from enforcer.metering.meter import Meter
 
 

@@ -6,11 +6,11 @@ Every request is forwarded, and every response reaches the client: a group in de
 from collections.abc import Callable, Mapping
 
 from enforcer.core.pacing import Pacer
-from enforcer.kafka.connection_meter import ConnectionMeter
 from enforcer.kafka.link import Hub, Line, Slot
 from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader, produce_acks
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from enforcer.kafka.protocol.throttle import patch_throttle
+from enforcer.kafka.traffic.connection_meter import ConnectionMeter
 
 
 class Metered:

@@ -13,12 +13,13 @@ from functools import partial
 
 from prometheus_client import start_http_server
 
-from enforcer.core.coordinator import Clock, QuotaCoordinator, probe
+from enforcer.core.clock import Clock
+from enforcer.core.coordinator import QuotaCoordinator, probe
 from enforcer.core.feeds.decisions import Decision, decisions_tail, standing_shares
 from enforcer.core.feeds.policies import policies_tail
-from enforcer.core.feeds.reports import Reports
 from enforcer.core.feeds.shares import Share
 from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.core.coordinator import Clock
+from enforcer.core.clock import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import Account, ShareRules, State, Use

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from enforcer.core.coordinator import Clock
+from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.feeds.shares import Members, Share
 from enforcer.core.metrics import Metrics

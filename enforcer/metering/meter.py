@@ -8,7 +8,7 @@ nobody calls anything else.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from enforcer.core.coordinator import Clock
+from enforcer.core.clock import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader

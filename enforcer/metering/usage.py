@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from enforcer.core.coordinator import Clock
+from enforcer.core.clock import Clock
 from enforcer.metering.account import Account, Use
 from enforcer.metering.meter import Meter
 from streaming.contract.usage_events import COUNTS, DIMENSIONS

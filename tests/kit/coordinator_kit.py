@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from enforcer.core.coordinator import Asked, Clock, QuotaCoordinator
+from enforcer.core.clock import Clock
+from enforcer.core.coordinator import Asked, QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 from traffic_kit import batch, fetch_response, produce
 
-from enforcer.core.coordinator import Clock
+from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import parse_decision
 from enforcer.core.feeds.shares import Members, Share
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.connection_meter import ConnectionMeter
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
+from enforcer.kafka.traffic.connection_meter import ConnectionMeter
 from enforcer.metering.meter import Meter
 from enforcer.metering.usage import UsageReports
 from streaming.columns.records import Records

@@ -8,7 +8,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from enforcer.core.topic_counts import TopicCounts
 from enforcer.kafka.protocol import fields
 from enforcer.kafka.protocol.fields import Cursor
 from enforcer.kafka.protocol.frames import (
@@ -31,6 +30,7 @@ from enforcer.kafka.protocol.frames import (
     is_flexible,
     response_body_offset,
 )
+from enforcer.kafka.protocol.topic_counts import TopicCounts
 
 # The versions whose bodies we read or change. Every other known API passes with the broker's own range.
 # Produce keeps minimum 0: older librdkafka looks for it (KAFKA-18659). SaslHandshake 0 would be followed by

@@ -12,7 +12,6 @@ from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from enforcer.core.topic_counts import TopicCounts
 from enforcer.kafka.protocol import fields
 from enforcer.kafka.protocol.fields import Cursor
 from enforcer.kafka.protocol.frames import (
@@ -24,6 +23,7 @@ from enforcer.kafka.protocol.frames import (
     RequestHeader,
     is_flexible,
 )
+from enforcer.kafka.protocol.topic_counts import TopicCounts
 
 
 class MutationApi(IntEnum):

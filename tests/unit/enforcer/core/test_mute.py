@@ -1,7 +1,7 @@
 """The mute of one connection, and topics changed a moment ago: pure, with times as arguments."""
 
 from enforcer.core.mute import Mute
-from enforcer.core.topic_counts import RecentTopics, TopicCounts
+from enforcer.kafka.protocol.topic_counts import RecentTopics, TopicCounts
 
 
 def test_a_short_mute_ends() -> None:

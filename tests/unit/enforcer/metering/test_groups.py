@@ -7,7 +7,7 @@ from typing import Any
 
 from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
-from enforcer.core.coordinator import Clock
+from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.feeds.shares import MEMBERS_MAX, Members, share_of
 from enforcer.core.metrics import Metrics

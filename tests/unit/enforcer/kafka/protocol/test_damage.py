@@ -15,10 +15,10 @@ from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from property_kit import tries
 
-from enforcer.core.topic_counts import NOTHING_KNOWN
 from enforcer.kafka.protocol import addresses, answers, messages, mutations
 from enforcer.kafka.protocol.frames import BadFrame, parse_header
 from enforcer.kafka.protocol.throttle import patch_throttle
+from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN
 
 Reader = Callable[[bytes], Any]
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kafka.protocol.admin.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
-from enforcer.core.topic_counts import NOTHING_KNOWN, TopicCounts
 from enforcer.kafka.protocol.frames import BadFrame, Reason, parse_header
 from enforcer.kafka.protocol.mutations import (
     MUTATION_KEYS,
@@ -25,6 +24,7 @@ from enforcer.kafka.protocol.mutations import (
     is_legal_name,
     subset,
 )
+from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
 
 ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
 TOPICS = TopicCounts(

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from enforcer.core.coordinator import Asked
 from enforcer.core.feeds.decisions import Decision
-from enforcer.core.topic_counts import TopicCounts
 from enforcer.kafka.protocol.answers import decode_answer
 from enforcer.kafka.protocol.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
+from enforcer.kafka.protocol.topic_counts import TopicCounts
 from streaming.policy.policy_set import MutationQuota
 
 Charged = Mapping[str, tuple[MutationItem, int]]

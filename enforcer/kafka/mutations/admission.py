@@ -16,11 +16,11 @@ from enforcer.core.coordinator import Asked, QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.ledger import Answered, Ask
 from enforcer.core.settings import OnLate
-from enforcer.core.topic_counts import TopicCounts
-from enforcer.kafka.counting import Charged, asked_of, changes_made, charged_items, explain
+from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items, explain
 from enforcer.kafka.protocol.answers import explain_throttle, merge, refuse_all
 from enforcer.kafka.protocol.mutations import MutationRequest, subset
 from enforcer.kafka.protocol.throttle import patch_throttle
+from enforcer.kafka.protocol.topic_counts import TopicCounts
 from streaming.policy.policy_set import MutationQuota
 
 

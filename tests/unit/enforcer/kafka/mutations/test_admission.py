@@ -11,9 +11,9 @@ from kafka_kit import build, decode, request, response
 from wire_client import create_request
 
 from enforcer.core.settings import OnLate
-from enforcer.core.topic_counts import TopicCounts
-from enforcer.kafka.admission import Admission, Passing, Permissive, Refused, Strict
+from enforcer.kafka.mutations.admission import Admission, Passing, Permissive, Refused, Strict
 from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
+from enforcer.kafka.protocol.topic_counts import TopicCounts
 
 CREATED = topics.CreateTopicsResponse
 

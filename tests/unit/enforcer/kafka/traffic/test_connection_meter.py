@@ -9,9 +9,9 @@ from kafka_kit import decode
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce
 
-from enforcer.kafka.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, ConnectionMeter
 from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE, RequestHeader
 from enforcer.kafka.protocol.traffic import fetching
+from enforcer.kafka.traffic.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, ConnectionMeter
 from enforcer.metering.account import Account, State
 from enforcer.metering.meter import Meter
 from streaming.policy.policy_set import PolicySet

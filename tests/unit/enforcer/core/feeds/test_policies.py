@@ -1,0 +1,79 @@
+"""Policies in: checked one by one, in force from their time on, folded when they are many."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from enforcer.core.feeds.policies import KEEP_MS, Policies, parse_policy
+from streaming.contract.events import PolicyChange
+
+NOW_TS = 1_795_166_668_000
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "request", "items": []},
+        {"type": "policy", "path": "quotas[user=a]", "value": {"controller_mutation_rate": 0}},
+        {"type": "policy", "path": "nonsense", "value": {}},
+        {"type": "policy", "path": "quotas[user=a]", "value": {"controler_mutation_rate": 5}},
+    ],
+)
+def test_a_bad_policy_is_not_used(event: dict[str, Any]) -> None:
+    """A record that is no valid policy is skipped: it must not take the good ones along."""
+    assert parse_policy(orjson.dumps(event), "weir.policies-0-1", 5) is None
+    assert parse_policy(None, "weir.policies-0-1", 5) is None
+
+
+def rate_of(user: str, rate: int, ts: int) -> PolicyChange:
+    """A change of one user's quota."""
+    value = {"controller_mutation_rate": rate}
+    return PolicyChange(id="x", ts=ts, path=f"quotas[user={user}]", value=value, version=None)
+
+
+def test_policies_take_effect_in_time() -> None:
+    """A change is in force from its effective time on, and its time is told."""
+    told: list[int] = []
+    policies = Policies(told.append, lambda: 100)
+    event = {
+        "type": "policy", "ts": 100, "effective_ts": 100, "version": 9,
+        "path": "quotas[user=a]", "value": {"controller_mutation_rate": 5},
+    }  # fmt: skip
+    change = parse_policy(orjson.dumps(event), "weir.policies-0-1", 5)
+    assert change is not None
+    policies.apply([change])
+    assert told == [100]
+    assert policies.quota("a", "", 99) is None
+    quota = policies.quota("a", "", 100)
+    assert quota is not None and quota.rate == 5 and policies.at(100).version == 9
+    assert policies.quota_of_subject("user=a", 100) == quota
+
+
+def test_many_changes_are_folded() -> None:
+    """Old changes leave memory, and what is in force stays exact."""
+    policies = Policies(lambda _ts: None, lambda: 200_000_000)
+    for number in range(1, 200):
+        event = {"type": "policy", "ts": number * 1_000_000, "path": "quotas[user=a]"}
+        event["value"] = {"controller_mutation_rate": number}
+        change = parse_policy(orjson.dumps(event), "x", None)
+        assert change is not None
+        policies.apply([change])
+    newest = policies.quota("a", "", 200_000_000)
+    assert newest is not None and newest.rate == 199
+    assert len(policies._timeline.changes(-1, 200_000_000)) < 100
+
+
+def test_a_change_dated_ahead_waits_for_its_time() -> None:
+    """Also when it is read with many others, as at a start, and one of them is dated later still."""
+    policies = Policies(lambda _ts: None, lambda: NOW_TS)
+    past = [rate_of("b", number, NOW_TS - 100 + number) for number in range(100)]
+    ahead = [rate_of("a", 7, NOW_TS + DAY_MS), rate_of("c", 8, NOW_TS + DAY_MS + KEEP_MS)]
+    policies.apply([*past, *ahead])
+    assert policies.quota("a", "", NOW_TS + DAY_MS - 1) is None
+    tomorrow, now = policies.quota("a", "", NOW_TS + DAY_MS), policies.quota("b", "", NOW_TS)
+    assert tomorrow is not None and tomorrow.rate == 7
+    assert now is not None and now.rate == 99
+    late = policies.quota("b", "", NOW_TS - 50)
+    assert late is not None and late.rate == 50

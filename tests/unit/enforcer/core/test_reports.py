@@ -1,0 +1,93 @@
+"""Events out: a bounded buffer, and a producer that is replaced when it is dead."""
+
+import time
+from collections.abc import Callable
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Reports
+
+
+class FakeProducer:
+    """A producer whose queue holds two events."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.properties = properties
+        self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
+        self.fatal: KafkaError | None = None
+
+    def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+        """As librdkafka: raises instead of waiting."""
+        if self.fatal is not None:
+            raise KafkaException(self.fatal)
+        if len(self.queue) == 2:
+            raise BufferError("full")
+        self.queue.append((value, key, on_delivery))
+
+    def poll(self, limit_s: float) -> int:
+        """Nothing happens by itself."""
+        time.sleep(0.001)
+        return 0
+
+    def flush(self, limit_s: float) -> int:
+        """What is left."""
+        return len(self.queue)
+
+
+class Bench:
+    """Reports with fake producers."""
+
+    def __init__(self) -> None:
+        self.producers: list[FakeProducer] = []
+        self.metrics = Metrics(10)
+        self.reports = Reports(
+            {"bootstrap.servers": "here"}, "weir.requests", events_max=2, event_timeout_ms=1_000,
+            metrics=self.metrics, connect=self._connect,  # type: ignore[arg-type]  # a fake
+        )  # fmt: skip
+
+    def _connect(self, properties: dict[str, str]) -> FakeProducer:
+        self.producers.append(FakeProducer(properties))
+        return self.producers[-1]
+
+    def count(self, result: str) -> float:
+        """Events with this result."""
+        found = self.metrics.registry.get_sample_value("weir_proxy_events_total", {"result": result})
+        return found or 0.0
+
+
+def test_events_are_bounded_and_counted() -> None:
+    """A full buffer drops and counts; delivery reports count; a stop counts what is left."""
+    bench = Bench()
+    assert not bench.reports.send({"type": "request"}, "early")
+    bench.reports.start()
+    (producer,) = bench.producers
+    assert producer.properties["enable.idempotence"] == "true"
+    assert producer.properties["queue.buffering.max.messages"] == "2"
+    assert [bench.reports.send({"n": n}, "user=a") for n in range(3)] == [True, True, False]
+    assert bench.count("dropped") == 2
+    (value, key, first), (_, _, second) = producer.queue
+    assert (orjson.loads(value), key) == ({"n": 0}, b"user=a")
+    first(None, None)
+    second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+    assert (bench.count("sent"), bench.count("failed")) == (1, 1)
+    bench.reports.stop(0.1)
+    assert bench.count("failed") == 3
+
+
+def test_a_dead_producer_is_replaced_once() -> None:
+    """After a fatal error all of its reports fail, and one new producer takes over."""
+    bench = Bench()
+    bench.reports.start()
+    bench.reports.send({}, "user=a")
+    bench.reports.send({}, "user=a")
+    dead = KafkaError(KafkaError._FATAL, "out of order", True)
+    for _, _, report in bench.producers[0].queue:
+        report(dead, None)
+    assert len(bench.producers) == 2
+    bench.producers[1].fatal = dead
+    assert not bench.reports.send({}, "user=a")
+    assert len(bench.producers) == 3
+    assert bench.reports.send({}, "user=a")
+    bench.reports.stop(0.1)
