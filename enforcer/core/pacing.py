@@ -54,13 +54,13 @@ class Pacer:
             self._begin(self._mute, mute_ms)
 
     def brake(self, wait_ms: float) -> bool:
-        """The same for traffic whose group is in debt (tally.Brake)."""
+        """The same for traffic whose group is in debt (connection_meter.Brake)."""
         longer = wait_ms > self._brake.left_ms(self._now_ms())
         self._begin(self._brake, wait_ms)
         return longer
 
     def hasten(self, factor: float) -> None:
-        """Only this part of what is left of the brake is needed (tally.Brake)."""
+        """Only this part of what is left of the brake is needed (connection_meter.Brake)."""
         if self._brake.active:
             self._brake.shorten(self._now_ms(), factor)
             self._arm()

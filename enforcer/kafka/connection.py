@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
     def _must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
         user, name = self._observer.principal, client_id.decode("utf-8", "replace")
-        return (self._meter.active and self._meter.reads(key, user, name)) or (
+        return (self._meter.active and self._proxy.frame_meter.reads(key, user, name)) or (
             key == METADATA and self._coordinator.forbids_creation(user, name)
         )
 

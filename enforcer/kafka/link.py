@@ -11,6 +11,7 @@ from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
+from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.meter import Meter
 
 
@@ -67,6 +68,7 @@ class Hub(Protocol):
     settings: ProxySettings
     coordinator: QuotaCoordinator
     meter: Meter
+    frame_meter: FrameMeter
     metrics: Metrics
     brokers: Brokers
 

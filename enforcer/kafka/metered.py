@@ -25,7 +25,7 @@ class Metered:
     def __init__(self, hub: Hub, line: Line, pacer: Pacer) -> None:
         self._rewrite = hub.brokers.rewrite
         self._line = line
-        self._connection_meter = ConnectionMeter(hub.meter, hub.metrics, pacer, self._look_up)
+        self._connection_meter = ConnectionMeter(hub.frame_meter, hub.metrics, pacer, self._look_up)
         self._header: RequestHeader | None = None
 
     def forward(self, frame: bytes, header: RequestHeader, user: str) -> None:

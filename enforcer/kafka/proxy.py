@@ -24,6 +24,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
+from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.groups import Groups
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
@@ -102,6 +103,7 @@ class KafkaProxy:
             proxy_id, self.settings, self.metrics, clock, send_usage, self.coordinator.policies
         )
         self.meter = self.groups.meter
+        self.frame_meter = FrameMeter(self.meter, self.settings)
         self.brokers = self._make_brokers()
         self._policies_tail = policies_tail(
             self._connection, config.topics.policies, self.coordinator.policies

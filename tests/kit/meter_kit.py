@@ -14,7 +14,9 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
 from enforcer.kafka.traffic.connection_meter import ConnectionMeter
+from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.meter import Meter
+from enforcer.metering.topic_accounts import TopicAccounts
 from enforcer.metering.usage import UsageReports
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
@@ -52,6 +54,8 @@ class Desk:
         self.settings = ProxySettings(**settings)
         self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         self.meter = Meter(self.settings, self.clock)
+        self.frames = FrameMeter(self.meter, self.settings)
+        self.topics = TopicAccounts(self.meter, str, self.settings.topics_max)
         self.meter.set_policies(PolicySet(dict(policies)))
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.members: dict[str, Members] = {}
@@ -99,7 +103,7 @@ def _response(count: int) -> bytes:
 
 
 class Client:
-    """A client of one proxy that wants so many records a second (tally.Brake).
+    """A client of one proxy that wants so many records a second (connection_meter.Brake).
 
     Args:
         desk: its proxy.
@@ -120,16 +124,16 @@ class Client:
         self._in_bytes = in_bytes
         self._backlog = 0.0
         self._until_ms = 0.0
-        self._connection_meter = ConnectionMeter(desk.meter, desk.metrics, self, _no_look_up)
+        self._connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, _no_look_up)
 
     def brake(self, wait_ms: float) -> bool:
-        """Wait (tally.Brake)."""
+        """Wait (connection_meter.Brake)."""
         longer = self._desk.now_ms + wait_ms > self._until_ms
         self._until_ms = max(self._until_ms, self._desk.now_ms + wait_ms)
         return longer
 
     def hasten(self, factor: float) -> None:
-        """Wait less (tally.Brake)."""
+        """Wait less (connection_meter.Brake)."""
         now_ms = self._desk.now_ms
         self._until_ms = now_ms + max(0.0, self._until_ms - now_ms) * factor
 

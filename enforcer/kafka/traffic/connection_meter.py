@@ -1,6 +1,6 @@
 """One connection's part in metering: charges its frames, and holds it back when their groups are in debt."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from enforcer.core.metrics import Metrics
@@ -10,12 +10,12 @@ from enforcer.kafka.protocol.traffic import (
     METADATA_IDS_FROM,
     Fetching,
     Frame,
-    Passed,
     described,
     fetching,
 )
+from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.account import PUBLISH, Account, Wait
-from enforcer.metering.meter import Charged, Meter
+from enforcer.metering.topic_accounts import Charged
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 
@@ -43,14 +43,15 @@ class ConnectionMeter:
     """A connection as the meter sees it.
 
     Args:
-        meter: all accounts.
+        frames: charges what passes, for all connections.
         metrics: counts throttled answers.
         brake: holds the connection back.
         look_up: asks the broker for the names of topic ids, on this connection, before anything sent later.
     """
 
-    def __init__(self, meter: Meter, metrics: Metrics, brake: Brake, look_up: LookUp) -> None:
-        self._meter = meter
+    def __init__(self, frames: FrameMeter, metrics: Metrics, brake: Brake, look_up: LookUp) -> None:
+        self._frames = frames
+        self._meter = frames.meter
         self._metrics = metrics
         self._brake = brake
         self._look_up = look_up
@@ -75,7 +76,7 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        charged = self._meter.produced(frame, header, user)
+        charged = self._frames.produced(frame, header, user)
         if charged.unknown:
             self._charge_later(charged.unknown, later)
         return self._wait(charged)
@@ -88,7 +89,7 @@ class ConnectionMeter:
         """
         asked = fetching(frame, header)
         self._note_session(asked, ids=header.api_version >= FETCH_IDS_FROM)
-        limit = self._meter.fetch_limit(asked, self._session_accounts(), user, header.client_id or "")
+        limit = self._frames.fetch_limit(asked, self._session_accounts(), user, header.client_id or "")
         if limit is None or asked.limit_offset is None:
             return frame
         end = asked.limit_offset + 4
@@ -100,7 +101,7 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        charged = self._meter.fetched(response, header, user)
+        charged = self._frames.fetched(response, header, user)
         # Looked up when the session began; who has no name then has none.
         self._meter.unmetered += len(charged.unknown)
         return self._wait(charged)
@@ -112,7 +113,7 @@ class ConnectionMeter:
             BadFrame: it cannot be read.
         """
         if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
-            self._meter.learn(described(response, version))
+            self._frames.learn(described(response, version))
 
     def hasten(self, account: Account, dimension: int, factor: float) -> None:
         """The rate that this connection waits for has grown (account.Waiter)."""
@@ -141,14 +142,14 @@ class ConnectionMeter:
             wait.account.waiting.add(self)
         self._waits_for = wait
 
-    def _charge_later(self, passed: list[Passed], later: Callable[[int], None]) -> None:
+    def _charge_later(self, passed: Sequence[tuple[bytes, int, int]], later: Callable[[int], None]) -> None:
         def charge(names: Mapping[bytes, str]) -> None:
-            self._meter.learn(names, asked_for)
-            told_ms = self._wait(self._meter.charge(passed, PUBLISH, True, None))
+            self._frames.learn(names, asked_for)
+            told_ms = self._wait(self._frames.charge_ids(passed, PUBLISH))
             if told_ms:
                 later(told_ms)
 
-        asked_for = [item.topic for item in passed]
+        asked_for = [topic for topic, _, _ in passed]
         self._look_up(asked_for, charge)
 
     def _note_session(self, asked: Fetching, ids: bool) -> None:
@@ -159,19 +160,19 @@ class ConnectionMeter:
         self._generation, self._session_ids = -1, ids
         for topic in asked.topics[: SESSION_TOPICS_MAX - len(self._session)]:
             self._session[topic] = None
-        unknown = self._meter.unknown_ids(asked.topics) if ids else []
+        unknown = self._frames.unknown_ids(asked.topics) if ids else []
         if unknown:
 
             def learn(names: Mapping[bytes, str]) -> None:
                 self._generation = -1
-                self._meter.learn(names, unknown)
+                self._frames.learn(names, unknown)
 
             # The answer comes before that of the Fetch, in time for charging it.
             self._look_up(unknown, learn)
 
     def _session_accounts(self) -> set[Account]:
         if self._generation != self._meter.generation:
-            found = {self._meter.account_of(topic, self._session_ids) for topic in self._session}
+            found = {self._frames.of_topic(topic, self._session_ids) for topic in self._session}
             self._accounts = {account for account in found if account is not None}
             self._generation = self._meter.generation
         return self._accounts

@@ -13,6 +13,7 @@ from traffic_kit import batch, produce
 
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
+from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.kafka.upstream import Owner, Upstream
 from enforcer.metering.meter import Meter
 from streaming.policy.policy_set import PolicySet
@@ -129,6 +130,7 @@ class Rig:
         self.settings, self.coordinator, self.metrics = desk.settings, desk.coordinator, desk.metrics
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock)
+        self.frame_meter = FrameMeter(self.meter, desk.settings)
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )

@@ -41,7 +41,7 @@ class Rig:
         brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
-        hub = SimpleNamespace(meter=self.desk.meter, metrics=self.desk.metrics, brokers=brokers)
+        hub = SimpleNamespace(frame_meter=self.desk.frames, metrics=self.desk.metrics, brokers=brokers)
         self.pacer = Pacer(coordinator, self.call_later, self.resume)
         self.metered = Metered(cast(Hub, hub), self, self.pacer)
 
@@ -199,7 +199,7 @@ def test_metadata_teaches_ids() -> None:
     assert slot is not None and slot.done is not None
     slot.done(answer)
     assert slot.response == answer
-    assert rig.desk.meter.topic_names == {key_of(TOPIC, True): TOPIC}
+    assert dict(rig.desk.frames.names) == {key_of(TOPIC, True): TOPIC}
 
 
 def test_a_lost_connection_leaves_nothing() -> None:

@@ -12,9 +12,9 @@ from enforcer.core.feeds.policies import Policies
 from enforcer.core.feeds.shares import MEMBERS_MAX, Members, share_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.protocol.traffic import Passed
 from enforcer.metering.account import PUBLISH, State
 from enforcer.metering.groups import Groups
+from enforcer.metering.topic_accounts import TopicAccounts
 from streaming.contract.events import PolicyChange
 
 
@@ -30,6 +30,7 @@ class Rig:
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         settings = ProxySettings(metric_subjects_max=10)
         self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.policies)
+        self.topics = TopicAccounts(self.groups.meter, str, settings.topics_max)
 
     def steady_ms(self) -> float:
         """The steady clock."""
@@ -48,7 +49,7 @@ class Rig:
 
     def use(self, records: int) -> None:
         """Records pass."""
-        self.groups.meter.charge([Passed(TOPIC.encode(), records, 0)], PUBLISH, False, None)
+        self.topics.charge([(TOPIC, records, 0)], PUBLISH)
 
     def share(self, broker: str, used: float, may: float | None, group: str = "rg1") -> None:
         """A share is decided."""
@@ -129,7 +130,7 @@ def test_series_are_bounded() -> None:
         rig.put(f"namespaces.t/n{number}", {"resourcegroup": f"g{number}"})
     rig.groups.look()
     for number in range(15):
-        rig.groups.meter.charge([Passed(b"t.n%d.x" % number, 1, 0)], PUBLISH, False, None)
+        rig.topics.charge([(f"t.n{number}.x", 1, 0)], PUBLISH)
     for number in range(150):
         rig.share(f"p{number}", 1.0, 1.0, group="g0")
     series = [sample for family in rig.metrics.registry.collect() for sample in family.samples]

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
 
 from enforcer.core.feeds import shares
-from enforcer.kafka.protocol.traffic import Passed
 from enforcer.metering import usage
 from enforcer.metering.account import PUBLISH
 from enforcer.metering.usage import ROUNDS_MAX
@@ -22,7 +21,7 @@ FREE: dict[str, Any] = {**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 
 
 def publish(desk: Desk, records: int, size: int = 0, topic: str = TOPIC) -> None:
     """Records pass."""
-    desk.meter.charge([Passed(topic.encode(), records, size)], PUBLISH, False, None)
+    desk.topics.charge([(topic, records, size)], PUBLISH)
 
 
 def rounds(desk: Desk, *counts: int) -> list[list[int]]:

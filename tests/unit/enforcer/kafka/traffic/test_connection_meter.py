@@ -34,16 +34,16 @@ class Line:
         self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
         self.later: list[int] = []
         self.connection_meter = ConnectionMeter(
-            desk.meter, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
+            desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
         )
 
     def brake(self, wait_ms: float) -> bool:
-        """Noted (tally.Brake)."""
+        """Noted (connection_meter.Brake)."""
         self.waits.append(wait_ms)
         return True
 
     def hasten(self, factor: float) -> None:
-        """Noted (tally.Brake)."""
+        """Noted (connection_meter.Brake)."""
         self.factors.append(factor)
 
     def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> int:
@@ -143,7 +143,7 @@ def test_topic_ids_that_are_known() -> None:
     """Learnt from Metadata, they cost nothing."""
     desk = Desk(GROUPS)
     line = Line(desk)
-    desk.meter.learn({key_of(TOPIC, True): TOPIC})
+    desk.frames.learn({key_of(TOPIC, True): TOPIC})
     line.produce(3, version=13)
     assert not line.asked and desk.meter.accounts["rg1"].used[0] == 3
 
@@ -182,7 +182,7 @@ def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     response = fetch_response(16, {TOPIC: [batch(1)]})
     assert line.connection_meter.fetched(response, header, "bob") == 0 and desk.meter.unmetered == 1
-    desk.meter.learn({}, [key_of(TOPIC, True)])
+    desk.frames.learn({}, [key_of(TOPIC, True)])
     line.connection_meter.fetched(response, header, "bob")
     assert desk.meter.unmetered == 2
 
@@ -223,17 +223,17 @@ def test_a_large_metadata_response_is_not_read() -> None:
     line = Line(desk)
     line.connection_meter.described(bytes(LEARN_MAX_BYTES + 1), 12)
     line.connection_meter.described(b"anything", 9)
-    assert desk.meter.topic_names == {}
+    assert not desk.frames.names
 
 
 def test_clients_without_a_byte_rate_are_not_read() -> None:
     """Where only some users have one, the requests of others pass as they come."""
     desk = Desk(ALICE)
-    assert desk.meter.reads(PRODUCE, "alice", "c") and desk.meter.reads(FETCH, "alice", "c")
-    assert not desk.meter.reads(METADATA, "alice", "c")
-    assert not any(desk.meter.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
+    assert desk.frames.reads(PRODUCE, "alice", "c") and desk.frames.reads(FETCH, "alice", "c")
+    assert not desk.frames.reads(METADATA, "alice", "c")
+    assert not any(desk.frames.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
     grouped = Desk(GROUPS)
-    assert all(grouped.meter.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
+    assert all(grouped.frames.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
 
 
 def test_the_table_of_topics_is_bounded() -> None:
@@ -242,10 +242,10 @@ def test_the_table_of_topics_is_bounded() -> None:
     line = Line(desk)
     for number in range(10):
         line.produce(1, f"acme.orders.t{number}")
-        desk.meter.learn({bytes([number]) * 16: f"acme.orders.t{number}"})
-        desk.meter.learn({}, [bytes([number + 100]) * 16])
-    assert len(desk.meter.topic_names) <= 4
-    assert len(desk.meter._by_name) <= 4 and len(desk.meter._absent) <= 4
+        desk.frames.learn({bytes([number]) * 16: f"acme.orders.t{number}"})
+        desk.frames.learn({}, [bytes([number + 100]) * 16])
+    assert len(desk.frames.names) <= 4
+    assert len(desk.frames._by_name._accounts) <= 4 and len(desk.frames._absent) <= 4
     assert desk.meter.accounts["rg1"].used[0] == 10
 
 
@@ -377,7 +377,7 @@ def test_a_fetch_of_a_limited_group_brings_less(version: int) -> None:
     """A quarter of a second of the share; in a session its topics are remembered, until it begins anew."""
     desk = Desk(GROUPS)
     line = Line(desk)
-    desk.meter.learn({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
+    desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("plain", True): "plain"})
     assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000  # 5 % of 400,000
     desk.share(dispatchRateInBytes=100_000.0)
     if version >= 7:
