@@ -69,6 +69,10 @@ def decide(
     table: LawState, events: Iterable[Event], timeline: PolicyTimeline, *, end: bool = False
 ) -> list[Decision]:
     """What a table decides on a batch of events, sorted by (ts, type, id)."""
+    events = list(events)
+    if not events and not end:
+        # Nobody calls a law for nothing.
+        return []
     decided = table.fold(batch_of(events, timeline, type(table), end=end))
     return in_order(decision for _, decision in decisions_of(decided))
 

@@ -138,7 +138,7 @@ def test_fields_of_the_events_shown_are_described() -> None:
 
 def test_settings_that_the_page_names_exist() -> None:
     """A setting that is renamed must be renamed here."""
-    known = {(name, setting) for name, cls in SECTIONS for setting in cls.__dataclass_fields__}
+    known = {(name, setting) for name, cls in SECTIONS for setting in cls.model_fields}
     named = set(_SETTING.findall(DOC.read_text()))
     assert len(named) > 5
     assert named <= known

@@ -14,6 +14,7 @@ from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, request, respons
 from enforcer.kafka.protocol import messages
 from enforcer.kafka.protocol.fields import NO_ID
 from enforcer.kafka.protocol.frames import METADATA, BadFrame, RequestHeader, parse_header
+from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN
 
 BROKER_SAYS = {
     0: (0, 14), 1: (4, 30), 3: (0, 13), 10: (0, 6), 17: (0, 1), 18: (0, 4), 19: (0, 8), 20: (1, 5),
@@ -198,7 +199,7 @@ def test_topic_counts_are_read() -> None:
     assert counts.by_id == {known.bytes: 3, unknown.bytes: None}
     assert counts.names == {known.bytes: "a"}
     assert counts.broker_count == 1
-    merged = messages.NOTHING_KNOWN.merged(counts)
+    merged = NOTHING_KNOWN.merged(counts)
     assert merged == counts
     assert NO_ID not in merged.by_id
 
