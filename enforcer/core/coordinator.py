@@ -14,8 +14,7 @@ from enforcer.core.feeds.policies import Policies
 from enforcer.core.gate import Verdict, judge
 from enforcer.core.ledger import Answered, Ask, Ledger, correct
 from enforcer.core.metrics import Metrics
-from enforcer.core.settings import AutoCreation, OnLate, ProxySettings
-from enforcer.kafka.protocol.topic_counts import RecentTopics, TopicCounts
+from enforcer.core.settings import OnLate, ProxySettings
 from streaming.contract.events import ANONYMOUS
 from streaming.contract.names import encode_name
 from streaming.policy.policy_set import MutationQuota
@@ -81,8 +80,6 @@ class QuotaCoordinator:
             late_max=settings.late_records_max,
             late_keep_ms=settings.late_record_ms,
         )
-        self._recent = RecentTopics(keep_ms=settings.recent_topic_ms, topics_max=settings.recent_topics_max)
-        self.default_partitions = settings.default_partitions
         self.call_at: Callable[[int, Callable[[], None]], object] = lambda _ts, _function: None
         """Calls a function at a wall-clock time; set by whoever owns the loop."""
         self._sender = sender
@@ -91,22 +88,12 @@ class QuotaCoordinator:
         self._count = 0
         self._waiting: dict[str, set[Callable[[], None]]] = {}
 
-    def corrected(self, topics: TopicCounts) -> TopicCounts:
-        """What a lookup said, corrected by the changes of the last moments."""
-        return self._recent.over(topics, self.clock.steady_ms())
-
-    def topic_changed(self, name: str | None, topic_id: bytes | None, partitions: int | None) -> None:
-        """A topic was created, grown or (None) deleted through us."""
-        self._recent.note(name, topic_id, partitions, self.clock.steady_ms())
-
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
         return self.policies.quota(user, client_id, self.clock.wall_ms())
 
-    def forbids_creation(self, user: str, client_id: str) -> bool:
-        """Whether a client's Metadata requests must not create topics: that would slip past its quota."""
-        if self.settings.auto_topic_creation is not AutoCreation.FORBID:
-            return False
+    def enforces(self, user: str, client_id: str) -> bool:
+        """Whether a mutation quota that is acted on applies to a client now."""
         quota = self.quota(user, client_id)
         return quota is not None and not quota.shadow
 

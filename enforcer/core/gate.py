@@ -1,10 +1,11 @@
-"""What to do with a request for partition mutations: one pure function, no clock (design.md section 4)."""
+"""What to do with a request for partition mutations, and what to say of it: pure functions, no clock."""
 
 from enum import Enum, auto
 from math import ceil
 from typing import Final, NamedTuple
 
-from streaming.policy.policy_set import MutationQuota
+from enforcer.core.feeds.decisions import Decision
+from streaming.policy.policy_set import MutationQuota as MutationQuota  # enforcers need no more of policies
 
 
 class Action(Enum):
@@ -15,7 +16,7 @@ class Action(Enum):
     ASK = auto()
     """Send the event and wait for the decision: strict before forwarding, permissive before answering."""
     REFUSE = auto()
-    """Answer error 89 at once; reported as answered by the not-before time."""
+    """Reject it at once; reported as answered by the not-before time."""
     HOLD = auto()
     """Keep it at the head of its connection until the not-before time has passed."""
 
@@ -46,7 +47,7 @@ def judge(
         quota: the quota in force for its subject, None if there is none.
         not_before_ms: when the subject may ask again, as the ledger knows it, on the clock of `now_ms`.
         now_ms: now, on any steady clock.
-        strict: its version can carry error 89 (facts/kip599.md 1.3); older ones are permissive.
+        strict: its client understands a rejection; of others only the answer can be delayed (permissive).
         probing: it is the one request let through in a long mute, so that the client does not give up.
     """
     # A shadow quota is decided and charged, but nobody acts on it (contract section 1).
@@ -59,3 +60,18 @@ def judge(
         return Verdict(Action.REFUSE, wait_ms)
     # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
     return _ASK if probing else Verdict(Action.HOLD, wait_ms)
+
+
+def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:
+    """What a client is told of a rejection: which quota, how fast, where the balance is, when to retry."""
+    if quota is None:
+        return f"The quota on partition mutations is exceeded; retry after {ceil(wait_ms)} ms."
+    parts = [
+        f"The quota on partition mutations of {quota.subject} ({quota.path}) is exceeded:",
+        f"{quota.rate:g} per second, burst {quota.burst:g};",
+    ]
+    if decision is not None and decision.tokens is not None:
+        parts.append(f"balance {decision.tokens:.1f};")
+    elif decision is not None and decision.rate is not None:
+        parts.append(f"present rate {decision.rate:.2f} per second;")
+    return " ".join((*parts, f"retry after {ceil(wait_ms)} ms."))

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from streaming.contract.errors import WeirError
 
 WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0)
 
@@ -98,6 +100,18 @@ class Metrics:
         self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
         self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
         self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
+
+    def serve(self, host: str, port: int) -> tuple[str, int]:
+        """Serve them at /metrics, from a thread; returns where, since port 0 takes any free one.
+
+        Raises:
+            WeirError: the port is taken, or the address not ours.
+        """
+        try:
+            server, _ = start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+        return host, server.server_port
 
     def decided(self, subject: str, tokens: float | None, rate: float | None, throttle_time_ms: int) -> None:
         """Show a subject's balance after a decision."""

@@ -7,7 +7,7 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, cast
+from typing import cast
 
 from enforcer.core.gate import Action
 from enforcer.core.pacing import Pacer
@@ -15,6 +15,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.link import GatedLink, Hub, Slot
 from enforcer.kafka.metered import Metered
 from enforcer.kafka.mutations.admission import Admission, Passing, Permissive, Refused, Strict
+from enforcer.kafka.mutations.auto_creation import forbids_creation, without_creation
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
     METADATA,
@@ -24,12 +25,7 @@ from enforcer.kafka.protocol.frames import (
     parse_header,
     produce_acks,
 )
-from enforcer.kafka.protocol.messages import (
-    api_versions_refusal,
-    forbid_auto_creation,
-    metadata_answer_as,
-    unsupported,
-)
+from enforcer.kafka.protocol.messages import api_versions_refusal, unsupported
 from enforcer.kafka.protocol.mutations import MUTATION_KEYS, decode_request
 from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
@@ -39,7 +35,6 @@ from streaming.contract.errors import WeirError
 
 logger = logging.getLogger(__name__)
 
-_METADATA_FLAG_FROM: Final = 4
 MakeUpstream = Callable[[Owner, ProxySettings], Upstream]
 
 
@@ -306,29 +301,29 @@ class Connection(asyncio.Protocol):
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
         user, name = self._observer.principal, client_id.decode("utf-8", "replace")
         return (self._meter.active and self._proxy.frame_meter.reads(key, user, name)) or (
-            key == METADATA and self._coordinator.forbids_creation(user, name)
+            key == METADATA and forbids_creation(self._coordinator, user, name)
         )
 
     def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
-        """Auto-creation would slip past the quota: the broker charges it without telling anybody."""
-        if self._coordinator.forbids_creation(self._observer.principal, header.client_id or ""):
-            frame, changed = forbid_auto_creation(frame, header)
-            if changed and header.api_version < _METADATA_FLAG_FROM:
-                self._pass_as_newer(frame, header)
+        if forbids_creation(self._coordinator, self._observer.principal, header.client_id or ""):
+            frame, turn_back = without_creation(frame, header, self._proxy.brokers.rewrite)
+            if turn_back is not None:
+                self._pass_as_newer(frame, header, turn_back)
                 return
         if self._meter.active:
             self._metered.forward(frame, header, self._observer.principal)
         else:
             self._pass(frame, header)
 
-    def _pass_as_newer(self, frame: bytes, header: RequestHeader) -> None:
-        """Send an old Metadata request as version 4, the first with the flag, and turn its answer back."""
+    def _pass_as_newer(
+        self, frame: bytes, header: RequestHeader, turn_back: Callable[[bytes], bytes]
+    ) -> None:
+        """Send a request in another version than its client's, and turn its answer back."""
 
-        def turn_back(response: bytes) -> None:
-            newer = self._proxy.brokers.rewrite(METADATA, _METADATA_FLAG_FROM, response)
-            slot.response = metadata_answer_as(newer, header.api_version)
+        def answer(response: bytes) -> None:
+            slot.response = turn_back(response)
 
-        slot = self._pass(frame, header, turn_back)
+        slot = self._pass(frame, header, answer)
 
     def _handle_mutation(self, frame: bytes, header: RequestHeader, probing: bool) -> None:
         request = decode_request(frame, header)
@@ -345,7 +340,7 @@ class Connection(asyncio.Protocol):
         elif request.strict:
             way = Refused if verdict.action is Action.REFUSE else Strict
         admission = way(
-            link, self._coordinator, request,
+            link, self._coordinator, self._proxy.recent_topics, request,
             user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms,
         )  # fmt: skip
         if way is not Passing:

@@ -8,6 +8,7 @@ from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
@@ -69,6 +70,7 @@ class Hub(Protocol):
     coordinator: QuotaCoordinator
     meter: Meter
     frame_meter: FrameMeter
+    recent_topics: RecentTopics
     metrics: Metrics
     brokers: Brokers
 

@@ -12,6 +12,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.metering.group_metrics import GroupCollector
 from enforcer.metering.meter import Meter
 from enforcer.metering.usage import Send, UsageReports
+from streaming.policy.groups import LIFE_ROUNDS
 
 _LOOK_S: Final = 0.25
 """How often the time is looked at: policies come into force, and shares end, at most so late."""
@@ -47,6 +48,11 @@ class Groups:
         metrics.registry.register(
             GroupCollector(self.meter, self._reports, self._members, proxy_id, settings.metric_subjects_max)
         )
+
+    @property
+    def share_life_ms(self) -> int:
+        """For how long a share stands at most when it is not repeated."""
+        return LIFE_ROUNDS * self.meter.interval_ms
 
     def look(self) -> None:
         """Follow the time: policies come into force, shares end."""

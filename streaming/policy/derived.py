@@ -1,12 +1,12 @@
 """What laws make of policies: once of each set of them, and stretch by stretch of time between changes."""
 
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
-from streaming.contract.lru_cache import Kept
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -25,16 +25,15 @@ class Derived(Generic[T]):
     def __init__(self, make: Callable[[PolicySet], T], kept_max: int) -> None:
         self._make = make
         # The entries stand in the value, so that their id is nobody else's as long as it is a key.
-        self._kept = Kept(kept_max)
+        self._kept: LRUCache[int, tuple[Mapping[str, Any], T]] = LRUCache(kept_max)
 
     def __call__(self, policies: PolicySet) -> T:
         """What is made of these policies."""
         entries = policies.entries
         found = self._kept.get(id(entries))
         if found is None:
-            found = entries, self._make(policies)
-            self._kept.put(id(entries), found, 1)
-        return cast(T, found[1])
+            found = self._kept[id(entries)] = entries, self._make(policies)
+        return found[1]
 
 
 def stretches(times: Integers, timeline: PolicyTimeline) -> Iterator[tuple[Integers, int]]:

@@ -12,8 +12,8 @@ from math import inf
 from typing import Any, Final, Self
 
 import orjson
+from cachetools import LRUCache
 
-from streaming.contract.lru_cache import Kept
 from streaming.policy.policy_set import PolicySet
 
 # Sets kept for reuse. Each holds a table as large as the policies, so they are few.
@@ -151,7 +151,7 @@ class PolicyTimeline:
         entries, rest = self._json
         if entries is None:
             entries = orjson.dumps(self._initial)
-            _entries.put(entries, self._initial, len(entries))
+            _entries[entries] = entries, self._initial
         if rest is None:
             changes = [
                 [change.ts, change.path, change.value, change.version, change.count]
@@ -224,17 +224,24 @@ class PolicyTimeline:
         return PolicySet(entries, self._version_after(made))
 
 
-_entries = Kept(KEPT_BYTES)
-"""First entries by their JSON; nobody may change them."""
-_timelines = Kept(KEPT_BYTES)
+# What is larger than the bound is kept alone: else the largest policies would be read again in each batch.
+_entries: LRUCache[bytes, tuple[bytes, Mapping[str, Any]]] = LRUCache(
+    KEPT_BYTES, getsizeof=lambda kept: min(KEPT_BYTES, len(kept[0]))
+)
+"""First entries by their JSON, which stands beside them; nobody may change them."""
+_timelines: LRUCache[tuple[bytes, bytes], PolicyTimeline] = LRUCache(
+    KEPT_BYTES,
+    getsizeof=lambda kept: min(KEPT_BYTES, _LEAST_BYTES + sum(len(part or b"") for part in kept._json)),
+)
 """By their JSON, in both parts; nobody may change them."""
 
 
 def _read(entries: bytes, rest: bytes) -> PolicyTimeline:
-    initial = _entries.get(entries)
-    if initial is None:
+    try:
+        _, initial = _entries[entries]
+    except KeyError:
         initial = orjson.loads(entries)
-        _entries.put(entries, initial, len(entries))
+        _entries[entries] = entries, initial
     timeline, fields = PolicyTimeline(), orjson.loads(rest)
     timeline._initial, timeline._version, timeline._past = initial, fields["version"], fields["past"]
     timeline._changes = [
@@ -251,4 +258,4 @@ def _remember(timeline: PolicyTimeline, entries: bytes, rest: bytes) -> None:
     """Keep it for whoever reads the same JSON."""
     kept = PolicyTimeline()
     kept._take(timeline)
-    _timelines.put((entries, rest), kept, _LEAST_BYTES + len(entries) + len(rest))
+    _timelines[entries, rest] = kept

@@ -11,9 +11,9 @@ from typing import Final
 
 import orjson
 import pyarrow as pa
+from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
-from streaming.contract.lru_cache import Kept
 from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, Discarded
 from streaming.state.body import Body, decode, encode, packed
 
@@ -25,8 +25,8 @@ _COLUMNS: Final = ""
 """Name of the part that is the columns; notes have names."""
 _IN_BLOBS: Final = "in_blobs"
 
-_notes = Kept(NOTES_BYTES)
-"""By the name of their content, which never changes."""
+_notes: LRUCache[str, bytes] = LRUCache(NOTES_BYTES, getsizeof=lambda note: min(NOTES_BYTES, len(note)))
+"""By the name of their content, which never changes; one that is larger than the bound is kept alone."""
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class SpilledBody:
                 same = note is self.body.notes.get(part)
                 names[part] = self._put(part, same, {part: pa.array([note], pa.large_binary())}, blobs)
                 # Most often it is this worker that reads it in the next batch.
-                _notes.put(names[part], note, len(note))
+                _notes[names[part]] = note
                 del notes[part]
         for name in {*self.names.values()} - {*names.values()}:
             self.discarded.add(name)
@@ -119,6 +119,5 @@ def _note(name: str, blobs: BlobStore) -> bytes:
     """A large note; one object for all shards, so that what was read from it is found at once."""
     note = _notes.get(name)
     if note is None:
-        note = bytes(blobs.read(name).column(0)[0].as_py())
-        _notes.put(name, note, len(note))
-    return bytes(note)
+        note = _notes[name] = bytes(blobs.read(name).column(0)[0].as_py())
+    return note

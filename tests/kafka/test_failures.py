@@ -102,16 +102,16 @@ def test_the_default_partition_count_is_corrected(cluster: Cluster, proxy_with: 
     """A topic created with -1 is charged what it really got."""
     proxy = proxy_with(default_partitions_refresh_ms=3_600_000)
     assert proxy.proxy is not None
-    coordinator = proxy.proxy.coordinator
-    until(lambda: coordinator.default_partitions == DEFAULT_PARTITIONS, what="num.partitions is read")
-    coordinator.default_partitions = 7
+    recent = proxy.proxy.recent_topics
+    until(lambda: recent.default_partitions == DEFAULT_PARTITIONS, what="num.partitions is read")
+    recent.default_partitions = 7
     name = fresh("default")
     cluster.limit(proxy, name, controller_mutation_rate=10)
     with WireClient(proxy.bootstrap, name) as client:
         assert errors(client.create({f"{name}-a": -1})) == {f"{name}-a": 0}
         refund = cluster.event_of(name, type="refund")
         assert refund["items"] == [{"name": f"{name}-a", "mutations": 7 - DEFAULT_PARTITIONS}]
-        coordinator.default_partitions = 1
+        recent.default_partitions = 1
         assert errors(client.create({f"{name}-b": -1})) == {f"{name}-b": 0}
         charge = cluster.event_of(name, strict=False)
         assert charge["items"] == [{"name": f"{name}-b", "mutations": DEFAULT_PARTITIONS - 1}]

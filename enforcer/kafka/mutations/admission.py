@@ -14,14 +14,15 @@ from typing import Protocol
 
 from enforcer.core.coordinator import Asked, QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
+from enforcer.core.gate import MutationQuota, explain
 from enforcer.core.ledger import Answered, Ask
 from enforcer.core.settings import OnLate
-from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items, explain
+from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items
+from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.protocol.answers import explain_throttle, merge, refuse_all
 from enforcer.kafka.protocol.mutations import MutationRequest, subset
 from enforcer.kafka.protocol.throttle import patch_throttle
 from enforcer.kafka.protocol.topic_counts import TopicCounts
-from streaming.policy.policy_set import MutationQuota
 
 
 class Link(Protocol):
@@ -52,6 +53,7 @@ class Admission(ABC):
     Args:
         link: the connection.
         coordinator: decides.
+        recent: knows partition counts better than the broker.
         request: the request.
         user: Kafka principal.
         client_id: Kafka client id.
@@ -63,6 +65,7 @@ class Admission(ABC):
         self,
         link: Link,
         coordinator: QuotaCoordinator,
+        recent: RecentTopics,
         request: MutationRequest,
         *,
         user: str,
@@ -72,6 +75,7 @@ class Admission(ABC):
     ) -> None:
         self.link = link
         self.coordinator = coordinator
+        self.recent = recent
         self.request = request
         self.user = user
         self.client_id = client_id
@@ -92,8 +96,7 @@ class Admission(ABC):
         """The connection is lost; nothing more can be answered."""
 
     def _looked_up(self, topics: TopicCounts) -> None:
-        known = self.coordinator.corrected(topics)
-        self.items = charged_items(self.request, known, self.coordinator.default_partitions)
+        self.items = charged_items(self.request, self.recent.over(topics), self.recent.default_partitions)
         self._counted()
 
     @abstractmethod
@@ -112,7 +115,7 @@ class Admission(ABC):
         if self.request.validate_only:
             return
         for change in changes.values():
-            self.coordinator.topic_changed(change.name, change.topic_id, change.partitions)
+            self.recent.note(change.name, change.topic_id, change.partitions)
         unforeseen = {name: change.mutations for name, change in changes.items() if not change.foreseen}
         if unforeseen:
             self.coordinator.report(replace(self._asked(), strict=False, items=unforeseen), self.quota)

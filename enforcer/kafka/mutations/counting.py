@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 from uuid import UUID
 
 from enforcer.core.coordinator import Asked
-from enforcer.core.feeds.decisions import Decision
 from enforcer.kafka.protocol.answers import decode_answer
 from enforcer.kafka.protocol.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
 from enforcer.kafka.protocol.topic_counts import TopicCounts
-from streaming.policy.policy_set import MutationQuota
 
 Charged = Mapping[str, tuple[MutationItem, int]]
 """Name -> item and its mutations, of the items that cost something, in the request's order."""
@@ -98,18 +95,3 @@ def changes_made(request: MutationRequest, items: Charged, response: bytes) -> d
             foreseen=name is not None,
         )
     return changes
-
-
-def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:
-    """The error message of a rejected topic: which quota, how fast, where the balance is, when to retry."""
-    if quota is None:
-        return f"The quota on partition mutations is exceeded; retry after {ceil(wait_ms)} ms."
-    parts = [
-        f"The quota on partition mutations of {quota.subject} ({quota.path}) is exceeded:",
-        f"{quota.rate:g} per second, burst {quota.burst:g};",
-    ]
-    if decision is not None and decision.tokens is not None:
-        parts.append(f"balance {decision.tokens:.1f};")
-    elif decision is not None and decision.rate is not None:
-        parts.append(f"present rate {decision.rate:.2f} per second;")
-    return " ".join((*parts, f"retry after {ceil(wait_ms)} ms."))

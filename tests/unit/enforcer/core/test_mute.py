@@ -1,7 +1,6 @@
-"""The mute of one connection, and topics changed a moment ago: pure, with times as arguments."""
+"""The mute of one connection: pure, with times as arguments."""
 
 from enforcer.core.mute import Mute
-from enforcer.kafka.protocol.topic_counts import RecentTopics, TopicCounts
 
 
 def test_a_short_mute_ends() -> None:
@@ -39,27 +38,3 @@ def test_a_mute_only_grows() -> None:
     mute.begin(1_200, 9_000)
     mute.advance(5_000)
     assert mute.active
-
-
-def lookup(**by_name: int | None) -> TopicCounts:
-    """What the broker's metadata says."""
-    return TopicCounts(by_name=by_name, by_id={b"i" * 16: 7}, names={}, broker_count=1)
-
-
-def test_recent_changes_win_for_a_while() -> None:
-    """Created, grown and deleted topics are known before the metadata; then the metadata counts again."""
-    recent = RecentTopics(keep_ms=100, topics_max=10)
-    recent.note("new", None, 3, 0)
-    recent.note("gone", b"i" * 16, None, 0)
-    seen = recent.over(lookup(new=None, gone=5, other=2), 99)
-    assert seen.by_name == {"new": 3, "gone": None, "other": 2}
-    assert seen.by_id == {b"i" * 16: None}
-    assert recent.over(lookup(new=None, gone=5), 100).by_name == {"new": None, "gone": 5}
-
-
-def test_recent_topics_are_bounded() -> None:
-    """The oldest goes first."""
-    recent = RecentTopics(keep_ms=100, topics_max=2)
-    for name in ("a", "b", "c"):
-        recent.note(name, None, 1, 0)
-    assert recent.over(lookup(a=None, b=None, c=None), 1).by_name == {"a": None, "b": 1, "c": 1}

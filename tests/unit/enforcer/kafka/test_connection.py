@@ -13,6 +13,7 @@ from traffic_kit import batch, produce
 
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
+from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.kafka.upstream import Owner, Upstream
 from enforcer.metering.meter import Meter
@@ -131,6 +132,9 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock)
         self.frame_meter = FrameMeter(self.meter, desk.settings)
+        self.recent_topics = RecentTopics(
+            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms
+        )
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )

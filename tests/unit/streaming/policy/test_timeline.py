@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.policy.timeline import FOLD_PARTS, MAX_CACHED_SETS, PolicyTimeline
+from streaming.policy import timeline as module
+from streaming.policy.timeline import FOLD_PARTS, KEPT_BYTES, MAX_CACHED_SETS, PolicyTimeline
 
 TIMES = st.integers(0, 12)
 VALUES = st.none() | st.integers(1, 3).map(lambda rate: {"controller_mutation_rate": rate})
@@ -195,6 +196,18 @@ def test_cached_sets_are_bounded() -> None:
     for ts in range(10 * MAX_CACHED_SETS):
         assert timeline.at(ts).entries["broker"] == {"n": ts}
         assert len(timeline._sets) <= MAX_CACHED_SETS
+
+
+def test_policies_beyond_the_bound_are_kept_alone() -> None:
+    """Otherwise the largest would be read again in each batch."""
+    module._entries.clear()
+    for name, size in ((b"a", 1), (b"b", KEPT_BYTES + 1)):
+        module._entries[name] = bytes(size), {}
+    assert list(module._entries) == [b"b"]
+    rest = PolicyTimeline().to_json()[1]
+    large = PolicyTimeline.from_json(b"{}" + b" " * KEPT_BYTES, rest)
+    assert list(module._timelines.values())[-1]._json == large._json and len(module._timelines) == 1
+    assert PolicyTimeline.from_json(b"{}", rest).at(0).entries == {} and len(module._timelines) == 1
 
 
 def test_timelines_read_from_the_same_bytes_do_not_share_changes() -> None:

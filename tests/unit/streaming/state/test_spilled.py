@@ -7,10 +7,10 @@ import orjson
 import pyarrow as pa
 import pytest
 from blob_store_kit import MemoryBlobStore
+from cachetools import LRUCache
 from law_kit import T0, records_of
 
 from streaming.contract.errors import StateError
-from streaming.contract.lru_cache import Kept
 from streaming.laws.law import StepContext
 from streaming.laws.shard import LATENESS_MS, SWEEP_MS, step
 from streaming.policy.timeline import PolicyTimeline
@@ -107,12 +107,22 @@ def test_parts_without_their_shelf_are_not_forgotten_silently() -> None:
 
 def test_large_notes_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their bytes; the oldest leaves."""
-    monkeypatch.setattr(spilled, "_notes", Kept(2 * spilled.BLOB_BYTES))
+    monkeypatch.setattr(spilled, "_notes", LRUCache(2 * spilled.BLOB_BYTES, getsizeof=len))
     blobs = MemoryBlobStore()
     for number in range(4):
         raw = SpilledBody().to_bytes(body(0, bytes([number]) * spilled.BLOB_BYTES), blobs)
         SpilledBody.of(raw, blobs)
     assert len(spilled._notes) == 2
+
+
+def test_a_note_beyond_the_bound_is_kept_alone() -> None:
+    """Otherwise the largest policies would be read again in each batch."""
+    spilled._notes.clear()
+    for name, size in (("a", 1), ("b", spilled.NOTES_BYTES + 1)):
+        spilled._notes[name] = bytes(size)
+    assert list(spilled._notes) == ["b"]
+    spilled._notes["c"] = b"small"
+    assert list(spilled._notes) == ["c"]
 
 
 def test_a_change_of_one_policy_of_many_writes_that_change_alone() -> None:

@@ -12,6 +12,7 @@ from wire_client import create_request
 
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.admission import Admission, Passing, Permissive, Refused, Strict
+from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
 from enforcer.kafka.protocol.topic_counts import TopicCounts
 
@@ -75,8 +76,11 @@ class Scene:
         self.desk.limit(controller_mutation_rate=1)
         self.link = FakeLink(existing or {})
         self.request: MutationRequest = decode_request(*request(create_request(names, version)))
+        recent = RecentTopics(
+            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: self.desk.now_ms
+        )
         self.admission = way(
-            self.link, self.desk.coordinator, self.request, user="a", client_id="c",
+            self.link, self.desk.coordinator, recent, self.request, user="a", client_id="c",
             quota=self.desk.coordinator.quota("a", "c"), wait_ms=wait_ms,
         )  # fmt: skip
         self.admission.start()

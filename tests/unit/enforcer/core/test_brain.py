@@ -1,11 +1,14 @@
-"""The proxy's own timers, without a cluster."""
+"""An enforcer's own timers, without a cluster."""
 
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.core.brain import Brain
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from streaming.contract.topics import Topics
 
 DAY_MS = 86_400_000
 
@@ -15,16 +18,15 @@ def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
     called: list[float] = []
 
     async def run() -> None:
-        proxy = KafkaProxy(ProxyConfig(kafka=(("127.0.0.1", 9),), listen=("127.0.0.1", 0)))
-        proxy._listener.close()
+        brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), {"bootstrap.servers": "127.0.0.1:9"})
         now_ms = 0.0
         timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         loop = SimpleNamespace(
             call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given))
         )
-        proxy._loop = cast(asyncio.AbstractEventLoop, loop)
-        proxy.coordinator.clock = cast(Any, SimpleNamespace(wall_ms=lambda: int(now_ms)))
-        proxy.coordinator.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
+        brain._loop = cast(asyncio.AbstractEventLoop, loop)
+        brain.coordinator.clock = cast(Any, SimpleNamespace(wall_ms=lambda: int(now_ms)))
+        brain.coordinator.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
         while timers:
             ((delay_s, function, given),) = timers
             assert delay_s <= DAY_MS / 1000

@@ -1,0 +1,170 @@
+"""What ties an enforcer to the job, whatever it speaks: events go out, policies and decisions come in.
+
+A proxy makes one of these beside its meter, starts it before it lets clients in, and lets it probe.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from enforcer.core.clock import Clock
+from enforcer.core.coordinator import QuotaCoordinator, probe
+from enforcer.core.feeds.decisions import Decision, decisions_tail, standing_shares
+from enforcer.core.feeds.policies import policies_tail
+from enforcer.core.feeds.shares import Share
+from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Reports
+from enforcer.core.settings import ProxySettings
+from streaming.contract.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+_PROBE_S = 5.0
+# In a row, each within half of the decision timeout; asked for at most so long after the first decision.
+_QUICK_PROBES = 3
+_WARM_UP_S = 30.0
+_COMPLAIN_S = 10.0
+_TAIL_STOP_S = 1.0
+_FLUSH_S = 2.0
+# A policy may be dated far ahead; the loop's timers may not. The time is looked at again then.
+_TIMER_MAX_S = 86_400.0
+
+
+class Brain:
+    """One enforcer's ties to the job; made in its event loop.
+
+    Attributes:
+        clock: the loop's steady clock, and the wall clock.
+        coordinator: asks for decisions, and holds the policies.
+        send_usage: takes (usage report, record key); False if it was dropped.
+        take_shares: gets the shares of all enforcers; set by whoever meters.
+        ready: set once probe requests are decided in time.
+
+    Args:
+        proxy_id: name of this enforcer.
+        settings: time limits and bounds.
+        metrics: counts.
+        topics: names of Weir's topics.
+        connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
+    """
+
+    def __init__(
+        self,
+        proxy_id: str,
+        settings: ProxySettings,
+        metrics: Metrics,
+        topics: Topics,
+        connection: Mapping[str, str],
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._start_until_ms = 0.0
+        self.clock = Clock(
+            steady_ms=lambda: self._loop.time() * 1000, wall_ms=lambda: time.time_ns() // 1_000_000
+        )
+        self._reports = Reports(
+            connection,
+            topics.requests,
+            events_max=settings.events_max,
+            event_timeout_ms=settings.event_timeout_ms,
+            metrics=metrics,
+        )
+        self.coordinator = QuotaCoordinator(proxy_id, settings, metrics, self._reports, self.clock)
+        self.coordinator.call_at = self._call_at
+        self.send_usage = partial(self._reports.send, topic=topics.usage)
+        self.take_shares: Callable[[list[Share]], None] = lambda _shares: None
+        self.ready = asyncio.Event()
+        self._policies_tail = policies_tail(connection, topics.policies, self.coordinator.policies)
+        self._decisions_tail = decisions_tail(connection, topics.decisions, self._take)
+
+    async def start(self) -> None:
+        """Connect, and read the policies, for at most start_timeout_ms."""
+        limit_ms = self._settings.start_timeout_ms
+        self._start_until_ms = self.clock.steady_ms() + limit_ms
+        self._reports.start()
+        self._decisions_tail.start(self._loop)
+        self._policies_tail.start(self._loop)
+        try:
+            await asyncio.wait_for(self._policies_tail.caught_up.wait(), limit_ms / 1000)
+        except TimeoutError:
+            # Refusing all traffic because our own topic cannot be read would be worse than no limits.
+            logger.warning("the policies could not be read within %.0f s; going on without", limit_ms / 1000)
+
+    async def read_back_shares(self, back_ms: int) -> None:
+        """Take the shares that still stand, for what `start` has left of its time.
+
+        An enforcer that comes back under its old name goes on with them, instead of 5 % for a round.
+
+        Args:
+            back_ms: the longest life time of a share.
+        """
+        tail = standing_shares(self._connection, self._topics.decisions, self.take_shares, back_ms)
+        tail.start(self._loop)
+        try:
+            async with asyncio.timeout(max(0.0, self._start_until_ms - self.clock.steady_ms()) / 1000):
+                await tail.caught_up.wait()
+        except TimeoutError:
+            logger.warning("the decisions could not be read back in time; shares come with the next round")
+        finally:
+            await tail.stop(_TAIL_STOP_S)
+
+    async def probe(self) -> None:
+        """Send requests that cost nothing until decisions come in time, several in a row; then be ready.
+
+        One alone says too little: the first batches of a job that has just started take seconds, and a
+        client that came then would be answered without its decision.
+        """
+        started_ms = complained_ms = self.clock.steady_ms()
+        first_ms, quick = 0.0, 0
+        while quick < _QUICK_PROBES:
+            asked_ms = self.clock.steady_ms()
+            decided = await self._ask_probe()
+            now_ms = self.clock.steady_ms()
+            if decided:
+                first_ms = first_ms or now_ms
+                quick = quick + 1 if (now_ms - asked_ms) * 2 <= self._settings.decision_timeout_ms else 0
+                if now_ms - first_ms > _WARM_UP_S * 1000:
+                    logger.warning("decisions still take long on this machine; going on all the same")
+                    break
+            elif now_ms - complained_ms >= _COMPLAIN_S * 1000:
+                complained_ms = now_ms
+                logger.warning("no probe decided yet: is the job running? requests get on_late_decision")
+        logger.info("ready: a probe was decided, after %.1f s", (self.clock.steady_ms() - started_ms) / 1000)
+        self.ready.set()
+
+    async def stop(self) -> None:
+        """Send what waits, for a short while, and end."""
+        await asyncio.gather(
+            asyncio.to_thread(self._reports.stop, _FLUSH_S),
+            self._decisions_tail.stop(_TAIL_STOP_S),
+            self._policies_tail.stop(_TAIL_STOP_S),
+        )
+
+    def _take(self, decisions: list[Decision | Share]) -> None:
+        self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
+        self.take_shares([decision for decision in decisions if isinstance(decision, Share)])
+
+    def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
+        delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000
+        if delay_s > _TIMER_MAX_S:
+            self._loop.call_later(_TIMER_MAX_S, self._call_at, wall_ms, function)
+        else:
+            self._loop.call_later(max(0.0, delay_s), function)
+
+    async def _ask_probe(self) -> bool:
+        """Whether one probe was decided within its limit."""
+        asked, decided = probe(), asyncio.Event()
+        quota = self.coordinator.quota(asked.user, asked.client_id)
+        ask = self.coordinator.ask(asked, quota, lambda _decision: decided.set())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(decided.wait(), _PROBE_S)
+            return True
+        if ask is not None:
+            # A job that is only starting answers later; keep the question, within the bound.
+            self.coordinator.ledger.watch(ask)
+        return False

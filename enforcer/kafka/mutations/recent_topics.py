@@ -1,0 +1,47 @@
+"""Partition counts that the brokers do not tell yet: those that were changed through us a moment ago.
+
+A KRaft broker learns of a change some ms after the controller has answered it. A client that creates and at
+once deletes would be told by the broker's metadata that there was nothing to count.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cachetools import TTLCache
+
+from enforcer.kafka.protocol.topic_counts import TopicCounts
+
+
+class RecentTopics:
+    """Partition counts as the last answers left them, for a short time.
+
+    Attributes:
+        default_partitions: the cluster's num.partitions, as far as it is known.
+
+    Args:
+        keep_ms: how long an answer is believed rather than the broker's metadata.
+        topics_max: bound on topics kept; the one used longest ago goes first.
+        default_partitions: until it is read from the cluster.
+        steady_ms: tells the time.
+    """
+
+    def __init__(
+        self, *, keep_ms: float, topics_max: int, default_partitions: int, steady_ms: Callable[[], float]
+    ) -> None:
+        self.default_partitions = default_partitions
+        self._counts: TTLCache[str | bytes, int | None] = TTLCache(topics_max, keep_ms, steady_ms)
+
+    def note(self, name: str | None, topic_id: bytes | None, count: int | None) -> None:
+        """A topic has this many partitions now; None: it is gone. By name, by id or both."""
+        for key in (name, topic_id):
+            if key is not None:
+                self._counts[key] = count
+
+    def over(self, topics: TopicCounts) -> TopicCounts:
+        """What a lookup said, corrected by what is known better."""
+        newer = self._counts
+        return replace(
+            topics,
+            by_name={name: newer.get(name, count) for name, count in topics.by_name.items()},
+            by_id={key: newer.get(key, count) for key, count in topics.by_id.items()},
+        )
