@@ -53,13 +53,12 @@ class LimitIndex(Generic[Said]):
         self._fields: dict[str, NDArray[Any]] = {}
         self._fill({name: self._number(said) for name, said in listed.items()})
 
-    def field(self, name: str, nothing: Any) -> NDArray[Any]:
-        """A field of all kinds, to be taken by number.
+    def field(self, name: str, numbers: Integers, nothing: Any) -> NDArray[Any]:
+        """An attribute of what is said, by number; `nothing` where nothing is."""
+        return self.column(name, nothing)[numbers]
 
-        Args:
-            name: an attribute of what is said.
-            nothing: its value where nothing is said; stands at the end, where NOTHING finds it.
-        """
+    def column(self, name: str, nothing: Any) -> NDArray[Any]:
+        """An attribute of all kinds by number, and at the end, where NOTHING finds it, `nothing`."""
         column = self._fields.get(name)
         if column is None or len(column) <= len(self.kinds):
             values = [*(getattr(said, name) for said in self.kinds), nothing]

@@ -40,12 +40,14 @@ def stretches(times: Integers, timeline: PolicyTimeline) -> Iterator[tuple[Integ
     """Events by stretch of time between two changes of policy, in order of time.
 
     Args:
-        times: of the events, ms, in any order; at least one.
+        times: of the events, ms, in any order.
         timeline: the policies; a change at the very time of an event counts as made.
 
     Yields:
         The positions of the events of one stretch, ascending, and the time (ms) of the earliest of them.
     """
+    if not len(times):
+        return
     first = int(times.min())
     changes = timeline.changes(first, int(times.max()))
     if not changes:

@@ -5,16 +5,19 @@ the policies of the newer one's time. Its own `ts` is what ages are measured at,
 broker looked.
 """
 
-from collections.abc import Mapping
-from typing import Final, Self
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
+from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.broker_events import Backlog
 from streaming.laws.backlog.law import Rules, judge, rules_for
-from streaming.laws.law import Batch, Decision, DecisionForm, LawState
+from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
+from streaming.policy.derived import Derived, stretches
 from streaming.policy.timeline import PolicyTimeline
+from streaming.state.subject_table import SubjectTable
 
 TTL_MS: Final = 60_000
 """How long an enforcer may go by a decision (contract section 1)."""
@@ -28,60 +31,55 @@ DECISION: Final = DecisionForm(
 )
 MAX_TOPICS: Final = 65_536
 """Rows of one shard; beyond it those reported longest ago leave first, ties by name."""
+MAX_CACHED: Final = 64
+"""Sets of policies whose rules are remembered: those of a worker's shards."""
+_LONG_AGO: Final = -(2**62)
 
 
-class BacklogTable(LawState):
-    """The newest time of all topics of a shard.
+rules_of: Final = Derived(
+    lambda policies: LearntLimits(lambda topic: rules_for(policies, topic)), MAX_CACHED
+)
+"""The rules for topics under a set of policies."""
 
-    Columns: `topic` text, `last` ms of its newest report.
+
+class BacklogTable(SubjectTable, LawState):
+    """The newest time of all topics of a shard, by their names.
+
+    Field: `last` ms of its newest report.
     """
 
-    def __init__(self) -> None:
-        self.last: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.last)
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
-        """The table that `columns` described; an empty mapping gives an empty table."""
-        table = cls()
-        if columns:
-            table.last = dict(zip(columns["topic"].to_pylist(), columns["last"].to_pylist(), strict=True))
-        return table
-
-    def columns(self) -> dict[str, pa.Array]:
-        """The table as Arrow columns, for the checkpoint."""
-        return {
-            "topic": pa.array(self.last.keys(), type=pa.string()),
-            "last": pa.array(self.last.values(), type=pa.int64()),
-        }
+    dtype = np.dtype([("last", np.int64)])
 
     def fold(self, batch: Batch) -> DecisionColumns:
         """Judge reports in order, one decision each."""
-        rules: dict[tuple[int, str], Rules] = {}
-        decided: list[tuple[int, Decision]] = []
-        for entry in batch.events:
-            event: Backlog = entry.event
-            at = self.last[event.topic] = max(event.at, self.last.get(event.topic, event.at))
-            policies = batch.timeline.at(at)
-            key = (policies.version, event.topic)
-            if key not in rules:
-                rules[key] = rules_for(policies, event.topic)
-            head = {"type": "backlog", "id": event.id, "ts": event.ts, "topic": event.topic}
-            decided.append((entry.source, {**head, **judge(event, rules[key]), "ttl_ms": TTL_MS}))
+        entries: list[Entry] = batch.events
+        events: list[Backlog] = [entry.event for entry in entries]
+        encoded = pa.array([event.topic for event in events], type=pa.string()).dictionary_encode()
+        topics, of_event = encoded.dictionary, encoded.indices.to_numpy()
+        rows = self.rows(topics)
+        fresh = rows < 0
+        rows[fresh] = self.add(topics.filter(pa.array(fresh)), last=_LONG_AGO)
+        row, last = rows[of_event], self.state["last"]
+        at = np.maximum(np.array([event.at for event in events], dtype=np.int64), last[row])
+        np.maximum.at(last, row, at)
+        rules: dict[int, Rules] = {}
+        for order, time in stretches(at, batch.timeline):
+            known = rules_of(batch.timeline.at(time))
+            kind = known.of(topics.take(pa.array(of_event[order])))
+            rules |= {i: known.kinds[number] for i, number in zip(order.tolist(), kind.tolist(), strict=True)}
         if not batch.replay:
-            self._bound()
-        return DECISION.columns(decided)
+            self.bound(MAX_TOPICS)
+        return DECISION.columns(
+            [(entry.source, _decision(entry.event, rules[i])) for i, entry in enumerate(entries)]
+        )
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Forget topics whose newest report is older than `horizon`: no report is taken back that far."""
-        self.last = {topic: last for topic, last in self.last.items() if last >= horizon}
-        self._bound()
+        self.keep(self.state["last"] >= horizon)
+        self.bound(MAX_TOPICS)
 
-    def _bound(self) -> None:
-        """Hold the table to MAX_TOPICS."""
-        surplus = len(self.last) - MAX_TOPICS
-        if surplus > 0:
-            for topic in sorted(self.last, key=lambda name: (self.last[name], name))[:surplus]:
-                del self.last[topic]
+
+
+def _decision(event: Backlog, rules: Rules) -> Decision:
+    head = {"type": "backlog", "id": event.id, "ts": event.ts, "topic": event.topic}
+    return {**head, **judge(event, rules), "ttl_ms": TTL_MS}

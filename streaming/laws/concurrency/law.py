@@ -49,7 +49,7 @@ from streaming.laws.concurrency.settings import AIMD, FIXED, GRADIENT, GRADIENT2
 LONGEST_NS: Final = 2**63 - 1
 """Sums of ns stop here: a round trip of centuries must not turn into a negative one."""
 NOT_LIMITED: Final = -1
-"""`era` of an event whose partition no policy matches."""
+"""Row of an event whose partition no policy matches."""
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
@@ -136,33 +136,30 @@ def take(state: Any, s: Any, start_ns: int, rtt: int, inflight: int, drop: bool)
 
 @compiled
 def walk(
+    order: Integers,
     at: Integers,
     row: Integers,
-    era: Integers,
     start_ns: Integers,
     rtt: Integers,
     inflight: Integers,
     drop: Flags,
     settings: NDArray[Any],
-    current: Integers,
+    setting: Integers,
     state: NDArray[Any],
     limit: Integers,
     estimate: Doubles,
 ) -> None:
     """Take events in order through the state of their partitions.
 
-    Event columns (one entry an event): `at` in ms, `row` of its partition, `era` (which of `settings` it is
-    judged by; NOT_LIMITED: none), then the sample. `current` holds the era that each row of `state` is in: an
-    event of another one starts its partition afresh. Results (one entry an event): `limit`, `estimate`.
+    Event columns (one entry an event): `at` in ms, `row` of its partition (NOT_LIMITED: no policy matches
+    it), then the sample, and which of `settings` it goes by; `order` holds the events to walk. Results (one
+    entry an event): `limit`, `estimate`.
     """
-    for i in range(len(at)):
-        if era[i] == NOT_LIMITED:
-            continue
+    for i in order:
         r = row[i]
-        if current[r] != era[i]:
-            start(state[r], settings[era[i]])
-            current[r] = era[i]
+        if r == NOT_LIMITED:
+            continue
         state[r]["last"] = max(state[r]["last"], at[i])
-        take(state[r], settings[era[i]], start_ns[i], rtt[i], inflight[i], drop[i])
+        take(state[r], settings[setting[i]], start_ns[i], rtt[i], inflight[i], drop[i])
         estimate[i] = state[r]["estimate"]
         limit[i] = int(estimate[i])

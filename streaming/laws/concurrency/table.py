@@ -1,30 +1,30 @@
 """State of the concurrency law: a row per partition, and the way of a batch of samples through it.
 
-The law is in concurrency.py and limits.py. Here partitions become row numbers, policies become *eras*: the
-stretches of a partition's time without a change of its algorithm or parameters. A new era starts the
-partition afresh from `initialLimit`, since what one algorithm has learned means nothing to another; a policy
-that only says the same in other words changes nothing, and one that leaves and comes back does.
+The law is in law.py and algorithms.py. Here partitions become row numbers and policies settings. A change of
+a partition's algorithm or parameters starts it afresh from `initialLimit`, since what one algorithm has
+learned means nothing to another; a policy that only says the same in other words changes nothing, and one
+that leaves and comes back does.
 
 A replay writes one decision per sample. The live job writes one per partition and batch, under the newest
 sample's id, and only when the limit is not the one written last; a partition's first is always written.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.broker_events import Latency
 from streaming.laws.concurrency.algorithms import STATE
-from streaming.laws.concurrency.law import NOT_LIMITED, start, walk
-from streaming.laws.concurrency.settings import SETTINGS, LimitSettings, entry_for
-from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
-from streaming.policy.policy_set import PolicySet
+from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers, start, walk
+from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings, settings_of
+from streaming.laws.law import FOR_EVER, Batch, Decision, DecisionForm, Entry, LawState
+from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
+from streaming.state.subject_table import SubjectTable
 
 TTL_MS: Final = 60_000
 """How long an enforcer may go by a limit (contract section 1)."""
@@ -34,88 +34,46 @@ start from `initialLimit` again; beyond this number those idle longest are, ties
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
-Integers = NDArray[np.int64]
+
+_NAMES: Final = {number: algorithm.value for algorithm, number in NUMBERS.items()}
 
 
-class _Eras:
-    """Policies of one batch as numbers.
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A batch of samples as columns; see `law.walk` for their meaning."""
 
-    Attributes:
-        settings: of each era. Partitions share eras; those of one partition are all different.
-        since: of each partition, the times (ms) from which its eras hold, ascending.
-        numbers: of each partition, its eras in that order; NOT_LIMITED for none.
-    """
-
-    def __init__(self, names: int) -> None:
-        self.settings: list[LimitSettings] = []
-        self.since: list[list[int]] = [[] for _ in range(names)]
-        self.numbers: list[list[int]] = [[] for _ in range(names)]
-        self._numbers: dict[tuple[int, int], int] = {}
-        self._newest = [NO_KEY] * names
-
-    def add(self, u: int, time: int, settings: LimitSettings | None, *, at_start: bool) -> None:
-        """Partition `u` goes by `settings` from `time` on; `at_start`: what came before does not count.
-
-        What changes nothing begins no era; what is changed back does, after the one between.
-        """
-        key = NO_KEY if settings is None else settings.key
-        if at_start:
-            self.since[u].clear()
-            self.numbers[u].clear()
-        elif key == self._newest[u]:
-            return
-        number = NOT_LIMITED
-        if settings is not None:
-            # The place keeps an era that comes back apart from its first time.
-            number = self._numbers.setdefault((len(self.numbers[u]), key), len(self.settings))
-            if number == len(self.settings):
-                self.settings.append(settings)
-        self.since[u].append(time)
-        self.numbers[u].append(number)
-        self._newest[u] = key
-
-    def of_events(self, at: Integers, of_event: Integers) -> Integers:
-        """Era of each event, given its time and its partition."""
-        era = np.array([numbers[0] for numbers in self.numbers], dtype=np.int64)[of_event]
-        for u, numbers in enumerate(self.numbers):
-            if len(numbers) > 1:
-                mine = np.flatnonzero(of_event == u)
-                place = np.searchsorted(np.array(self.since[u]), at[mine], side="right") - 1
-                era[mine] = np.array(numbers)[place]
-        return era
-
-
-class ConcurrencyTable(LawState):
-    """Limits of all partitions of a shard.
-
-    Columns: `partition` text, and the fields of STATE by name.
-    """
-
-    def __init__(self) -> None:
-        self.partitions: pa.Array = pa.array([], type=pa.string())
-        self.state: NDArray[Any] = np.zeros(0, dtype=STATE)
-        # Entry -> settings; holds the entry too, so that its id is not given to another one.
-        self._known: dict[int, tuple[Mapping[str, Any], LimitSettings]] = {}
-
-    def __len__(self) -> int:
-        return len(self.partitions)
+    at: Integers
+    row: Integers
+    start_ns: Integers
+    rtt: Integers
+    inflight: Integers
+    drop: Flags
+    setting: Integers
+    limit: Integers
+    estimate: Doubles
+    algorithm: Integers
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
-        """The table that `columns` described; an empty mapping gives an empty table."""
-        table = cls()
-        if not columns:
-            return table
-        table.partitions = columns["partition"]
-        table.state = np.zeros(len(table.partitions), dtype=STATE)
-        for name in table.state.dtype.names or ():
-            table.state[name] = columns[name].to_numpy(zero_copy_only=False)
-        return table
+    def of(cls, events: Sequence[Latency]) -> Self:
+        count = len(events)
+        return cls(
+            at=np.array([event.at for event in events], dtype=np.int64),
+            row=np.full(count, NOT_LIMITED, dtype=np.int64),
+            start_ns=np.array([event.start_ns for event in events], dtype=np.int64),
+            rtt=np.array([event.rtt_ns for event in events], dtype=np.int64),
+            inflight=np.array([event.inflight for event in events], dtype=np.int64),
+            drop=np.array([event.did_drop for event in events], dtype=np.bool_),
+            setting=np.zeros(count, dtype=np.int64),
+            limit=np.zeros(count, dtype=np.int64),
+            estimate=np.zeros(count),
+            algorithm=np.zeros(count, dtype=np.int64),
+        )
 
-    def columns(self) -> dict[str, pa.Array]:
-        """The table as Arrow columns, for the checkpoint."""
-        fields = {name: pa.array(self.state[name].copy()) for name in self.state.dtype.names or ()}
-        return {"partition": self.partitions, **fields}
+
+class ConcurrencyTable(SubjectTable, LawState):
+    """Limits of all partitions of a shard, by their names."""
+
+    dtype = STATE
 
     def fold(self, batch: Batch) -> DecisionColumns:
         """Decide samples in order."""
@@ -123,46 +81,21 @@ class ConcurrencyTable(LawState):
         events: list[Latency] = [entry.event for entry in entries]
         encoded = pa.array([event.partition for event in events], type=pa.string()).dictionary_encode()
         names, of_event = encoded.dictionary, encoded.indices.to_numpy()
-        rows = self._rows(names)
-        at = np.array([event.at for event in events], dtype=np.int64)
+        columns, rows = _Batch.of(events), self.rows(names)
         seen = np.full(len(names), -1, dtype=np.int64)
         seen[rows >= 0] = self.state["last"][rows[rows >= 0]]
-        np.maximum(at, seen[of_event], out=at)
-        eras = self._eras(batch.timeline, names.to_pylist(), seen, at, of_event)
-        era = eras.of_events(at, of_event)
-        rows = self._add(names, rows, np.unique(of_event[era != NOT_LIMITED]))
-        limit, estimate = np.zeros(len(events), dtype=np.int64), np.zeros(len(events))
-        walk(
-            at,
-            rows[of_event],
-            era,
-            np.array([event.start_ns for event in events], dtype=np.int64),
-            np.array([event.rtt_ns for event in events], dtype=np.int64),
-            np.array([event.inflight for event in events], dtype=np.int64),
-            np.array([event.did_drop for event in events], dtype=np.bool_),
-            np.concatenate([np.zeros(0, dtype=SETTINGS), *(each.row for each in eras.settings)]),
-            self._current(eras, rows, seen),
-            self.state,
-            limit,
-            estimate,
-        )
-        chosen: list[int] = np.flatnonzero(era != NOT_LIMITED).tolist()
-        newest = dict(zip(rows[of_event[chosen]].tolist(), chosen, strict=True))
+        np.maximum(columns.at, seen[of_event], out=columns.at)
+        for order, at in stretches(columns.at, batch.timeline):
+            self._walk_stretch(columns, order, at, names, of_event, rows, batch.timeline)
+        chosen: list[int] = np.flatnonzero(columns.row != NOT_LIMITED).tolist()
+        newest = dict(zip(columns.row[chosen].tolist(), chosen, strict=True))
+        written = self.state["written"]
         if not batch.replay:
-            chosen = sorted(i for row, i in newest.items() if self.state["written"][row] != limit[i])
-        for row, i in newest.items():
-            self.state["written"][row] = limit[i]
-            self.state["settings"][row] = eras.settings[era[i]].key
+            chosen = sorted(i for row, i in newest.items() if written[row] != columns.limit[i])
+        written[list(newest)] = columns.limit[list(newest.values())]
         if not batch.replay:
-            self._bound()
-        algorithms = [each.algorithm.value for each in eras.settings]
-        numbers, estimates, of_era = limit.tolist(), estimate.tolist(), era.tolist()
-        return DECISION.columns(
-            [
-                (entries[i].source, _decision(events[i], algorithms[of_era[i]], numbers[i], estimates[i]))
-                for i in chosen
-            ]
-        )
+            self.bound(MAX_PARTITIONS)
+        return DECISION.columns([(entries[i].source, _decision(events[i], i, columns)) for i in chosen])
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that are as if never seen: those at their start, and those of an era that ended.
@@ -170,106 +103,86 @@ class ConcurrencyTable(LawState):
         A learned limit stays however long its partition is idle, up to MAX_PARTITIONS. What changed up to
         `horizon` is settled for all, so that the timeline may forget it.
         """
+        idle = np.flatnonzero(self.state["last"] < horizon)
+        afresh = self._ended(idle, horizon, timeline)
+        limits = settings_of(timeline.at(horizon))
+        number = limits.of(self.names.take(pa.array(idle)))
         keep = np.ones(len(self), dtype=np.bool_)
-        for row in np.flatnonzero(self.state["last"] < horizon).tolist():
-            keep[row] = self._says_something(row, timeline, horizon)
-        if not keep.all():
-            self._keep(keep)
-        self._bound()
+        for row, settings, ended in zip(idle.tolist(), number.tolist(), afresh.tolist(), strict=True):
+            keep[row] = not ended and self._has_learned(row, limits.kinds[settings])
+        self.keep(keep)
+        self.bound(MAX_PARTITIONS)
 
-    def _says_something(self, row: int, timeline: PolicyTimeline, horizon: int) -> bool:
-        last, name = int(self.state["last"][row]), self.partitions[row].as_py()
-        settings = self._settings_at(timeline.at(last), name)
-        for time in timeline.changes(last, horizon):
-            changed = self._settings_at(timeline.at(time), name)
-            if settings is None or changed is None or changed.key != settings.key:
-                return False
-        if settings is None or settings.key != self.state["settings"][row]:
-            return False
+    def _walk_stretch(
+        self, columns: _Batch, order: Integers, at: int, names: pa.Array, of_event: Integers, rows: Integers,
+        timeline: PolicyTimeline,
+    ) -> None:  # fmt: skip
+        """Walk the samples of one stretch of time, which begin at `at` ms, without a change of policy.
+
+        Args:
+            columns: the batch.
+            order: which samples.
+            at: see there.
+            names: of all partitions of the batch.
+            of_event: number of each event's partition among them.
+            rows: of these; those that are added are filled in.
+            timeline: the policies.
+        """
+        present = np.unique(of_event[order])
+        limits = settings_of(timeline.at(at))
+        kind = limits.of(names.take(pa.array(present)))
+        present, kind = present[kind >= 0], kind[kind >= 0]
+        known = rows[present] >= 0
+        afresh = ~known
+        afresh[known] = self._ended(rows[present[known]], at, timeline)
+        rows[present[~known]] = self.add(names.take(pa.array(present[~known])))
+        for row, number in zip(rows[present[afresh]].tolist(), kind[afresh].tolist(), strict=True):
+            start(self.state[row], limits.kinds[number].row[0])
+            self.state["settings"][row] = limits.kinds[number].key
+        used, number = np.unique(kind, return_inverse=True)
+        settings = np.concatenate([np.zeros(0, SETTINGS), *(limits.kinds[each].row for each in used)])
+        # By partition of the batch; those that are not present have no event in `order`.
+        row, setting = np.full((2, len(names)), NOT_LIMITED)
+        row[present], setting[present] = rows[present], number
+        columns.row[order], columns.setting[order] = row[of_event[order]], setting[of_event[order]]
+        walk(
+            order, columns.at, columns.row, columns.start_ns, columns.rtt, columns.inflight, columns.drop,
+            settings, columns.setting, self.state, columns.limit, columns.estimate,
+        )  # fmt: skip
+        limited = order[columns.row[order] != NOT_LIMITED]
+        columns.algorithm[limited] = settings["algorithm"][columns.setting[limited]]
+
+    def _ended(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> Flags:
+        """Whether what was learned in these rows means nothing any more at `upto` ms.
+
+        So it is if their settings were others at any time since their last sample.
+        """
+        last, names = self.state["last"][rows], self.names.take(pa.array(rows))
+        ended = np.zeros(len(rows), dtype=np.bool_)
+        first = int(last.min(initial=upto))
+        begins = [first, *timeline.changes(first, upto)]
+        for begin, end in zip(begins, [*begins[1:], FOR_EVER], strict=True):
+            limits = settings_of(timeline.at(begin))
+            key = limits.field("key", limits.of(names), NO_KEY)
+            ended |= (key != self.state["settings"][rows]) & (last < end)
+        return ended
+
+    def _has_learned(self, row: int, settings: LimitSettings) -> bool:
+        """Whether a row differs from that of a partition never seen."""
         fresh = self.state[row : row + 1].copy()
         start(fresh[0], settings.row[0])
         fresh["written"] = self.state["written"][row]
         return bool(fresh[0] != self.state[row])
 
-    def _bound(self) -> None:
-        """Hold the table to MAX_PARTITIONS."""
-        surplus = len(self) - MAX_PARTITIONS
-        if surplus <= 0:
-            return
-        names, last = self.partitions.to_pylist(), self.state["last"].tolist()
-        keep = np.ones(len(self), dtype=np.bool_)
-        keep[sorted(range(len(self)), key=lambda row: (last[row], names[row]))[:surplus]] = False
-        self._keep(keep)
 
-    def _keep(self, keep: NDArray[np.bool_]) -> None:
-        self.partitions = self.partitions.filter(pa.array(keep))
-        self.state = self.state[keep]
-
-    def _rows(self, names: pa.Array) -> Integers:
-        """Row of each partition, -1 where it has none."""
-        found = pc.index_in(names, value_set=self.partitions)
-        rows: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return rows
-
-    def _add(self, names: pa.Array, rows: Integers, limited: Integers) -> Integers:
-        """Rows after new ones were appended for those of `limited` that have none."""
-        fresh = limited[rows[limited] < 0]
-        if not len(fresh):
-            return rows
-        rows = rows.copy()
-        rows[fresh] = np.arange(len(self), len(self) + len(fresh))
-        self.partitions = pa.concat_arrays([self.partitions, names.take(pa.array(fresh))])
-        self.state = np.concatenate([self.state, np.zeros(len(fresh), dtype=STATE)])
-        return rows
-
-    def _settings_at(self, policies: PolicySet, partition: str) -> LimitSettings | None:
-        value = entry_for(policies, partition)
-        if value is None:
-            return None
-        known = self._known.get(id(value))
-        if known is None:
-            known = self._known[id(value)] = (value, LimitSettings.of(value))
-        return known[1]
-
-    def _eras(
-        self,
-        timeline: PolicyTimeline,
-        names: Sequence[str],
-        seen: Integers,
-        at: Integers,
-        of_event: Integers,
-    ) -> _Eras:
-        """The eras of these partitions from their newest event (`seen`), else their first one here, on."""
-        first = np.full(len(names), np.iinfo(np.int64).max)
-        np.minimum.at(first, of_event, at)
-        first[seen >= 0] = seen[seen >= 0]
-        since = first.tolist()
-        eras = _Eras(names=len(names))
-        begin = min(since)
-        for time in [begin, *timeline.changes(begin, int(at.max()))]:
-            policies = timeline.at(time)
-            for u, name in enumerate(names):
-                eras.add(u, time, self._settings_at(policies, name), at_start=time <= since[u])
-        return eras
-
-    def _current(self, eras: _Eras, rows: Integers, seen: Integers) -> Integers:
-        """The era that each row is in before the batch: its first, if that is what it was learned under."""
-        current = np.full(len(self), NOT_LIMITED, dtype=np.int64)
-        for u in np.flatnonzero(seen >= 0).tolist():
-            number = eras.numbers[u][0]
-            if number != NOT_LIMITED and eras.settings[number].key == self.state["settings"][rows[u]]:
-                current[rows[u]] = number
-        return current
-
-
-def _decision(event: Latency, algorithm: str, limit: int, estimate: float) -> Decision:
+def _decision(event: Latency, i: int, columns: _Batch) -> Decision:
     return {
         "type": "limit",
         "id": event.id,
         "ts": event.ts,
         "partition": event.partition,
-        "algorithm": algorithm,
-        "limit": limit,
-        "estimated_limit": estimate,
+        "algorithm": _NAMES[int(columns.algorithm[i])],
+        "limit": int(columns.limit[i]),
+        "estimated_limit": float(columns.estimate[i]),
         "ttl_ms": TTL_MS,
     }

@@ -201,9 +201,9 @@ class DispatchTable(SubjectTable, LawState):
         limits = limits_of(policies)
         number = limits.of(self.names.take(pa.array(present)))
         rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
-        rate[present] = limits.field("rate", NO_LIMIT.rate)[number]
+        rate[present] = limits.field("rate", number, NO_LIMIT.rate)
         period_ms = np.full(len(self), MIN_LIFE_MS, dtype=np.int64)
-        period_ms[present] = limits.field("period_ms", NO_LIMIT.period_ms)[number]
+        period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
         broker = policies.entries.get(Section.BROKER, {})
         columns.precise[order] = broker.get("preciseDispatcherFlowControl", False)
         columns.by_entry[order] = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
@@ -233,8 +233,8 @@ class DispatchTable(SubjectTable, LawState):
         """Pay off the periods of these rows up to `upto` by the rates of these policies."""
         limits = limits_of(policies)
         number = limits.of(self.names.take(pa.array(rows)))
-        rate = limits.field("rate", NO_LIMIT.rate)[number]
-        period_ms = limits.field("period_ms", NO_LIMIT.period_ms)[number]
+        rate = limits.field("rate", number, NO_LIMIT.rate)
+        period_ms = limits.field("period_ms", number, NO_LIMIT.period_ms)
         roll_rows(rows, self.state["acquired"], self.state["rolled_at"], rate, period_ms, upto)
 
 

@@ -70,8 +70,8 @@ class Quotas(LimitIndex[Quota]):
             if quota is not None:
                 listed[path[len(QUOTAS_PREFIX) : -1]] = quota
         super().__init__(listed)
-        self.rate, self.burst = self.field("rate", 0.0), self.field("burst", 0.0)
-        self.samples, self.shadow = self.field("samples", 0), self.field("shadow", False)
+        self.rate, self.burst = self.column("rate", 0.0), self.column("burst", 0.0)
+        self.samples, self.shadow = self.column("samples", 0), self.column("shadow", False)
         text = [bytes_of(name) for name in _ALONE]
         self._alone = np.array(
             [found(self.index, name, 0, len(name), _NOTHING, 0, 0) for name in text], dtype=np.int64

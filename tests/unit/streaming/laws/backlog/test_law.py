@@ -308,8 +308,8 @@ def test_a_table_forgets_old_topics_and_is_bounded(monkeypatch: pytest.MonkeyPat
     )
     assert len(table) == 4, "a replay has its whole input in hand"
     table.sweep(timeline, T0)
-    assert sorted(table.last) == [names["c"], names["d"]]
+    assert sorted(table.names.to_pylist()) == [names["c"], names["d"]]
     fold(table, [report(at_ms=10, topic=names["a"])], timeline, NOW)
-    assert sorted(table.last) == [names["a"], names["d"]]
+    assert sorted(table.names.to_pylist()) == [names["a"], names["d"]]
     table.sweep(timeline, T0 + 10)
-    assert list(table.last) == [names["a"]]
+    assert table.names.to_pylist() == [names["a"]]

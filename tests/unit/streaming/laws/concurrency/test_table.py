@@ -131,7 +131,7 @@ def test_only_rows_that_say_nothing_are_swept() -> None:
     table.sweep(timeline, T0)
     assert len(table) == 3, "too young to be judged"
     table.sweep(timeline, T0 + FOREVER)
-    assert table.partitions.to_pylist() == ["a"]
+    assert table.names.to_pylist() == ["a"]
     assert [d["limit"] for d in fold(table, [bad(FOREVER, "a")], timeline)] == [81]
 
 
@@ -155,9 +155,9 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     fold(table, events, timeline)
     assert len(table) == 5, "a replay has its whole input in hand"
     table.sweep(timeline, T0)
-    assert sorted(table.partitions.to_pylist()) == ["c", "d", "e"]
+    assert sorted(table.names.to_pylist()) == ["c", "d", "e"]
     fold(table, [bad(10, "f")], timeline, NOW)
-    assert sorted(table.partitions.to_pylist()) == ["c", "e", "f"]
+    assert sorted(table.names.to_pylist()) == ["c", "e", "f"]
 
 
 def test_an_empty_table_survives_its_bytes() -> None:
