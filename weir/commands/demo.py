@@ -3,7 +3,7 @@
 import argparse
 
 from streaming.contract.errors import WeirError
-from weir.commands.up import add_stack_options, serve
+from weir.commands.up import add_stack_options
 from weir.foreground import StopSignal
 from weir.stack.jars import ROOT
 from weir.stack.local import Stack
@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     # Here and not above: `weir --help` must not load the laws.
     from weir.stack.demo import how_to_go_on, play
+    from weir.stack.serve import serve
 
     def meanwhile(stack: Stack, stop: StopSignal) -> bool:
         failures = play(stack, stop, args.data.absolute(), args.policies)

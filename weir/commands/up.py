@@ -1,24 +1,13 @@
 """`weir up`: the whole stack in the foreground (contract section 4)."""
 
 import argparse
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from streaming.contract.errors import ConfigError, Problem, WeirError
-from streaming.policy.settings import read_settings
-from weir.foreground import StopSignal, host_port, write_ready_file
-from weir.settings_file import SECTIONS
-from weir.stack.kafka import port_is_free
-from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
-from weir.stack.scrape import MetricsServer
+from weir.foreground import host_port
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
 DEFAULT_ADMIN = "127.0.0.1:18080"
 DEFAULT_METRICS = "127.0.0.1:19100"
-_FORCED = 1
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -74,124 +63,7 @@ def add_stack_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stack until a signal; raises ConfigError or WeirError (see `serve`)."""
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from weir.stack.serve import serve
+
     return serve(args, args.policies)
-
-
-def serve(
-    args: argparse.Namespace,
-    policies: str | None,
-    *,
-    meanwhile: Callable[[Stack, StopSignal], bool] = lambda stack, stop: False,
-) -> int:
-    """Start the stack, say that it is ready, watch it until a signal, stop it.
-
-    Args:
-        args: options of `add_stack_options`.
-        policies: file to publish first.
-        meanwhile: called once when all is ready; returns True to stop then.
-
-    Returns:
-        0: stopped as asked.
-
-    Raises:
-        ConfigError: a policy or settings file is wrong; nothing was started.
-        WeirError: a part failed; all others were stopped.
-    """
-    options, settings = _options(args, policies), _settings(args.settings)
-    stack: Stack | None = None
-
-    def force() -> None:
-        if stack is not None:
-            stack.kill()
-        os._exit(_FORCED)
-
-    stop = StopSignal(force)
-    stop.install()
-    stack = Stack(options, settings, stop, _say)
-    server: MetricsServer | None = None
-    try:
-        _check_port(options.listen, "--listen")
-        _check_port(options.admin, "--admin")
-        server = MetricsServer(args.metrics, stack.metrics_sources, settings.local.scrape_timeout_s)
-        if stack.start():
-            _announce(stack, server, args.ready_file)
-            if not meanwhile(stack, stop):
-                _watch(stack, stop, server, args.ready_file)
-    finally:
-        if stop.requested:
-            _say("stopping (a second Ctrl-C kills) ...")
-        if args.ready_file:
-            args.ready_file.unlink(missing_ok=True)
-        if server is not None:
-            server.stop()
-        stack.stop()
-    _say("stopped")
-    return 0
-
-
-def _watch(stack: Stack, stop: StopSignal, server: MetricsServer, ready_file: Path | None) -> None:
-    while not stop.wait(POLL_S):
-        if stack.look() and ready_file and all(part.ready for part in stack.parts):
-            write_ready_file(ready_file, _ready_content(stack, server))
-
-
-def _ready_content(stack: Stack, server: MetricsServer) -> dict[str, object]:
-    return {**stack.addresses(), "metrics": server.url}
-
-
-def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> None:
-    content = _ready_content(stack, server)
-    if ready_file:
-        write_ready_file(ready_file, content)
-    proxy, kafka = content["proxy"], content["kafka"]
-    print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")
-    print(f"  watch the decisions     weir tail --kafka {kafka}")
-    print(
-        f"  see or change policies  weir policy get --kafka {kafka}; weir policy apply FILE --kafka {kafka}"
-    )
-    print(f"  or as REST, on a page   {content['admin']}/docs (without tokens from this machine only)")
-    print(f"  try it                  kafka-topics --bootstrap-server {proxy} --create --topic t1")
-    print("  stop                    Ctrl-C", flush=True)
-
-
-def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
-    from streaming.policy.files import load_policies
-
-    (host, port), (admin_host, admin_port) = args.listen, args.admin
-    return StackOptions(
-        policies=None if policies is None else load_policies(policies),
-        kafka=args.kafka,
-        listen=f"{host}:{port}",
-        admin=f"{admin_host}:{admin_port}",
-        data=args.data.absolute(),
-        settings_file=args.settings and str(Path(args.settings).absolute()),
-        restart=args.restart,
-    )
-
-
-def _settings(file: str | None) -> StackSettings:
-    """Every section, those of the parts too: a mistake in them must not show only after Kafka has started.
-
-    Raises:
-        ConfigError: the problems of all sections together.
-    """
-    read: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for name, cls in SECTIONS:
-        try:
-            read[name] = read_settings(cls, name, file)
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
-    return StackSettings(kafka=read["kafka"], local=read["local"], collect=read["collect"])
-
-
-def _check_port(address: str, option: str) -> None:
-    host, port = host_port(address)
-    if port and not port_is_free(port, host):
-        raise WeirError(f"{address} is in use; choose another address with {option}")
-
-
-def _say(text: str) -> None:
-    print(f"weir: {text}", file=sys.stderr, flush=True)
