@@ -19,6 +19,8 @@ broker: {resourceUsagePublishIntervalInSecs: 1}
 SETTINGS = """\
 proxy:
   decision_timeout_ms: 10000
+local:
+  kafka_port: 0  # any, since stacks of other tests run at the same time
 collect:
   quotas_from_kafka: true
   interval_ms: 1000

@@ -53,16 +53,19 @@ class Up:
 
     Args:
         folder: for its data, output and ready file.
-        words: further options.
+        words: further options; `--settings` among them has to ask for any port of Kafka too.
     """
 
     def __init__(self, folder: Path, *words: str) -> None:
         self.folder = folder
         self.ready_file = folder / "ready.json"
         self.output = folder / "output.txt"
+        settings = folder / "any-port.yaml"
+        settings.write_text("local: {kafka_port: 0}\n")
         self._words = [
             "up", "--data", str(folder / "data"), "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0",
-            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), *words,
+            "--admin", "127.0.0.1:0", "--ready-file", str(self.ready_file), "--settings", str(settings),
+            *words,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
         self.ready: dict[str, Any] = {}
