@@ -211,11 +211,15 @@ def test_tail_shows_what_was_decided(up: Up) -> None:
     command = [str(WEIR), "tail", "--kafka", up.ready["kafka"], "--from", "beginning", "--subject", subject]
     tail = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert tail.stdout is not None
+    # A line that does not come ends the test, not the patience of who waits for it.
+    limit = threading.Timer(60, tail.kill)
+    limit.start()
     try:
         line = tail.stdout.readline()
         tail.send_signal(signal.SIGINT)
         assert tail.wait(timeout=10) == 0
     finally:
+        limit.cancel()
         tail.kill()
         tail.stdout.close()
     assert subject in line and line.split()[1] in ("allow", "reject", "throttle")
