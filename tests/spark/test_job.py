@@ -25,7 +25,7 @@ from streaming.laws.shard import step
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
-START_S, WAIT_S, STOP_S = 60.0, 60.0, 15.0
+START_S, WAIT_S, STOP_S = 150.0, 60.0, 15.0
 USERS = 12
 
 
