@@ -80,7 +80,7 @@ class Metrics:
         self.requests = self._counter("requests", "Requests for partition mutations", "api", "outcome")
         self.events = self._counter("events", "Events sent, dropped (buffer full) or failed", "result")
         self.closed = self._counter("closed_connections", "Connections that the proxy ended", "reason")
-        self.bad_frames = self._counter("bad_frames", "Frames that are not Kafka's", "reason")
+        self.bad_frames = self._counter("bad_frames", "Frames that the protocol does not allow", "reason")
         self.upstream_failures = self._counter("upstream_failures", "Failed broker connections", "reason")
         self.late_decisions = self._counter("late_decisions", "Decisions that came after the time limit")
         self.corrections = self._counter(

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from cachetools import LRUCache
+
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
@@ -47,7 +49,7 @@ class AccountTable:
         )
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
         self.nowhere = Account("", no_limits, self._rules, 0.0)
-        self._early: dict[str, tuple[Share, float]] = {}
+        self._early: LRUCache[str, tuple[Share, float]] = LRUCache(settings.accounts_max)
         self._left: dict[str, Use] = {}
         self._full_until_ms = 0.0
 
@@ -96,8 +98,6 @@ class AccountTable:
             known = self._early.get(share.group)
             if known is not None and share.ts < known[0].ts:
                 return
-            if known is None and len(self._early) >= self._max:
-                self._early.clear()
             self._early[share.group] = (share, now_ms)
             return
         before = account.state

@@ -15,6 +15,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
 from enforcer.kafka.traffic.connection_meter import ConnectionMeter
 from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.metering.account import PUBLISH, Wait
 from enforcer.metering.meter import Meter
 from enforcer.metering.topic_accounts import TopicAccounts
 from enforcer.metering.usage import UsageReports
@@ -31,6 +32,13 @@ POLICIES: dict[str, Any] = {
     "resourcegroups.rg1": {"publishRateInMsgs": 300},
     "namespaces.acme/orders": {"resourcegroup": "rg1"},
 }
+GROUPS: dict[str, Any] = {
+    "resourcegroups.rg1": {"publishRateInMsgs": 100, "dispatchRateInBytes": 400_000},
+    "resourcegroups.rg2": {"publishRateInMsgs": 1_000},
+    "namespaces.acme/orders": {"resourcegroup": "rg1"},
+    "tenants.acme": {"resourcegroup": "rg2"},
+}
+ALICE = {"quotas[user=alice]": {"producer_byte_rate": 1_000, "consumer_byte_rate": 2_000}}
 STEP_MS = 5
 DECIDE_MS = 300
 """From a report to its decision, as the real job takes."""
@@ -85,6 +93,25 @@ class Desk:
         assert isinstance(share, Share)
         if share.broker == self.proxy_id:
             self.meter.take_share(share)
+
+
+def publish(desk: Desk, records: int, size: int = 0, topic: str = TOPIC) -> Wait | None:
+    """Records pass; returns the wait that they cost."""
+    return desk.topics.charge([(topic, records, size)], PUBLISH).wait
+
+
+def used(meter: Meter) -> dict[str, list[int]]:
+    """Records and bytes by account."""
+    return {name: account.used for name, account in meter.accounts.items() if any(account.used)}
+
+
+def many_groups(count: int, rate: int = 10_000) -> dict[str, Any]:
+    """Policies of the groups g0, g1, ..., each with a namespace t/n0, t/n1, ..."""
+    policies: dict[str, Any] = {}
+    for number in range(count):
+        policies[f"resourcegroups.g{number}"] = {"publishRateInMsgs": rate}
+        policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"g{number}"}
+    return policies
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from meter_kit import EPOCH_MS, POLICIES, TOPIC, Desk
+from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 
 from enforcer.core.feeds import shares
 from enforcer.metering import usage
@@ -17,11 +17,6 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.registry import LAWS
 
 FREE: dict[str, Any] = {**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 100_000}}
-
-
-def publish(desk: Desk, records: int, size: int = 0, topic: str = TOPIC) -> None:
-    """Records pass."""
-    desk.topics.charge([(topic, records, size)], PUBLISH)
 
 
 def rounds(desk: Desk, *counts: int) -> list[list[int]]:
@@ -143,15 +138,6 @@ def test_a_group_that_is_held_back_is_named_in_the_log(caplog: pytest.LogCapture
     rounds(desk, *[0] * 70)
     rounds(desk, 1_000)
     assert len(caplog.records) == 2
-
-
-def many_groups(count: int, rate: int = 100_000) -> dict[str, Any]:
-    """Policies of the groups g0, g1, ..., each with a namespace t/n0, t/n1, ..."""
-    policies: dict[str, Any] = {}
-    for number in range(count):
-        policies[f"resourcegroups.g{number}"] = {"publishRateInMsgs": rate}
-        policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"g{number}"}
-    return policies
 
 
 def told_use(desk: Desk) -> dict[str, int]:

@@ -1,0 +1,77 @@
+"""Whose traffic is whose, by the policies: groups of topics, byte rates of users."""
+
+from meter_kit import ALICE, GROUPS, Desk, publish, used
+
+from enforcer.metering.account import DISPATCH, PUBLISH, Account
+from streaming.policy.policy_set import PolicySet
+
+
+def test_nothing_is_active_without_groups_or_byte_rates() -> None:
+    """A mutation quota or a group that nobody is attached to costs nothing on the hot path."""
+    assert not Desk({}).meter.active
+    assert not Desk({"quotas[user=a]": {"controller_mutation_rate": 1}}).meter.active
+    assert not Desk({"resourcegroups.rg1": {"publishRateInMsgs": 1}}).meter.active
+    assert Desk(GROUPS).meter.active and Desk(ALICE).meter.active
+
+
+def test_a_namespace_has_its_own_group_else_its_tenants() -> None:
+    """A topic in no namespace has none."""
+    desk = Desk(GROUPS)
+    for topic in ("acme.orders.t", "acme.orders.u", "acme.other.t", "evil.orders.t", "plain"):
+        publish(desk, 1, 70, topic)
+    assert used(desk.meter) == {"rg1": [2, 140, 0, 0], "rg2": [1, 70, 0, 0]}
+
+
+def test_byte_rates_of_users() -> None:
+    """Found like mutation quotas, each rate for itself."""
+    desk = Desk({
+        "quotas[user=<default>]": {"consumer_byte_rate": 2_000},
+        "quotas[user=alice,client-id=<default>]": {"producer_byte_rate": 1_000},
+    })  # fmt: skip
+    assert desk.meter.charge_user("alice", "app", DISPATCH, 20) is None
+    assert desk.meter.charge_user("alice", "app", PUBLISH, 10) is None
+    assert desk.meter.charge_user("bob", "app", PUBLISH, 10**9) is None
+    assert used(desk.meter) == {
+        "quota/user=alice": [0, 0, 0, 20],
+        "quota/user=alice,client-id=app": [0, 10, 0, 0],
+    }
+    wait = desk.meter.charge_user("alice", "app", PUBLISH, 1_000)
+    assert wait is not None and wait.account is desk.meter.accounts["quota/user=alice,client-id=app"]
+
+
+def test_a_full_table_of_users_loses_the_one_found_longest_ago() -> None:
+    """Not all of them; by the policies that one is found again."""
+    desk = Desk({**GROUPS, **ALICE}, subjects_max=3)
+    for user in ("alice", *(f"user-{number}" for number in range(3))):
+        desk.meter.charge_user(user, "app", PUBLISH, 1)
+    assert [user for user, _, _ in desk.meter._by_user] == ["user-0", "user-1", "user-2"]
+    desk.meter.charge_user("alice", "app", PUBLISH, 1)
+    assert used(desk.meter) == {"quota/user=alice": [0, 2, 0, 0]}
+
+
+class Waiting:
+    """A connection that waits for an account (account.Waiter)."""
+
+    def __init__(self) -> None:
+        self.factors: list[float] = []
+
+    def hasten(self, account: Account, dimension: int, factor: float) -> None:
+        """Noted."""
+        self.factors.append(factor)
+
+
+def test_move_detach_and_a_change_of_limits() -> None:
+    """What passes next counts in the new group; who waits for a group that is gone is let go."""
+    desk, waiting = Desk(GROUPS), Waiting()
+    wait = publish(desk, 100)
+    assert wait is not None
+    wait.account.waiting.add(waiting)
+    policies = {**GROUPS, "namespaces.acme/orders": {"resourcegroup": "rg2"}}
+    desk.meter.set_policies(PolicySet(policies))
+    publish(desk, 1)
+    assert desk.meter.accounts["rg2"].used[0] == 1
+    del policies["resourcegroups.rg1"]
+    desk.meter.set_policies(PolicySet(policies))
+    assert "rg1" not in desk.meter.accounts and waiting.factors and set(waiting.factors) == {0.0}
+    desk.meter.set_policies(PolicySet({}))
+    assert not desk.meter.active and not desk.meter.accounts
