@@ -21,7 +21,7 @@ from weir.stack.topics import ensure_topics
 TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"
 DURATION_S = 120
 TARGET_S: Final = 2.0
-SEED_BYTES: Final = 56e6
+PIP_BYTES: Final = 56e6
 """Of all reports of a round, by the estimate in PIP-82."""
 PARTITIONS: Final = 2
 """Of Weir's topics, and tasks of the stateful stage: one a core of the machine that the target is for."""
@@ -187,7 +187,7 @@ def _rows(found: _Found, scale: _Scale, idiom: float) -> list[Row]:
             what="reports of a round on the wire",
             value=found.read / 1e6,
             unit="MB",
-            baseline=SEED_BYTES / 1e6 * entries / 500_000,
+            baseline=PIP_BYTES / 1e6 * entries / 500_000,
             baseline_what="estimate in PIP-82",
         ),
         Row(what="shares of a round on the wire", value=found.written / 1e6, unit="MB"),

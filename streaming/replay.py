@@ -1,4 +1,4 @@
-"""Replay: event files through the laws, without Spark or Kafka (contract section 4).
+"""Replay: event files through the laws, without Spark or Kafka (docs/contract.md 4).
 
 The reader, the policies' timeline, the order of the output and the summary serve the Spark engine too
 (streaming/job/replay.py), so that both write the same bytes.
@@ -138,7 +138,7 @@ def read_records(files: Sequence[str]) -> Records:
 
 
 def ordered(written: pa.Table) -> Replayed:
-    """Sort what was written as contract section 4 says.
+    """Sort what was written as docs/contract.md 4 says.
 
     Args:
         written: decisions and dead letters in any order: sink, value, ts, type, id, and file and line of the
@@ -172,7 +172,7 @@ def write_lines(file: str, lines: Iterable[bytes]) -> None:
 
 
 def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:
-    """Totals per subject (docs/contract.md section 4, `--summary`): events, and what its law adds up."""
+    """Totals per subject (docs/contract.md 4, `--summary`): events, and what its law adds up."""
     subjects: dict[str, dict[str, Any]] = {}
     for line in decisions:
         decision = orjson.loads(line)

@@ -49,7 +49,7 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status (contract section 4)."""
+    """Run one command; returns the exit status (docs/contract.md 4)."""
     words = joined_times(sys.argv[1:] if argv is None else argv)
     # --version needs no command at all, and none is loaded for it.
     first = "up" if "--version" in words[:1] else next(iter(words), None)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from enforcer.admin import docs as admin_docs
 from enforcer.admin.auth import Grant
 from enforcer.admin.groups import (
-    SEED_NAMES,
+    PIP_NAMES,
     Changes,
     Entries,
     Holder,
@@ -116,7 +116,7 @@ def create_app(parts: Parts) -> FastAPI:
 
 
 def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
-    """Resource groups, under Pulsar's path or the seed's."""
+    """Resource groups, under Pulsar's path or PIP-82's."""
     prefix = "/admin/v2/resourcegroups" if plural else "/admin/v2/resourcegroup"
     router = APIRouter(prefix=prefix, tags=["Resource groups" if plural else "Resource groups, as in PIP-82"])
     store, named = parts.store, admin_docs.parameters("rg")
@@ -132,7 +132,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
     async def get_group(request: Request) -> Response:
         view = group_view(store.entries, request.path_params["rg"])
         if not plural:
-            view |= {alias: view[name] for name, alias in SEED_NAMES.items()}
+            view |= {alias: view[name] for name, alias in PIP_NAMES.items()}
         return JSONResponse(view)
 
     @router.get(
@@ -150,7 +150,7 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
         now_ms = time.time_ns() // 1_000_000
         return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
 
-    _add_group_changes(router, parts, deleted=NO_CONTENT if plural else 200)  # 200 is the seed's own answer
+    _add_group_changes(router, parts, deleted=NO_CONTENT if plural else 200)  # 200 is PIP-82's own answer
     return router
 
 
@@ -206,7 +206,7 @@ def _holder_routes(parts: Parts, section: Section, prefix: str) -> APIRouter:
         await store.change(lambda entries: attach(entries, who, rg))
         return Response(status_code=NO_CONTENT)
 
-    # Pulsar has POST, the seed PUT.
+    # Pulsar has POST, PIP-82 PUT.
     for method in (router.post, router.put):
         method(
             "/{rg}",

@@ -1,4 +1,4 @@
-"""Who may use the admin API: tokens with roles, or without tokens this machine only (contract section 4)."""
+"""Who may use the admin API: tokens with roles, or without tokens this machine only (docs/contract.md 4)."""
 
 import base64
 import hashlib

@@ -1,6 +1,6 @@
 """What the admin API does to policies: entries and a request in, changes or a refusal out; no I/O.
 
-Paths, field names and reasons are those of PIP-82 (seed 002) and of Pulsar's broker (facts/pulsar.md 1.8);
+Paths, field names and reasons are those of PIP-82 and of Pulsar's broker (docs/protocol_notes.md 4.4);
 where Pulsar checks nothing or answers 500, the code is the one that the kind of mistake calls for.
 """
 
@@ -20,12 +20,12 @@ Entries = Mapping[str, Any]
 Changes = dict[str, Any | None]
 """Path -> new value, None to remove the entry."""
 
-# The seed's answer calls publishRateInMsgs PublishRatelimitinmsgs.
-SEED_NAMES: Final = {name: name[0].upper() + name[1:].replace("RateIn", "RatelimitIn") for name in DIMENSIONS}
-"""Field -> its name in the seed's answers, letters' case aside."""
+# PIP-82's answer calls publishRateInMsgs PublishRatelimitinmsgs.
+PIP_NAMES: Final = {name: name[0].upper() + name[1:].replace("RateIn", "RatelimitIn") for name in DIMENSIONS}
+"""Field -> its name in PIP-82's answers, letters' case aside."""
 _FIELDS: Final = {
     **{name.lower(): name for name in (*DIMENSIONS, "shadow")},
-    **{alias.lower(): name for name, alias in SEED_NAMES.items()},
+    **{alias.lower(): name for name, alias in PIP_NAMES.items()},
 }
 # Pulsar keeps rates of messages in 32 bits, so its clients could not read a greater one back.
 _MESSAGES: Final = tuple(name for name in DIMENSIONS if name.endswith("InMsgs"))
@@ -72,7 +72,7 @@ class Holder:
 def group_fields(body: bytes) -> dict[str, Any]:
     """Read the body of a PUT: field -> value, under Pulsar's names, without those that are null.
 
-    Names are the seed's or Pulsar's in any case of letters.
+    Names are PIP-82's or Pulsar's in any case of letters.
 
     >>> group_fields(b'{"PublishRateInmsgs": 5, "publishRateInBytes": null}')
     {'publishRateInMsgs': 5}

@@ -1,4 +1,4 @@
-"""The quota side of the proxy, without sockets: asks, remembers, corrects (design.md sections 1 and 4).
+"""The quota side of the proxy, without sockets: asks, remembers, corrects (docs/decisions.md, "Proxy").
 
 Connections bring requests here; decisions and policies come in from Kafka. All of it runs in one loop.
 """

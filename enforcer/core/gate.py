@@ -50,7 +50,7 @@ def judge(
         strict: its client understands a rejection; of others only the answer can be delayed (permissive).
         probing: it is the one request let through in a long mute, so that the client does not give up.
     """
-    # A shadow quota is decided and charged, but nobody acts on it (contract section 1).
+    # A shadow quota is decided and charged, but nobody acts on it (docs/contract.md 1).
     if quota is None or quota.shadow:
         return _FORWARD
     if not_before_ms is None or not_before_ms <= now_ms:

@@ -77,7 +77,7 @@ class Correction:
 
 
 def charged_items(ask: Ask, decision: Decision) -> dict[str, int]:
-    """What the law charged for a request (contract 3.1)."""
+    """What the law charged for a request (docs/contract.md 3.1)."""
     if ask.dry_run:
         return {}
     if not ask.strict:

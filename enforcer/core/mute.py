@@ -5,7 +5,7 @@ class Mute:
     """The mute of one connection.
 
     In a long mute one request is let through after each `split_ms`: a client that hears nothing for its own
-    time limit gives up and connects again (facts/kip599.md section 4.2).
+    time limit gives up and connects again (docs/protocol_notes.md 2.2).
 
     Args:
         split_ms: how long nothing at all is let through.

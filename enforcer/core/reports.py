@@ -1,4 +1,4 @@
-"""Sends events to Kafka without ever making the traffic wait (design.md section 4)."""
+"""Sends events to Kafka without ever making the traffic wait."""
 
 import logging
 import threading
@@ -40,7 +40,7 @@ class Reports:
     ) -> None:
         self._properties = {
             **properties,
-            # Nothing is sent twice (contract section 1), so nothing is charged twice.
+            # Nothing is sent twice (docs/contract.md 1), so nothing is charged twice.
             "enable.idempotence": "true",
             "linger.ms": "0",
             # As in Kafka's own clients, so that one subject is in one partition whoever writes.
@@ -70,7 +70,7 @@ class Reports:
         """Hand one event over; False if it was dropped because too many wait.
 
         Args:
-            event: the event, contract section 3.
+            event: the event, docs/contract.md 3.
             key: its routing key: the quota entity.
             topic: where it goes, if it is no request.
         """

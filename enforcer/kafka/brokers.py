@@ -1,6 +1,6 @@
 """One listening port per broker, so that every address a client learns leads back to the proxy.
 
-facts/kip599.md section 4.4: a single address that slips through lets clients walk around their quota.
+docs/protocol_notes.md 3.3: a single address that slips through lets clients walk around their quota.
 """
 
 import logging

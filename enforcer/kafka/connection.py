@@ -1,4 +1,4 @@
-"""One client connection and its broker connection (design.md section 4, facts/kip599.md sections 4.3, 5.3).
+"""One client connection and its broker connection (docs/protocol_notes.md 3.1; docs/decisions.md, "Proxy").
 
 Protocol callbacks, not streams: eight times cheaper per request. Promises: answers leave in the order of the
 requests; pipelining; back-pressure both ways; frames that no rule needs pass as they are.

@@ -1,4 +1,4 @@
-"""Produce, Fetch and Metadata of one connection while traffic is metered (design.md section 4).
+"""Produce, Fetch and Metadata of one connection while traffic is metered (docs/resource_groups.md).
 
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """

@@ -1,4 +1,4 @@
-"""The Kafka proxy: listens, ties the parts together, stops in order (design.md section 4)."""
+"""The Kafka proxy: listens, ties the parts together, stops in order."""
 
 import asyncio
 import contextlib

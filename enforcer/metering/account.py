@@ -1,4 +1,4 @@
-"""What one proxy knows of one resource group: use, limits, its share, the balance (contract 3.2).
+"""What one proxy knows of one resource group: use, limits, its share, the balance (docs/contract.md 3.2).
 
 The byte rates of a user are a group too, `quota/` and the subject. Pure: times are arguments, ms of one
 steady clock.
@@ -23,7 +23,7 @@ _FASTER: Final = 1.1
 
 
 class State(StrEnum):
-    """How an account stands towards its shares (after Envoy's RLQS, facts/peers.md)."""
+    """How an account stands towards its shares (after Envoy's RLQS, docs/protocol_notes.md 6)."""
 
     JOINING = "joining"
     """No share yet: a small part of the limit."""

@@ -1,6 +1,6 @@
 """What the proxy tells Prometheus of resource groups: Pulsar's names, and what Pulsar lacks.
 
-Pulsar's "calculated quota" adds up over the rounds (facts/pulsar.md 1.7), so the present share cannot be
+Pulsar's "calculated quota" adds up over rounds (docs/protocol_notes.md 4.3), so the present share cannot be
 read from it; here it is a gauge under the same name. Nothing is kept for the scrape: the numbers are those
 that the meter works with.
 """

@@ -1,4 +1,4 @@
-"""The namespace of a Kafka topic, read from its name (design.md section 4).
+"""The namespace of a Kafka topic, read from its name (docs/resource_groups.md).
 
 Kafka has no namespaces. A pattern says how a name is made up, `tenant.namespace.topic` by default:
 

@@ -1,4 +1,4 @@
-"""Usage reports: what this proxy tells the job of its groups (contract 3.2, seed 002).
+"""Usage reports: what this proxy tells the job of its groups (docs/contract.md 3.2, PIP-82).
 
 One record a round with all groups that have something to say, cut where it becomes too large.
 """

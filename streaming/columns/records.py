@@ -65,7 +65,7 @@ class Records:
         return None if ts is None else int(ts)
 
     def name_of(self, i: int) -> str:
-        """Id of a record that names none itself (contract section 1)."""
+        """Id of a record that names none itself (docs/contract.md 1)."""
         if self.file is not None:
             return f"{self.topic[i]}:{self.offset[i]}"
         return f"{self.topic[i]}-{self.partition[i]}-{self.offset[i]}"

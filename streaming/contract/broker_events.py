@@ -1,4 +1,4 @@
-"""Events that brokers send about themselves: round-trip times (contract 3.4) and backlogs (contract 3.5)."""
+"""Events that brokers send about themselves: round-trip times and backlogs (docs/contract.md 3.4, 3.5)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NOTHING_ACKNOWLEDGED: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """One finished request of a partition (contract 3.4).
+    """One finished request of a partition (docs/contract.md 3.4).
 
     Attributes:
         id: name of the event, repeated in its decision.
@@ -79,7 +79,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What a topic stores and who has read how far (contract 3.5).
+    """What a topic stores and who has read how far (docs/contract.md 3.5).
 
     Attributes:
         id, ts, at: as in Latency.
@@ -103,7 +103,7 @@ def latency(fields: Fields, name: str, ts: int) -> Latency:
 
     Raises:
         BadEvent: a field is missing or wrong, or the broker's clock went back during the request: a time of
-            0 or less would poison most limits for good (facts/backpressure.md section 6).
+            0 or less would poison most limits for good (docs/protocol_notes.md 5.4).
     """
     rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
     if rtt_ns <= 0:

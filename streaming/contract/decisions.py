@@ -1,4 +1,4 @@
-"""Decisions and dead letters as they are written (contract sections 1 and 3).
+"""Decisions and dead letters as they are written (docs/contract.md 1 and 3).
 
 Every engine writes them with this code: Java and Python print doubles differently, and the bytes must
 not depend on who decided.
@@ -16,7 +16,7 @@ DEADLETTER: Final = "deadletter"
 def dead_letter(
     *, reason: str, topic: str, partition: int, offset: int, ts: int | None, value: bytes
 ) -> bytes:
-    """The JSON of a record that could not be used (contract section 1).
+    """The JSON of a record that could not be used (docs/contract.md 1).
 
     Args:
         reason: what was wrong and what was expected.

@@ -14,7 +14,7 @@ class WeirError(Exception):
 
 
 class BadEvent(WeirError):
-    """A record that cannot be used (contract section 1).
+    """A record that cannot be used (docs/contract.md 1).
 
     Args:
         reason: what is wrong with it and what was expected, for the reader of the dead letter.

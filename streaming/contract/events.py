@@ -1,4 +1,4 @@
-"""Events: what a record may say (contract sections 1 to 3), requests and policies in particular.
+"""Events: what a record may say (docs/contract.md 1 to 3), requests and policies in particular.
 
 One parser for every engine, so that the live job, a replay and a test refuse the same records for the
 same reasons. Spark's own JSON reader is not used: it lets single quotes, trailing garbage, NaN and numbers
@@ -18,12 +18,12 @@ CONTRACT_VERSION: Final = 1
 MAX_AHEAD_MS: Final = 60_000
 """How far the time of an event may lie after its record's own time, unless a job is told otherwise."""
 ANONYMOUS: Final = "ANONYMOUS"
-"""Kafka's principal of an unauthenticated client (facts/kip599.md 1.6)."""
+"""Kafka's principal of an unauthenticated client (docs/protocol_notes.md 1.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request for partition mutations (contract 3.1).
+    """A request for partition mutations (docs/contract.md 3.1).
 
     Attributes:
         id: name of the event, repeated in its decision.
@@ -62,7 +62,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refund:
-    """Mutations that the cluster refused after they had been admitted (contract 3.1).
+    """Mutations that the cluster refused after they had been admitted (docs/contract.md 3.1).
 
     Attributes:
         of_ts: when the original request was charged, ms since the epoch.
@@ -81,7 +81,7 @@ class Refund:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChange:
-    """One policy entry set or removed (contract section 2).
+    """One policy entry set or removed (docs/contract.md 2).
 
     Attributes:
         id: name of the event.

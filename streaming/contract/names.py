@@ -1,4 +1,4 @@
-"""Names as events, policies and decisions write them: quota entities, topics, groups (contract section 2)."""
+"""Names as events, policies and decisions write them: quota entities, topics, groups (docs/contract.md 2)."""
 
 import re
 from typing import Final

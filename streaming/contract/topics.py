@@ -1,4 +1,4 @@
-"""Names of the Kafka topics (contract section 1)."""
+"""Names of the Kafka topics (docs/contract.md 1)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Events on `weir.usage` that shares and dispatch are decided from (contract 3.2 and 3.3).
+"""Events on `weir.usage` that shares and dispatch are decided from (docs/contract.md 3.2 and 3.3).
 
 Read as strictly as the events on `weir.requests`: a count that is negative, a float or true, a field that is
 missing, a topic without its tenant and namespace make a BadEvent that names field, value and expectation.
@@ -37,7 +37,7 @@ class GroupReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupUsage:
-    """A broker's report of what it used of resource groups (PIP-82, contract 3.2).
+    """A broker's report of what it used of resource groups (PIP-82, docs/contract.md 3.2).
 
     Attributes:
         id: name of the event.
@@ -58,7 +58,7 @@ class GroupUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchUsage:
-    """A delivery to a subscription (contract 3.3).
+    """A delivery to a subscription (docs/contract.md 3.3).
 
     Attributes:
         id: name of the event, repeated in its decision.
@@ -90,7 +90,7 @@ class DispatchUsage:
 def group_usage(fields: Fields, name: str, ts: int) -> GroupUsage:
     """Read a `group_usage`.
 
-    Counts that a group's report leaves out are 0, as in the seed's own example, which has no dispatch; one
+    Counts that a group's report leaves out are 0, as in PIP-82's own example, which has no dispatch; one
     of the four at least must be there, so that a misspelt report is not taken for silence.
 
     Raises:

@@ -61,8 +61,8 @@ class Input:
 def decide(records: DataFrame, given: Input) -> DataFrame:
     """Apply the laws: columns of `schemas.RECORD_COLUMNS` in, of `OUTPUT` or `REPLAY_OUTPUT` out.
 
-    No time-outs: with them an idle job writes checkpoints for ever and a replay never ends (design.md
-    section 3). Time moves by events.
+    No time-outs: with them an idle job writes checkpoints for ever and a replay never ends
+    (measured). Time moves by events.
     """
     output = schemas.REPLAY_OUTPUT if given.context.replay else schemas.OUTPUT
     return records.groupBy("grouping_key").applyInPandasWithState(

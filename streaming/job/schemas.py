@@ -1,7 +1,7 @@
 """Columns of every frame of the job, in one place.
 
 The state schema is frozen for ever: Spark refuses a checkpoint whose state has other columns, so what changes
-lives inside `body`, which carries its own version (facts/style.md section 4).
+lives inside `body`, which carries its own version (docs/decisions.md, "State").
 
 Few and mostly numeric columns: each row crosses a shuffle, a sort and Arrow.
 """

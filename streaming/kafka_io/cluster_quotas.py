@@ -1,7 +1,7 @@
 """Quotas that a Kafka cluster already has, read with DescribeClientQuotas and turned into policies.
 
 So `kafka-configs --alter --add-config controller_mutation_rate=5` against the cluster is enough to set a
-limit. An entry that somebody wrote into Weir's own policies for the same entity wins (contract section 2).
+limit. An entry that somebody wrote into Weir's own policies for the same entity wins (docs/contract.md 2).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The topic `weir.policies`: read to its end, and what would have to change (contract sections 1 and 2).
+"""The topic `weir.policies`: read to its end, and what would have to change (docs/contract.md 1 and 2).
 
 Used by `weir policy`, `weir up`, `weir admin` and the collector of a cluster's own quotas. Every wait has a
 limit. What is written is written by policy_turn.

@@ -23,7 +23,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import NO_LOG, TIMEOUT_S, PolicyLog, PolicyReader, Update, reason_of
 
-# A change is in force so long after it is published: by then every reader has it (contract section 2).
+# A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
 EFFECTIVE_AFTER_MS = 2_000
 TURNS_MAX = 20
 # Writers that keep ending each other's turns must get out of step.

@@ -1,5 +1,5 @@
 """What entries of `backpressure.partitions` may hold: concurrency algorithms, their keys and defaults
-(docs/contract.md section 3.4).
+(docs/contract.md 3.4).
 
 Bounds are those of the builders in Netflix's concurrency-limits where they have one. Defaults are Zeebe 8.4's
 and, where Zeebe sets none, those of that library, which it links.

@@ -1,4 +1,4 @@
-"""Policy files and single policy events: read, checked in full, written back (docs/contract.md section 2).
+"""Policy files and single policy events: read, checked in full, written back (docs/contract.md 2).
 
 A misspelt limit must not fail open, so everything that is not understood is refused.
 """

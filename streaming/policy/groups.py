@@ -1,4 +1,4 @@
-"""Which limits a resource group has, and how long its rounds are (contract sections 2 and 3.2)."""
+"""Which limits a resource group has, and how long its rounds are (docs/contract.md 2 and 3.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ MAX_LIMIT: Final = 1e280
 DEFAULT_INTERVAL_S: Final = 60
 DEFAULT_EXPIRY_ROUNDS: Final = 5
 LIFE_ROUNDS: Final = 3
-"""How many rounds a share stands when nothing is heard (contract section 1)."""
+"""How many rounds a share stands when nothing is heard (docs/contract.md 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Policies in memory: names of entries, and which quota applies to whom (contract section 2).
+"""Policies in memory: names of entries, and which quota applies to whom (docs/contract.md 2).
 
 A set of policies is a flat table, path -> JSON value. One path is one entry of the file, one record key of
 `weir.policies` and one `path` of a policy event:
@@ -27,7 +27,7 @@ DEFAULT_USER = "ANONYMOUS"
 # One text each, not one for every client that they apply to.
 _DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
 _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client-id={DEFAULT_NAME}]"
-# Kafka's default is 11 samples of one second: what its own token bucket holds (facts/kip599.md 1.2).
+# Kafka's default is 11 samples of one second: what its own token bucket holds (docs/protocol_notes.md 1.1).
 DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget the oldest rather than grow with them.
 MAX_CACHED_QUOTAS = 131_072
@@ -50,7 +50,7 @@ _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.
 
 
 class Algorithm(StrEnum):
-    """How partition mutations are counted (contract 3.1)."""
+    """How partition mutations are counted (docs/contract.md 3.1)."""
 
     TOKEN_BUCKET = "token_bucket"
     SAMPLED_RATE = "sampled_rate"
@@ -101,7 +101,7 @@ class MutationQuota(NamedTuple):
     Attributes:
         subject: the entity with concrete names, whose balance is charged.
         path: the entry it comes from.
-        level: 1 to 8, the order of facts/kip599.md 1.6.
+        level: 1 to 8, the order of docs/contract.md 2.
         rate: mutations per second.
         burst: mutations that may be done at once.
         algorithm: an Algorithm's value.
@@ -153,7 +153,7 @@ def parse_path(path: str) -> EntryPath:
 
 
 def candidates(user: str, client_id: str) -> Iterator[Candidate]:
-    """The eight places in which a request's quota is looked for, first match wins (facts/kip599.md 1.6)."""
+    """The eight places in which a request's quota is looked for, first match wins (docs/contract.md 2)."""
     return _candidates(encode_name(user), encode_name(client_id))
 
 

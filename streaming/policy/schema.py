@@ -1,4 +1,4 @@
-"""What each section of a policy file may hold (docs/contract.md section 2), as types that pydantic checks.
+"""What each section of a policy file may hold (docs/contract.md 2), as types that pydantic checks.
 
 One form per section, shared by files, policy events and the admin API. Nothing is converted: a policy in
 memory stays the JSON value that was written, and what an absent key means is the law's affair.
@@ -28,7 +28,7 @@ MUTATION_RATE: Final = "controller_mutation_rate"
 
 
 def sampled_windows(limit: float, burst: float) -> int:
-    """Windows S of a sampled rate (docs/contract.md section 3.1); may be far above MAX_WINDOWS."""
+    """Windows S of a sampled rate (docs/contract.md 3.1); may be far above MAX_WINDOWS."""
     ratio = burst / limit
     return max(2, math.floor(ratio + 0.5)) if math.isfinite(ratio) else 2**63
 
@@ -43,7 +43,7 @@ def _named(shortest: int) -> AfterValidator:
 
 
 def _not_of_a_quota(name: str) -> str:
-    """Byte quotas are shared out as groups of such a name (docs/contract.md section 3.2)."""
+    """Byte quotas are shared out as groups of such a name (docs/contract.md 3.2)."""
     if name.startswith(QUOTA_GROUP_PREFIX):
         raise wrong(f"begins with {QUOTA_GROUP_PREFIX}, which is kept for quotas; expected another name")
     return name

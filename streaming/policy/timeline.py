@@ -1,4 +1,4 @@
-"""Policies over time: what a log of policy events means (contract sections 1 and 2).
+"""Policies over time: what a log of policy events means (docs/contract.md 1 and 2).
 
 Every reader of `weir.policies` (the job, each proxy, replay) feeds its records to a timeline and asks it what
 was in force when. The same events give the same answers in whatever order they come in, except that events

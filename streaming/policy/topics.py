@@ -1,4 +1,4 @@
-"""Which policies apply to a topic: resource group, dispatch rates, backlog quotas (contract section 2).
+"""Which policies apply to a topic: resource group, dispatch rates, backlog quotas (docs/contract.md 2).
 
 Precedence per kind of limit: a subscription's own rate, then the topic, the namespace, the broker's defaults.
 A dispatch rate wins as a whole if it sets at least one rate; a backlog quota if its limit is not -1.

@@ -1,7 +1,7 @@
 """Values that people wrote, policies and settings, checked by pydantic and its errors put into words.
 
 Types say what may be written, and their JSON schema says in a message what was expected: `what is wrong; what
-was expected` (docs/contract.md section 2). Where a schema does not say enough, a type carries its own words:
+was expected` (docs/contract.md 2). Where a schema does not say enough, a type carries its own words:
 `Annotated[int, expected("a number of days")]`.
 """
 

@@ -1,6 +1,6 @@
 """YAML read into plain values, with the line of every key and list item.
 
-Messages about policies and settings must name the line (contract section 2), which `yaml.safe_load` forgets,
+Messages about policies and settings must name the line (docs/contract.md 2), which `yaml.safe_load` forgets,
 and it lets the last of two equal keys win. So values are made here, from PyYAML's node graph, by the core
 schema of YAML 1.2: `yes`, `on`, `1_000`, `1:30` and dates are text, `010` is ten, `1e6` a float.
 """

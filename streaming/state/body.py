@@ -1,7 +1,7 @@
 """The state of many subjects: one Arrow table a shard, as bytes.
 
 Spark keeps a shard's state as one opaque value, since a Spark row and a pandas frame for each principal
-cost about a millisecond each (design.md section 3). Columns belong to the law; this module only turns them
+cost about a millisecond each (measured). Columns belong to the law; this module only turns them
 into bytes and back, exactly.
 """
 

@@ -44,7 +44,7 @@ def replayed(up: Up, folder: Path) -> Decisions:
 def test_a_job_killed_in_the_middle_of_a_send_decides_as_one_that_was_not(
     examples: Up, tmp_path: Path
 ) -> None:
-    """The seeds' numbers come out, and equal the uninterrupted replay of what was sent."""
+    """The examples' numbers come out, and equal the uninterrupted replay of what was sent."""
     before = examples.ready
     sender = subprocess.Popen(
         [str(WEIR), "send", *RECORDINGS, "--kafka", examples.ready["kafka"]], stderr=subprocess.DEVNULL

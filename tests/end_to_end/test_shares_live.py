@@ -1,4 +1,4 @@
-"""The exam of resource groups: real job, three `weir proxy` processes, real clients (issue 6).
+"""The exam of resource groups: real job, three `weir proxy` processes, real clients.
 
 Three groups at once, each with the demand 50 : 500 : 500 through three proxies: messages published, bytes
 published, messages dispatched. What was measured is printed. That nobody gets more than the limit and 10 %

@@ -1,4 +1,4 @@
-"""What happens when a part is missing: the job, the topics, the broker (design.md section 4)."""
+"""What happens when a part is missing: the job, the topics, the broker."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Kafka's own Java clients and tools through the proxy (facts/kip599.md sections 4.1 and 4.2)."""
+"""Kafka's own Java clients and tools through the proxy (docs/protocol_notes.md 2.2)."""
 
 import subprocess
 from pathlib import Path

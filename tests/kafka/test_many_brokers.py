@@ -1,4 +1,4 @@
-"""More than one broker: each behind a port of its own (facts/kip599.md section 4.4)."""
+"""More than one broker: each behind a port of its own (docs/protocol_notes.md 3.3)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Traffic that no rule touches passes unharmed (facts/kip599.md sections 4.3 to 4.5)."""
+"""Traffic that no rule touches passes unharmed (docs/protocol_notes.md 3)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Old versions: carried out, then throttled and muted (facts/kip599.md sections 1.3, 4.1 and 7)."""
+"""Old versions: carried out, then throttled and muted (docs/protocol_notes.md 1.2, 2.2)."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Who a quota is for: names learned from SASL in passing (facts/kip599.md section 4.5)."""
+"""Who a quota is for: names learned from SASL in passing (docs/protocol_notes.md 3.4)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""`weir proxy` as a process: ready file, metrics, stop (contract section 4)."""
+"""`weir proxy` as a process: ready file, metrics, stop (docs/contract.md 4)."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""A proxy that comes back under its old name reads back its shares (contract section 1)."""
+"""A proxy that comes back under its old name reads back its shares (docs/contract.md 1)."""
 
 import time
 from collections.abc import Callable

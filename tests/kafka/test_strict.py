@@ -1,4 +1,4 @@
-"""Strict versions: asked first, rejected with error 89 (contract 3.1, facts/kip599.md sections 1.4 and 7)."""
+"""Strict versions: asked first, rejected with error 89 (docs/protocol_notes.md 1.2, 1.3)."""
 
 import time
 from collections.abc import Callable

@@ -34,7 +34,7 @@ def entry_of(event: Event, source: int = 0, routing_key: str = "") -> Entry:
 def batch_of(
     events: Iterable[Event], timeline: PolicyTimeline, law: type[LawState], *, end: bool = False
 ) -> Batch:
-    """Events of a replay in the order of contract section 1; sources are their places."""
+    """Events of a replay in the order of docs/contract.md 1; sources are their places."""
     entries = [entry_of(event, place) for place, event in enumerate(events)]
     entries.sort(key=lambda entry: entry.event.ts)
     if law is SharesTable:

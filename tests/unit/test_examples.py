@@ -1,4 +1,4 @@
-"""The examples in conf/examples show the numbers of the seeds."""
+"""The examples in conf/examples show the numbers of docs/contract.md 3."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def decided(name: str) -> dict[str, dict[str, Any]]:
 
 
 def test_mutations_average_5_6_and_wait_12_seconds() -> None:
-    """Seed 004: 500 allowed in a burst, 560 taken, so 12 s; afterwards both are let in again."""
+    """KIP-599's draft: 500 allowed in a burst, 560 taken, so 12 s; afterwards both are let in again."""
     decisions = decided("mutation")
     assert decisions["m1"]["rate"] == pytest.approx(5.6)
     assert decisions["m4"]["tokens"] == -60
@@ -32,7 +32,7 @@ def test_mutations_average_5_6_and_wait_12_seconds() -> None:
 
 
 def test_shares_use_what_is_left_and_move_half_way() -> None:
-    """Seed 002: 10/50/30 of 100, and 80/20 that becomes fair."""
+    """PIP-82: 10/50/30 of 100, and 80/20 that becomes fair."""
     rounds: dict[tuple[str, int], list[float]] = {}
     for decision in decided("shares").values():
         shares = rounds.setdefault((decision["group"], decision["round"] % 10), [])
@@ -46,20 +46,20 @@ def test_shares_use_what_is_left_and_move_half_way() -> None:
 
 
 def test_over_delivery_is_paid_off_by_the_next_periods() -> None:
-    """Seed 003: after 11 of 10 there are 9; after 30 nothing, nothing, then 10."""
+    """Pulsar's dispatch throttling: after 11 of 10 there are 9; after 30 nothing, nothing, then 10."""
     decisions = decided("dispatch")
     left = [decisions[f"d{number}"]["available"]["msgs"] for number in range(1, 7)]
     assert left == [0, 9, 0, 0, 0, 10]
 
 
 def test_a_limit_falls_while_requests_are_slow() -> None:
-    """Seed 001: one up when fast, a tenth down when slow, held while more is in flight than the limit."""
+    """Zeebe's AIMD: one up when fast, a tenth down when slow, held while more is in flight than the limit."""
     limits = [decision["limit"] for decision in decided("concurrency").values()]
     assert limits == [101, 90, 81, 72, 64, 64, 57, 58]
 
 
 def test_the_oldest_subscription_its_age_and_what_must_go() -> None:
-    """Seed 000: the slow one holds 103,900 bytes; ledger 1 goes; too old a backlog holds producers."""
+    """PIP-323: the slow one holds 103,900 bytes; ledger 1 goes; too old a backlog holds producers."""
     decisions = decided("backlog")
     first = decisions["k1"]
     assert (first["oldestBacklogMessageSubscriptionName"], first["oldestBacklogMessageAgeSeconds"]) == (

@@ -1,4 +1,4 @@
-"""`weir policy check | explain | apply | get`: policy files and policies in force (contract section 4)."""
+"""`weir policy check | explain | apply | get`: policy files and policies in force (docs/contract.md 4)."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""`weir replay`: what would have been decided, from event files (contract section 4)."""
+"""`weir replay`: what would have been decided, from event files (docs/contract.md 4)."""
 
 import argparse
 import sys

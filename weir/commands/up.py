@@ -1,4 +1,4 @@
-"""`weir up`: the whole stack in the foreground (contract section 4)."""
+"""`weir up`: the whole stack in the foreground (docs/contract.md 4)."""
 
 import argparse
 from pathlib import Path

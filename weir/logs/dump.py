@@ -1,4 +1,4 @@
-"""The events of a stretch of time as a file that replays by itself (contract section 4)."""
+"""The events of a stretch of time as a file that replays by itself (docs/contract.md 4)."""
 
 import gzip
 import heapq

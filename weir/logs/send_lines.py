@@ -1,4 +1,4 @@
-"""Lines of event files as records for Kafka: which topic, which key, which time (contract section 1)."""
+"""Lines of event files as records for Kafka: which topic, which key, which time (docs/contract.md 1)."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence

@@ -34,7 +34,7 @@ class Producer(Protocol):
 
 
 def producer_for(cluster: Cluster) -> Producer:
-    """An idempotent producer (contract section 1) with a bounded queue."""
+    """An idempotent producer (docs/contract.md 1) with a bounded queue."""
     producer: Producer = confluent_kafka.Producer(
         {
             **cluster.client,

@@ -1,4 +1,4 @@
-"""Decisions as lines for people: when, what is allowed, to whom, and why (contract section 3)."""
+"""Decisions as lines for people: when, what is allowed, to whom, and why (docs/contract.md 3)."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Create the topics of an installation with the settings that the contract rests on (section 1)."""
+"""Create the topics of an installation with the settings that docs/contract.md 1 rests on."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Decisions as the proxy reads them from `weir.decisions` (contract 3.1 and 3.2)."""
+"""Decisions as the proxy reads them from `weir.decisions` (docs/contract.md 3.1 and 3.2)."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -95,7 +95,7 @@ def decisions_tail(
 def standing_shares(
     properties: Mapping[str, str], topic: str, deliver: Callable[[list[Share]], None], back_ms: int
 ) -> Tail[Share]:
-    """Read back the shares that still stand (contract section 1), each with what is left of its life time.
+    """Read back the shares that still stand (docs/contract.md 1), each with what is left of its life time.
 
     A reader apart from `decisions_tail`, so that old admissions, of which there may be very many, never keep
     a request waiting for its own.

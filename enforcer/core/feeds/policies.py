@@ -1,4 +1,4 @@
-"""The policies that the proxy holds, read from `weir.policies` (contract section 2)."""
+"""The policies that the proxy holds, read from `weir.policies` (docs/contract.md 2)."""
 
 import logging
 from collections.abc import Callable, Mapping

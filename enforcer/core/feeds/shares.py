@@ -1,4 +1,4 @@
-"""Shares as the proxy reads them from `weir.decisions` (contract 3.2), and what they say of a whole group."""
+"""Shares as the proxy reads them (docs/contract.md 3.2), and what they say of a whole group."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from streaming.contract.usage_events import DIMENSIONS
 MEMBERS_MAX: Final = 1_000
 """Members of one group that are remembered; only metrics miss the others."""
 _FULL_USE: Final = 0.95
-"""As in the law: who uses this part of its share wants more (contract 3.2, step 1)."""
+"""As in the law: who uses this part of its share wants more (docs/contract.md 3.2, step 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

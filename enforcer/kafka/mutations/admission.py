@@ -1,4 +1,4 @@
-"""One request for partition mutations on its way through the proxy (design.md section 4).
+"""One request for partition mutations on its way through the proxy.
 
 Three ways: a strict request waits for its decision before it is forwarded; a permissive one is forwarded at
 once and its answer waits; one that no quota limits waits for nothing. Each is a small state machine driven by

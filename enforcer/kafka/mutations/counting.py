@@ -1,4 +1,4 @@
-"""What a request for partition mutations asks for, and what the broker made of it (facts/kip599.md 1.4)."""
+"""What a request for partition mutations asks for, and what came of it (docs/protocol_notes.md 1.3)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Rewriting broker addresses in responses, so that clients stay on the proxy (facts/kip599.md section 4.4).
+"""Rewriting broker addresses in responses, so that clients stay on the proxy (docs/protocol_notes.md 3.3).
 
 Only the addresses are replaced: all other bytes are copied as they came, so records and tagged fields that
 we do not know survive.

@@ -1,7 +1,7 @@
 """Responses to the three admin APIs: read them, add what was rejected, make whole answers.
 
 As with requests, what the broker said is copied byte for byte and only added to.
-Source: facts/kip599.md section 1.3.
+Source: docs/protocol_notes.md 1.2.
 """
 
 from collections.abc import Collection
@@ -182,7 +182,7 @@ def explain_throttle(api: MutationApi, version: int, response: bytes, message: s
     """The response with `message` on every topic that was done, so that old clients learn of the throttle.
 
     Only permissive versions that have the field are changed: CreateTopics 2-5 and CreatePartitions 0-2
-    (seed 004). A message that the broker gave stays.
+    (KIP-599's draft). A message that the broker gave stays.
 
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.

@@ -1,4 +1,4 @@
-"""Kafka frames and headers: bytes in, bytes out, no sockets (facts/kip599.md section 4.3).
+"""Kafka frames and headers: bytes in, bytes out, no sockets (docs/protocol_notes.md 3.1).
 
 A *frame* here is the payload without its 4-byte length. Everything a peer can send either parses or raises
 `BadFrame`, whose reason is one of a closed set, so it can label a metric.

@@ -1,6 +1,6 @@
 """Bodies that the proxy answers for: version ranges, Metadata requests, the lookup of partition counts.
 
-Sources: facts/kip599.md sections 4.3, 4.4 and 1.4.
+Sources: docs/protocol_notes.md 3.1, 3.3 and 1.3.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Requests that create, grow or delete topics: read them, count their partition mutations, cut them down.
 
 A request is never encoded again: items that go on are copied byte for byte, tagged fields included.
-Sources: facts/kip599.md sections 1.3 (versions), 1.4 (what is charged).
+Sources: docs/protocol_notes.md 1.2 (versions), 1.3 (what is charged).
 """
 
 import re
@@ -259,7 +259,7 @@ _UNKNOWN_COUNT_MUTATIONS: Final = 1
 def count_mutations(
     request: MutationRequest, topics: TopicCounts, default_partitions: int
 ) -> tuple[ItemCost, ...]:
-    """The partition mutations of every item, by Kafka's rules (facts/kip599.md section 1.4).
+    """The partition mutations of every item, by Kafka's rules (docs/protocol_notes.md 1.3).
 
     A broker validates before it charges, so what is bound to fail costs nothing. What cannot be seen from
     here (authorisation, create policies, configurations) is charged and refunded after the broker's answer.

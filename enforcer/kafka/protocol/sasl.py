@@ -1,4 +1,4 @@
-"""Who a connection belongs to, learned by watching its SASL exchange pass (facts/kip599.md section 4.5).
+"""Who a connection belongs to, learned by watching its SASL exchange pass (docs/protocol_notes.md 3.4).
 
 Nothing is changed on the wire. Passwords and tokens pass through here and are never kept: what stays is the
 name, and it counts only after the broker's last answer of the exchange has error 0.

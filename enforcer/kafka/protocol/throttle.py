@@ -1,4 +1,4 @@
-"""Finding and raising throttle_time_ms in responses (facts/kip599.md section 4.3)."""
+"""Finding and raising throttle_time_ms in responses (docs/protocol_notes.md 3.2)."""
 
 from typing import Final
 

@@ -3,7 +3,7 @@
 Hot path: a pass over the partitions with a few reads each and one read per record batch; records are neither
 touched nor copied. Offsets are plain integers in local variables, since a cursor object would cost as much
 again. Sources: Kafka's message schemas (ProduceRequest 0-13, FetchRequest and FetchResponse 0-18) and the
-layout of record batches in its documentation; facts/kip599.md section 4.3.
+layout of record batches in its documentation; docs/protocol_notes.md 3.1.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """The one place that builds a Spark session, with every measure that low latency needs.
 
-Sources of the settings: design.md section 3 ("Measured", "Versions that work together here").
+Why each setting is there: docs/decisions.md, "Job" and "Dependencies".
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Ticks: the job tells its own log that time has passed (contract 3.2).
+"""Ticks: the job tells its own log that time has passed (docs/contract.md 3.2).
 
 Rounds of resource groups close and standing decisions are repeated by event time. Where nobody reports any
 more, a record on `weir.usage` must say so; being a record, it is in a dump too and a replay closes the same
@@ -16,7 +16,7 @@ from streaming.contract.topics import Topics
 _LOG = logging.getLogger("weir.job")
 TICK: Final = b'{"type":"tick"}'
 ROUND_DEFAULT_S: Final = 60
-"""resourceUsagePublishIntervalInSecs where no policy sets it (contract section 2)."""
+"""resourceUsagePublishIntervalInSecs where no policy sets it (docs/contract.md 2)."""
 _LIMIT_S: Final = 5.0
 """Of one question to the cluster."""
 _RECORDS_AT_ONCE: Final = 1000

@@ -1,7 +1,7 @@
 """The daemon that Spark forks its Python workers from (`spark.python.daemon.module`).
 
 Every task calls `importlib.invalidate_caches()`. With `pyspark.zip` on `sys.path` that reads the archive's
-directory again each time: over 80 % of a small task's Python time (design.md section 3, measure 1). So the
+directory again each time: over 80 % of a small task's Python time (docs/decisions.md, "Job"). So the
 archives leave the path, everything that a task needs is imported before the first fork, and the call is made
 to do nothing.
 """

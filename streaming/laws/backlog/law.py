@@ -1,10 +1,10 @@
-"""The law of backlogs: how much a topic holds back, for whom, and what must go (contract 3.5).
+"""The law of backlogs: how much a topic holds back, for whom, and what must go (docs/contract.md 3.5).
 
-Source: seed 000 (PIP-323) "Backlog" and "Backlog Quota"; facts/pulsar.md section 3.
+Source: PIP-323, "Backlog" and "Backlog Quota"; docs/protocol_notes.md 4.6.
 
 A topic's log is a row of ledgers, the last one open. The **oldest** subscription is the durable one with a
 backlog and the smallest mark-delete position. The **size** of the backlog is the sum of the sizes of all
-ledgers from the one that holds its oldest unacknowledged entry on (the seed's estimate), or with
+ledgers from the one that holds its oldest unacknowledged entry on (PIP-323's estimate), or with
 `preciseBacklogSize` less what is acknowledged of that ledger, at its average entry size. The **age** is that
 of the oldest unacknowledged message: from its publish time with `preciseTimeBasedBacklogQuotaCheck`, else
 from the time its ledger was closed, unknown (-1) while that one is open.
@@ -13,7 +13,7 @@ Under `consumer_backlog_eviction` the plan names, for each subscription, the las
 that are behind the first place at which the size is within the limit. That is what acknowledging ledger by
 ledger (entry by entry, if precise), always for the oldest subscription, comes to.
 
-Worked (contract 3.5): ledger 1 of 100 entries and 103,600 bytes, closed 100 s ago, the open ledger 2 of 3
+Worked: ledger 1 of 100 entries and 103,600 bytes, closed 100 s ago, the open ledger 2 of 3
 entries and 300 bytes; `slow` has acknowledged nothing. Size 103,900, age 100 s; under a limit of 100,000
 bytes ledger 1 goes; with precise sizes 4 entries are enough, 103,900 - 4 x 1,036 = 99,756:
 
@@ -26,10 +26,10 @@ bytes ledger 1 goes; with precise sizes 4 entries are enough, 103,900 - 4 x 1,03
 (103900.0, 100)
 (103900.0, 4)
 
-Where Pulsar differs (facts/pulsar.md 3.2 to 3.5) and we follow the seed and the contract: it evicts down to
+Where Pulsar differs (docs/protocol_notes.md 4.6) and we follow PIP-323 and our contract: it evicts down to
 90 % of the limit and by a share of the entries that may round to nothing above the limit, ours is the least
 that holds; it takes a size equal to the limit as exceeded and 0 as always, ours must be greater; it skips the
-check of the time once the size is exceeded, ours always checks both, since the seed counts evictions of each
+check of the time once the size is exceeded, ours always checks both, since PIP-323 counts evictions of each
 kind; its size without the precise flag is already an estimate by entries.
 """
 
@@ -46,7 +46,7 @@ from streaming.policy.topics import DEFAULT_RETENTION, BacklogKind, backlog_cand
 EVICTION: Final = "consumer_backlog_eviction"
 UNKNOWN_AGE: Final = -1
 QUOTA_TYPES: Final = {BacklogKind.SIZE: "size", BacklogKind.AGE: "time"}
-"""Labels of the seed's eviction counters."""
+"""Labels of PIP-323's eviction counters."""
 _LIMIT_KEYS: Final = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 Place = tuple[int, int]
 """(number of the ledger in the report, entries of it that are acknowledged)."""
@@ -172,7 +172,7 @@ class Log:
 
 
 def judge(event: Backlog, rules: Rules) -> dict[str, Any]:
-    """What a report says under `rules`: the decision of contract 3.5 without type, id, ts and topic."""
+    """What a report says under `rules`: a decision (docs/contract.md 3.5) without type, id, ts, topic."""
     log = Log(event.ledgers, precise=rules.precise_size)
     behind = [each for each in event.subscriptions if each.durable and log.place(each)[0] < log.end]
     oldest = min(behind, key=lambda each: (each.ledger, each.entry, each.name), default=None)

@@ -1,6 +1,6 @@
 """State of the backlog law: the newest time of each topic, since a report says all the rest itself.
 
-A topic's time never goes back (contract section 1): a report that comes later than a newer one is judged by
+A topic's time never goes back (docs/contract.md 1): a report that comes later than a newer one is judged by
 the policies of the newer one's time. Its own `ts` is what ages are measured at, because that is when the
 broker looked.
 """
@@ -20,7 +20,7 @@ from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
 TTL_MS: Final = 60_000
-"""How long an enforcer may go by a decision (contract section 1)."""
+"""How long an enforcer may go by a decision (docs/contract.md 1)."""
 QUIET_MS: Final = 3_600_000
 """A backlog that nobody has reported for an hour is not known any more."""
 DECISION: Final = DecisionForm(

@@ -1,6 +1,6 @@
 """The adaptive limits themselves, one sample at a time: AIMD, Vegas, Gradient, Gradient2.
 
-Source: seed 001 "Backpressure algorithms" and facts/backpressure.md section 4, which holds the arithmetic of
+Source: Zeebe 8.4, documentation page "Backpressure"; docs/protocol_notes.md 5.2. The arithmetic is that of
 the Netflix library that Zeebe 8.4 links; traces/concurrency are its answers, equal in every row.
 
 Every function takes the estimate E (the limit in force is E cut to an integer), what the algorithm remembers
@@ -11,9 +11,9 @@ are the library's to the last bit.
 
 Where we differ, on purpose:
 - No randomness: Vegas' jitter and Gradient's countdown are settings, since the library's generator cannot be
-  seeded and two runs over the same samples drift apart (facts/backpressure.md section 7).
-- A round-trip time of 0 or less never gets here: the seed's "Potential issues" reports such clocks, and in
-  the library 0 freezes Gradient at limit 0 for ever (section 6). The event is dead-lettered.
+  seeded and two runs over the same samples drift apart (docs/protocol_notes.md 5.5).
+- A round-trip time of 0 or less never gets here: Zeebe's "Potential issues" reports such clocks, and in
+  the library 0 freezes Gradient at limit 0 for ever (docs/protocol_notes.md 5.4). The event is dead-lettered.
 - `maxLimit` is never exceeded: the library's Gradient has a floor of 4 that beats a smaller maximum.
 """
 
@@ -46,19 +46,19 @@ STATE: Final = np.dtype(
 )
 """What is known of one partition, as one record."""
 WARM_UP: Final = 10
-"""Samples whose plain mean begins Gradient2's long-term mean (facts/backpressure.md 4.5)."""
+"""Samples whose plain mean begins Gradient2's long-term mean (docs/protocol_notes.md 5.2)."""
 SHRINK: Final = 0.95
 """What is left of that mean each time when it is more than twice the sample."""
 
 
 @compiled
 def aimd(estimate: float, s: Any, rtt: int, inflight: int, drop: bool, steady: bool) -> float:
-    """Additive increase, multiplicative decrease (seed 001 "AIMD", facts/backpressure.md 4.2).
+    """Additive increase, multiplicative decrease (Zeebe's page, "AIMD"; docs/protocol_notes.md 5.2).
 
     A bad sample (dropped, or slower than `requestTimeout`) multiplies the limit by `backoffRatio`; a good one
     adds 1 if at least half the limit was in use. `steady` is Zeebe's variant since 8.2, our `aimd`: a bad
     sample of more requests than the limit allows holds it, because those were admitted when it was higher;
-    punishing them once more makes plain AIMD swing from the minimum to twice the optimum. The seed's page
+    punishing them once more makes plain AIMD swing from the minimum to twice the optimum. Zeebe's page
     still describes the plain one (`aimd-plain`) under the name that Zeebe 8.4 gives to the steady one; the
     traces decide.
 
@@ -91,7 +91,7 @@ def log10_root(number: int) -> int:
 
 @compiled
 def vegas(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop: bool) -> float:
-    """TCP Vegas (seed 001 "Vegas", facts/backpressure.md 4.3).
+    """TCP Vegas (Zeebe's page, "Vegas"; docs/protocol_notes.md 5.2).
 
     The smallest round-trip time seen is taken for that without load; from it follows how many of the E
     requests wait in a queue. Few of them raise the limit, many lower it. A probe now and then takes the next
@@ -130,7 +130,7 @@ def vegas(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop: b
 
 @compiled
 def gradient(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop: bool) -> float:
-    """Gradient (seed 001 "Gradient", facts/backpressure.md 4.4).
+    """Gradient (Zeebe's page, "Gradient"; docs/protocol_notes.md 5.2).
 
     The limit is multiplied by base / round-trip time (times `rttTolerance`, within 0.5 and 1) and gets room
     for a queue of max(4, root of E). Every `probeInterval` samples the limit collapses to its floor and the
@@ -163,7 +163,7 @@ def gradient(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop
 
 @compiled
 def gradient2(estimate: float, memory: Any, s: Any, rtt: int, inflight: int) -> float:
-    """Gradient2 (seed 001 "Gradient2", facts/backpressure.md 4.5); drops do not count.
+    """Gradient2 (Zeebe's page; docs/protocol_notes.md 5.2); drops do not count.
 
     Like Gradient against a long exponential mean instead of a minimum, without probes: a long overload
     becomes the new normal, which is inherent in the algorithm.

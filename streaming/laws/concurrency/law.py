@@ -1,9 +1,9 @@
 """The law of concurrency: how many requests a partition may have in flight, learned from round-trip times.
 
-Source: seed 001 "Backpressure" (Zeebe 8.4), contract 3.4, facts/backpressure.md sections 4 to 7. The
+Source: Zeebe 8.4's documentation, "Backpressure"; docs/contract.md 3.4; docs/protocol_notes.md 5. The
 algorithms are in limits.py; here are the window that gathers samples and the way of a batch through them.
 
-**Window** (facts/backpressure.md section 5; on by default, as in Zeebe, although its own template advises
+**Window** (docs/protocol_notes.md 5.3; on by default, as in Zeebe, although its own template advises
 against it for AIMD). Samples faster than `minRttThreshold` are dropped. The others join the open window until
 one *ends* (start + round trip, on the broker's clock) after the window's time is up; then the algorithm gets
 one sample: the mean round trip, the greatest in-flight, whether any was dropped; but a window of less than

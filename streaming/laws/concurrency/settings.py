@@ -1,5 +1,5 @@
 """What a policy makes of a partition: an algorithm and its numbers, defaults filled in
-(docs/contract.md section 3.4)."""
+(docs/contract.md 3.4)."""
 
 import hashlib
 from collections.abc import Mapping

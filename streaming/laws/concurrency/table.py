@@ -27,7 +27,7 @@ from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
 TTL_MS: Final = 60_000
-"""How long an enforcer may go by a limit (contract section 1)."""
+"""How long an enforcer may go by a limit (docs/contract.md 1)."""
 MAX_PARTITIONS: Final = 65_536
 """Rows of one shard. A learned limit is not forgotten for being idle, since a partition that comes back would
 start from `initialLimit` again; beyond this number those idle longest are, ties by name."""

@@ -1,13 +1,13 @@
 """The law of dispatch throttling: what may still be delivered in this period, and what to read for it.
 
-Source: seed 003, "How message dispatch throttling works", "Throttling configurations" and "Limitations of
-message dispatch throttling"; contract 3.3; facts/pulsar.md section 2.
+Source: Pulsar's documentation, "Message dispatch throttling" (3.3.x): how it works, configurations and
+its limitations; docs/contract.md 3.3; docs/protocol_notes.md 4.5.
 
 A counter holds what was delivered and not yet paid off by the periods that ended since: each period's end
 takes one period's rate off it, never below 0. Deliveries are charged after the fact, whatever their size, so
 a period may be over-delivered and the next ones pay for it; what a period leaves unused is never carried on.
 
-The seed's example, 10 per second: after 11 delivered, 9 are available in the next period; after 30, nothing
+The page's example, 10 per second: after 11 delivered, 9 are available in the next period; after 30, nothing
 in the next two, then 10 again.
 
 >>> SECOND = 1000
@@ -24,10 +24,10 @@ together. With preciseDispatcherFlowControl 10 messages in entries of 6 are 2 en
 >>> precise_entries(10, 12, 2)
 2
 
-Where real Pulsar differs (facts/pulsar.md 2.2 to 2.4) and why we follow the seed: its token buckets (PIP-322)
+Where real Pulsar differs (docs/protocol_notes.md 4.5) and why we follow the page: its token buckets (PIP-322)
 start their periods when the limiter is made, here periods are aligned to the epoch, so that every reader of
 the log agrees on them; its preciseDispatcherFlowControl scales what the consumer permits and not the limit,
-so 10 per second in batches of 6 still gives 60 at once, where the seed's formula gives 2 entries; changing a
+so 10 per second in batches of 6 still gives 60 at once, where the page's formula gives 2 entries; changing a
 setting there forgets a debt, here debts are kept.
 """
 
@@ -118,7 +118,7 @@ def wait_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
 
 @compiled
 def precise_entries(msgs: int, seen_msgs: int, seen_entries: int) -> int:
-    """Entries that hold `msgs`, rounded up (seed 003, preciseDispatcherFlowControl).
+    """Entries that hold `msgs`, rounded up (Pulsar's preciseDispatcherFlowControl).
 
     >>> precise_entries(10, 0, 0), precise_entries(10, 60, 10), precise_entries(1, 60, 10)
     (10, 2, 1)
@@ -137,7 +137,7 @@ def precise_entries(msgs: int, seen_msgs: int, seen_entries: int) -> int:
 
 @compiled
 def entries_of_bytes(size: int, published: float, seen_bytes: int, seen_entries: int) -> int:
-    """Entries that fit in `size` bytes, at least 1 (seed 003, "Limitations", 1 a).
+    """Entries that fit in `size` bytes, at least 1 (the page's limitations, by bytes).
 
     >>> entries_of_bytes(1000, 134.0, 0, 0), entries_of_bytes(1000, 0.0, 1340, 10)
     (7, 7)
@@ -173,7 +173,7 @@ def least_available(acquired: Integers, rate: Integers) -> int:
 def entries_to_read(
     msgs: int, size: int, published: float, seen: Integers, precise: bool, by_entry: bool
 ) -> int:
-    """Entries to read for what is available (contract 3.3); NONE: nothing limits.
+    """Entries to read for what is available (docs/contract.md 3.3); NONE: nothing limits.
 
     Args:
         msgs: messages available, or entries if they are counted; NONE: not limited.

@@ -38,7 +38,7 @@ from streaming.state.subject_table import SubjectTable
 Names = tuple[str, ...]
 """Whose counters a row holds: (broker,), (broker, topic) or (broker, topic, subscription)."""
 MIN_LIFE_MS: Final = 1000
-"""The shortest time for which a decision stands (contract section 1)."""
+"""The shortest time for which a decision stands (docs/contract.md 1)."""
 SEEN: Final = 3
 DECISION: Final = DecisionForm(
     type="dispatch",
@@ -103,7 +103,7 @@ class _Batch:
 
 
 def limit_of(policies: PolicySet, names: Names) -> Limit:
-    """What limits a broker, a topic or a subscription at one broker (docs/contract.md section 2)."""
+    """What limits a broker, a topic or a subscription at one broker (docs/contract.md 2)."""
     if len(names) == 1:
         broker = policies.entries.get(Section.BROKER, {})
         return _limit(broker, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
@@ -239,7 +239,7 @@ class DispatchTable(SubjectTable, LawState):
 
 
 def _decision(event: DispatchUsage, i: int, columns: _Batch) -> Decision:
-    """The decision of contract 3.3; it stands for the longest period that limits."""
+    """The decision of docs/contract.md 3.3; it stands for the longest period that limits."""
     freed_by = int(columns.freed_by[i])
     limited_by = None
     if freed_by != NONE:

@@ -1,4 +1,4 @@
-"""A compiled writer of admissions: the JSON of contract 3.1, byte for byte as orjson would write it.
+"""A compiled writer of admissions: the JSON of docs/contract.md 3.1, byte for byte as orjson would write it.
 """
 
 from typing import Final, NamedTuple

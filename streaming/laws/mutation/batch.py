@@ -59,7 +59,7 @@ class Walked:
 
     Attributes:
         asked: what is asked.
-        late: of each row: the proxy had answered without us (contract 3.1).
+        late: of each row: the proxy had answered without us (docs/contract.md 3.1).
         events: the law's columns; a row a record.
         results: what the law says; a row a record.
         labels: of each stretch that has been walked.

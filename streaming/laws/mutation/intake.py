@@ -131,7 +131,7 @@ def _numbered(names: pa.Array) -> RoutingKeys:
 
 
 def _resolved(requests: Requests, rows: Integers, timeline: PolicyTimeline) -> pa.Array:
-    """The subject of each of these requests by the policies of its own time (facts/kip599.md 1.6)."""
+    """The subject of each of these requests by the policies of its own time (docs/contract.md 2)."""
     users, clients = (
         cut(requests.kept, requests.start[rows, column], requests.length[rows, column])
         for column in (USER, CLIENT_ID)

@@ -1,6 +1,6 @@
 """The law of partition mutations: KIP-599 as a pure function of policy, state and events.
 
-Source: seed 004 "Throttling Algorithm", contract 3.1, facts/kip599.md sections 1 and 2.
+Source: KIP-599, "Throttling Algorithm" (revision 15); docs/contract.md 3.1; docs/protocol_notes.md 1.
 
 **token_bucket** (the default). A balance that starts full at the burst B and refills at the rate Q. An item
 is admitted while the balance is not negative and is then charged whole, so one item may be of any size and
@@ -12,7 +12,7 @@ the balance goes into debt; the wait is -balance / Q. Worked, Q = 5, B = 500: se
 >>> tokens, int(rejected.sum()), bucket_wait_ms(tokens, 5.0)
 (-60.0, 1, 12000)
 
-**sampled_rate** (the seed's draft). S = B / Q windows of one second; a burst of N adds N / S to each of the
+**sampled_rate** (KIP-599's draft). S = B / Q windows of one second; a burst of N adds N / S to each of the
 S windows that end now; an item is admitted while the mean over them is below Q. The same example: mean 5.6
 after seven items, advice (5.6 - 5) / 5 x 100 s = 12,000 ms.
 
@@ -31,7 +31,7 @@ tests/unit/test_mutation_leak.py):
     S = 11       9.25   10.00    16.00
     bucket       5.00    5.00     5.00
 
-Differences from Kafka 4.1 (facts/kip599.md 1.1, 1.4): dry runs are answered but never charged; a wait is at
+Differences from Kafka 4.1 (docs/protocol_notes.md 1): dry runs are answered but never charged; a wait is at
 least 1 ms; balances survive restarts. Beside its bucket every subject keeps the plain rate over 11 windows of
 one second that Kafka shows as `mutation-rate`.
 """
@@ -76,7 +76,7 @@ Flags = NDArray[np.bool_]
 
 @lean
 def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool) -> float:
-    """Balance after a request's items, taken in order (contract 3.1).
+    """Balance after a request's items, taken in order (docs/contract.md 3.1).
 
     Args:
         tokens: balance before, refilled.
@@ -96,7 +96,7 @@ def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int,
 def charge_samples(
     ring: Doubles, limit: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool
 ) -> float:
-    """Sampled rate after a request's items, taken in order; `ring` is changed in place (contract 3.1)."""
+    """Sampled rate after a request's items, in order; `ring` is changed in place (docs/contract.md 3.1)."""
     rate = average(ring)
     for item in range(len(mutations)):
         rejected[item] = mode == REFUSED or (mode == STRICT and rate >= limit)

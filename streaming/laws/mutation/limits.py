@@ -126,7 +126,7 @@ def _find_all(
 @lean
 def _find(index: Index, alone: Integers, text: Bytes, at: int, end: int) -> int:
     """Number of the entry that limits a canonical subject: levels 3, 6 of a user, 7, 8 of a client-id, and
-    1, 2, 4, 5 of both (facts/kip599.md 1.6).
+    1, 2, 4, 5 of both (docs/contract.md 2).
     """
     number = found(index, text, at, end, _NOTHING, 0, 0)
     if number >= 0:

@@ -17,13 +17,13 @@ THROTTLE_MAX_MS: Final = 2**63 - 1
 """Times beyond 64 bits are cut here: a debt of ages divided by a rate near zero."""
 WINDOW_MS: Final = 1000
 FULL: Final = inf
-"""Stored balance of a full bucket: it stays full when a policy raises the burst (design.md section 3)."""
+"""Stored balance of a full bucket: it stays full when a policy raises the burst (docs/contract.md 3.1)."""
 Doubles = NDArray[np.float64]
 
 
 @lean
 def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
-    """Balance of a token bucket after `elapsed_ms` (facts/kip599.md 1.2, Kafka's TokenBucket).
+    """Balance of a token bucket after `elapsed_ms` (Kafka's TokenBucket, docs/protocol_notes.md 1.1).
 
     Worked: -60 at 5 per second and burst 500 -> -5 after 11 s, 0 after 12 s.
 
@@ -52,7 +52,7 @@ def round_ms(time_ms: float) -> int:
 
 @lean
 def bucket_wait_ms(tokens: float, rate: float) -> int:
-    """Time until a bucket in debt is back at 0 (facts/kip599.md 1.2).
+    """Time until a bucket in debt is back at 0 (docs/protocol_notes.md 1.1).
 
     >>> bucket_wait_ms(-60.0, 5.0)
     12000
@@ -86,7 +86,7 @@ def average(ring: Doubles) -> float:
 
 @lean
 def spread(ring: Doubles, mutations: float) -> None:
-    """Spread a burst evenly over all windows that end now (seed 004, "Throttling Algorithm")."""
+    """Spread a burst evenly over all windows that end now (KIP-599's draft)."""
     part = mutations / len(ring)
     for slot in range(len(ring)):
         ring[slot] += part
@@ -103,7 +103,7 @@ def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
 
 @lean
 def sampled_wait_ms(rate: float, limit: float, samples: int) -> int:
-    """The draft's advice (seed 004): (rate - limit) / limit x samples of one second.
+    """The advice of KIP-599's draft: (rate - limit) / limit x samples of one second.
 
     >>> sampled_wait_ms(5.6, 5.0, 100)
     12000
@@ -112,7 +112,7 @@ def sampled_wait_ms(rate: float, limit: float, samples: int) -> int:
 
 
 def sample_count(rate: float, burst: float) -> int:
-    """Number of one-second samples of the sampled rate: burst / rate, at least 2 (contract 3.1).
+    """Number of one-second samples of the sampled rate: burst / rate, at least 2 (docs/contract.md 3.1).
 
     >>> sample_count(5.0, 500.0), sample_count(10.0, 12.0)
     (100, 2)

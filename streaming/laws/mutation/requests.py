@@ -159,7 +159,7 @@ class Rows:
 
 
 def ordered(requests: Requests, records: Records) -> Integers:
-    """The rows that hold an event, in the order of contract section 1: time, then arrival."""
+    """The rows that hold an event, in the order of docs/contract.md 1: time, then arrival."""
     rows = np.flatnonzero(requests.flags)
     first, second = (column[rows] for column in records.arrivals())
     if not _ascends(first, second):

@@ -175,7 +175,7 @@ class MutationTable(SubjectTable, LawState):
     ) -> None:
         """What the changes since each row's last update mean for it; doing it twice does no harm.
 
-        Kafka swaps the rate and keeps the balance (facts/kip599.md 1.2). Only what leaving the table would
+        Kafka swaps the rate, not the balance (docs/protocol_notes.md 1.1). Only what leaving the table would
         have made of the row must be done by hand: a bucket that was full at a change stays full, and a
         subject that had no quota, or another algorithm, starts afresh.
         """

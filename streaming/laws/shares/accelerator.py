@@ -1,4 +1,4 @@
-"""The rounds of resource groups (contract 3.2): when one closes, who leaves, who is told.
+"""The rounds of resource groups (docs/contract.md 3.2): when one closes, who leaves, who is told.
 
 What the members then get is settled in shares.py. Everything here is compiled and works on the columns of
 shares_columns.py. Groups do not touch each other, so each is taken through all that concerns it before the

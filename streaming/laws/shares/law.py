@@ -1,7 +1,7 @@
 """The law of shares: how the brokers of a resource group divide its limit (PIP-82).
 
-Source: seed 002, the two examples under "Example of usage distribution" and the list that begins with "The
-adjustment curve should be smooth"; contract 3.2; facts/pulsar.md section 1. One call of `share_out` is one
+Source: PIP-82, the two examples under "Example of usage distribution" and the list that begins with "The
+adjustment curve should be smooth"; docs/contract.md 3.2, docs/protocol_notes.md 4.1. `share_out` is one
 round of one group: it takes what each member used and what it was allowed, and says what it is allowed next.
 
 **Residual.** Usage 10, 50 and 30 of a limit of 100: the 10 that are left go to the members in proportion
@@ -24,16 +24,16 @@ its usage and 10 % to grow, and the first gets the rest.
 >>> divide(100.0, np.array([70.0, 20.0]), np.array([True, False]), np.array([70.0, 30.0])).tolist()
 [74.0, 26.0]
 
-Differences from the seed. It leaves the step open and pairs the lowest broker with the highest; its own text
+Differences from PIP-82. It leaves the step open and pairs the lowest broker with the highest; its own text
 then asks for few steps, a smooth curve, no under-use and fairness. The fair point of all four is max-min
-fairness, and half the distance a round is the seed's "half-way": for two members the target, before halving,
-is its 20 + (80 - 20) / 2 = 50. The seed lets each broker decide by itself and be over the limit for a while;
+fairness, and half the distance a round is PIP-82's "half-way": for two members the target, before halving,
+is its 20 + (80 - 20) / 2 = 50. PIP-82 lets each broker decide by itself and be over the limit for a while;
 here one place decides, so the shares add up to the limit in every round.
 
-Differences from Pulsar 4 (facts/pulsar.md 1.1, 1.3, 1.6), which shipped the proportional split only, for
+Differences from Pulsar 4 (docs/protocol_notes.md 4.1), which shipped the proportional split only, for
 publishing only: there 80/20 stays 80/20 for ever, a member that was idle for a round is held at 1 message a
-second and never comes back, and a dead broker keeps its share. The seed calls the first two out, so we follow
-the seed.
+second and never comes back, and a dead broker keeps its share. PIP-82 calls the first two out, so we follow
+it.
 """
 
 from typing import Final
@@ -62,7 +62,7 @@ FULL_USE: Final = 0.95
 
 @compiled
 def is_hungry(used: float, throttled: int, share: float) -> bool:
-    """Whether a member wants more than it has (contract 3.2, step 1).
+    """Whether a member wants more than it has (docs/contract.md 3.2, step 1).
 
     >>> is_hungry(94.0, NOT_REPORTED, 100.0), is_hungry(95.0, NOT_REPORTED, 100.0)
     (False, True)
@@ -79,7 +79,7 @@ def is_hungry(used: float, throttled: int, share: float) -> bool:
 
 @compiled
 def proportional(limit: float, used: Doubles) -> Doubles:
-    """The limit divided in proportion to use (seed 002: "split up the 10 units proportionally")."""
+    """The limit divided in proportion to use (PIP-82: "split up the 10 units proportionally")."""
     total = 0.0
     for member in range(len(used)):
         total += used[member]
@@ -112,7 +112,7 @@ def water_level(limit: float, wanted: Doubles) -> float:
 
 @compiled
 def halfway(limit: float, used: Doubles, hungry: Flags, last: Doubles) -> Doubles:
-    """Half the way from the last shares to max-min fairness, brought to the limit (contract 3.2, step 3)."""
+    """Half the way from the last shares to max-min fairness, brought to the limit (step 3)."""
     wanted = np.empty(len(used))
     for member in range(len(used)):
         wanted[member] = np.inf if hungry[member] else ROOM * used[member]
@@ -131,7 +131,7 @@ def halfway(limit: float, used: Doubles, hungry: Flags, last: Doubles) -> Double
 
 @compiled
 def divide(limit: float, used: Doubles, hungry: Flags, last: Doubles) -> Doubles:
-    """The shares of the members that use a dimension; they add up to the limit (contract 3.2, steps 1 to 3).
+    """The shares of a dimension's members; they add up to the limit (docs/contract.md 3.2, steps 1 to 3).
 
     Args:
         limit: the group's limit C, finite and above 0.

@@ -1,4 +1,4 @@
-"""Reports of resource groups as columns: what the law of shares folds (contract 3.2).
+"""Reports of resource groups as columns: what the law of shares folds (docs/contract.md 3.2).
 
 A round of a hundred thousand groups is half a million reports in a few hundred records: a row here costs well
 under a microsecond, an object for each of them 45.
@@ -18,7 +18,7 @@ NOT_SAID: Final = -1
 
 
 class Reports(NamedTuple):
-    """What brokers used of groups, in the order of contract section 1; a row per event and group.
+    """What brokers used of groups, in the order of docs/contract.md 1; a row per event and group.
 
     Rows of one event stand together, have one `source` and no group twice. All columns of numbers are
     int64, in rows one after the other (C order), and may be written to.

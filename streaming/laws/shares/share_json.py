@@ -1,4 +1,4 @@
-"""A compiled writer of shares: the JSON of contract 3.2, byte for byte as orjson would write it.
+"""A compiled writer of shares: the JSON of docs/contract.md 3.2, byte for byte as orjson would write it.
 
 Doubles are orjson's own (write.py). tests/unit/test_shares_columns.py holds the rest equal to orjson.
 """

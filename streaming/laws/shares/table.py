@@ -48,7 +48,7 @@ class SharesTable(LawState):
     its brokers with their last reports and shares. See shares_columns.Groups and Members for their meaning.
 
     Attributes:
-        stale_reports: reports of groups ignored as stale since this table was made (contract 3.2).
+        stale_reports: reports of groups ignored as stale since this table was made (docs/contract.md 3.2).
     """
 
     def __init__(self) -> None:

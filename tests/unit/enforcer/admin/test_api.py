@@ -34,7 +34,7 @@ def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[i
 
 
 def test_a_group_lives_as_in_pulsar(api: TestClient) -> None:
-    """The recorded answers of a broker (facts/pulsar-samples), but for its 500s."""
+    """The answers of a Pulsar broker (docs/protocol_notes.md 4.4), but for its 500s."""
     assert answer(api, "GET", GROUPS) == (200, [])
     for messages, size in ((100, 5), (150, None)):
         body = {"publishRateInMsgs": messages, "publishRateInBytes": size}
@@ -68,7 +68,7 @@ def test_the_seeds_form_has_its_own_path_and_names(api: TestClient) -> None:
 @pytest.mark.parametrize("path", [ORDERS, ACME])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_namespaces_and_tenants_are_attached_alike(api: TestClient, path: str, method: str) -> None:
-    """POST as Pulsar, PUT as the seed; a group in use stays; a move takes effect in one record."""
+    """POST as Pulsar, PUT as PIP-82; a group in use stays; a move takes effect in one record."""
     assert answer(api, "GET", path) == (200, "")
     assert answer(api, method, f"{path}/rg1") == (412, {"reason": "ResourceGroup does not exist"})
     for group in ("rg1", "rg2"):

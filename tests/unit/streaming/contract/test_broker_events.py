@@ -32,7 +32,7 @@ def backlog(**fields: Any) -> Backlog:
 
 
 def test_a_latency_is_read_with_its_defaults() -> None:
-    """start_ns defaults to the event's time less the round trip (contract 3.4), did_drop to false."""
+    """start_ns defaults to the event's time less the round trip (docs/contract.md 3.4), did_drop to false."""
     event = latency()
     assert (event.start_ns, event.rtt_ns, event.inflight, event.did_drop) == (
         1_010_956_595,

@@ -48,7 +48,7 @@ def test_contract_example_of_group_usage() -> None:
 
 
 def test_seeds_report_has_no_dispatch_counts() -> None:
-    """Seed 002's own update says nothing of dispatch: counts left out are 0."""
+    """PIP-82's own update says nothing of dispatch: counts left out are 0."""
     seed = {"topics": 1, "publishedMsg": 100, "publishedBytes": 100000}
     event = group_usage({**USAGE, "usage": {"resource-group-1": seed}}, "x", 5)
     assert event.usage[0][1].counts == (100, 100000, 0, 0)

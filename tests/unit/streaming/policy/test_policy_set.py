@@ -32,7 +32,7 @@ def entry(rate: float, **more: Any) -> dict[str, Any]:
 
 
 def reference(entries: dict[str, Any], user: str, client_id: str) -> tuple[int, float, str] | None:
-    """The table of facts/kip599.md 1.6, written down once more: every match, then the lowest level."""
+    """The table of docs/contract.md 2, written down once more: every match, then the lowest level."""
     both, user_only, client_only = (
         subject_of(user, client_id),
         subject_of(user, None),

@@ -126,7 +126,7 @@ def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int
     ],
 )
 def test_creation_costs_its_partitions(row: Any, mutations: int, cost: Cost) -> None:
-    """A 4.1 broker charged, or refused without charge, exactly these (facts/kip599.md section 1.4)."""
+    """A 4.1 broker charged, or refused without charge, exactly these (docs/protocol_notes.md 1.3)."""
     assert costs(decode_request(*request(create(7, row)))) == [(mutations, cost)]
 
 

@@ -1,4 +1,4 @@
-"""The backlog law on the numbers of the seed, the contract and facts/pulsar.md."""
+"""The backlog law on the numbers of docs/contract.md 3.5 and docs/protocol_notes.md 4.6."""
 
 import doctest
 from typing import Any
@@ -174,7 +174,7 @@ def test_the_age_of_a_backlog() -> None:
 
 
 def test_the_seeds_half_hour() -> None:
-    """Written 30 minutes ago: its age is 30 minutes, and so is the topic's (seed 000 "Backlog")."""
+    """Written 30 minutes ago: its age is 30 minutes, and so is the topic's (PIP-323, "Backlog")."""
     event = report(subscription("a", 1, -1, 1_800_000))
     decision = judged(event, seconds=1799, preciseTimeBasedBacklogQuotaCheck=True)
     assert decision["oldestBacklogMessageAgeSeconds"] == 1800
@@ -219,7 +219,7 @@ def test_time_evicts_every_durable_subscription_that_is_too_old() -> None:
 
 
 def test_the_topics_quota_wins_by_type_and_one_without_limit_is_passed_over() -> None:
-    """Topic, namespace, broker's default, for size and time apart (contract section 2)."""
+    """Topic, namespace, broker's default, for size and time apart (docs/contract.md 2)."""
     broker = {
         "backlogQuotaDefaultLimitBytes": 3,
         "backlogQuotaDefaultLimitSecond": 4,

@@ -1,4 +1,4 @@
-"""The concurrency law on the numbers of the seed, the contract and facts/backpressure.md."""
+"""The concurrency law on the numbers of docs/contract.md 3.4 and docs/protocol_notes.md 5."""
 
 import doctest
 from collections.abc import Callable, Iterable
@@ -65,7 +65,7 @@ def test_the_contracts_example() -> None:
 
 
 def test_fixed_never_moves() -> None:
-    """The seed's fixed limit, default 20."""
+    """Zeebe's fixed limit, default 20."""
     assert limits_of("fixed", [1, 1000, 5], {}) == [20, 20, 20]
     assert limits_of("fixed", [1, 1000], {"limit": 7}, did_drop=True) == [7, 7]
 
@@ -86,7 +86,7 @@ def test_aimd_holds_where_plain_aimd_punishes_twice() -> None:
 
 @pytest.mark.parametrize(("low", "samples"), [(10, 19), (1, 27)])
 def test_aimd_falls_from_100_in_so_many_bad_samples(low: int, samples: int) -> None:
-    """facts/backpressure.md 4.2, useful numbers."""
+    """From 100: 10 after 19 bad samples, 1 after 27 (docs/protocol_notes.md 5.2)."""
     found = limits_of("aimd-plain", [300] * 40, {"minLimit": low})
     assert count_until(found, lambda limit: limit <= low) == samples
     assert found[-1] == low
@@ -97,7 +97,7 @@ def test_aimd_falls_from_100_in_so_many_bad_samples(low: int, samples: int) -> N
     [(1.02, 106, 256), (1.05, 42, 42), (1.10, 22, 22), (1.20, 20, 20), (1.5, 17, 17), (2.0, 12, 12)],
 )
 def test_vegas_settles_where_it_was_measured(factor: float, zeebe: int, library: int) -> None:
-    """facts/backpressure.md 4.3, pessimism in numbers."""
+    """The numbers of docs/protocol_notes.md 5.2, with Zeebe's functions and the library's."""
     rtts = [BASE_MS, *[BASE_MS * factor] * 400]
     keys = {"probeMultiplier": NO_PROBE}
     assert limits_of("vegas", rtts, keys)[-1] == zeebe
@@ -111,7 +111,7 @@ def test_vegas_probes_when_jitter_times_multiplier_times_limit_have_passed() -> 
 
 
 def test_gradient_is_as_fast_as_it_was_measured() -> None:
-    """facts/backpressure.md 4.4: 20 -> 1000 in 58 calm samples, 1000 -> 10 in 60 at a hundredfold time."""
+    """20 -> 1000 in 58 calm samples, 1000 -> 10 in 60 at a hundredfold time."""
     keys = {"probeInterval": -1}
     found = limits_of("gradient", [BASE_MS] * 58 + [100 * BASE_MS] * 60, keys)
     assert count_until(found, lambda limit: limit == 1000) == 58
@@ -127,13 +127,13 @@ def test_gradient_collapses_at_a_probe() -> None:
 
 
 def test_gradient_takes_its_new_base_from_the_sample_after_the_probe() -> None:
-    """The probing sample itself is forgotten (facts/backpressure.md 4.4)."""
+    """The probing sample itself is forgotten (docs/protocol_notes.md 5.2)."""
     rtts = [1.0, 1.0, 1.0, 40.0]
     assert limits_of("gradient", rtts, {"probeInterval": 2}) == [24, 28, 10, 14]
 
 
 def test_gradient2_is_as_fast_as_it_was_measured() -> None:
-    """facts/backpressure.md 4.5: 20 -> 100 in 100 calm samples, then 10 after 33 at ten times the time."""
+    """20 -> 100 in 100 calm samples, then 10 after 33 at ten times the time."""
     found = limits_of("gradient2", [BASE_MS] * 100 + [10 * BASE_MS] * 120, {})
     assert found[99] in (99, 100)  # 0.2 x 4 a hundred times, in doubles
     assert found[98] < 100
@@ -143,7 +143,7 @@ def test_gradient2_is_as_fast_as_it_was_measured() -> None:
 
 
 def test_gradient2_ignores_drops() -> None:
-    """facts/backpressure.md 4.5, step 3."""
+    """A dropped sample counts as any other, as in the library."""
     assert limits_of("gradient2", [BASE_MS] * 3, {}, did_drop=True) == limits_of(
         "gradient2", [BASE_MS] * 3, {}
     )
@@ -169,7 +169,7 @@ def test_a_window_moves_the_limit_once_a_second() -> None:
 
 
 def test_a_window_of_fewer_samples_is_thrown_away() -> None:
-    """Below about nine requests a second the limit never moves (facts/backpressure.md section 5)."""
+    """Below about nine requests a second the limit never moves (docs/protocol_notes.md 5.3)."""
     assert set(windowed([14] * 60, 125)) == {100}
 
 
@@ -188,7 +188,7 @@ def test_a_window_lasts_twice_its_shortest_time_within_its_bounds() -> None:
 
 
 def test_a_negative_clock_never_closes_a_window() -> None:
-    """As in the library, whose windows begin at 0 (facts/backpressure.md section 6)."""
+    """As in the library, whose windows begin at 0 (docs/protocol_notes.md 5.3)."""
     policies = limit_policy()
     events = [sample(str(i), i * 100, 14, 55, start_ns=-(10**15) + i * 10**8) for i in range(100)]
     assert {decision["limit"] for decision in replay(events, policies)} == {100}

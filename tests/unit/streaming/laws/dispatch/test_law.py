@@ -1,4 +1,4 @@
-"""The law of dispatch: the numbers of the seed, of the contract and of facts/pulsar.md 2.4."""
+"""The law of dispatch: the numbers of docs/contract.md 3.3 and docs/protocol_notes.md 4.5."""
 
 from typing import Any
 
@@ -77,15 +77,15 @@ def test_contract_decision() -> None:
 @pytest.mark.parametrize(
     ("policies", "sent", "expected"),
     [
-        (TEN, [11, 0, 0], [0, 9, 10]),  # the seed's 11
-        (TEN, [30, 0, 0, 0], [0, 0, 0, 10]),  # the seed's 30: two silent periods
+        (TEN, [11, 0, 0], [0, 9, 10]),  # the documentation's 11
+        (TEN, [30, 0, 0, 0], [0, 0, 0, 10]),  # the documentation's 30: two silent periods
         (TEN, [60, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 10]),
         (TEN, [4, 0, 12, 0], [6, 10, 0, 8]),  # idle credit is not carried: 10, not 16
         (TEN, [10, 0], [0, 10]),  # exactly the limit: nothing available, no debt
     ],
 )
 def test_periods(policies: dict[str, Any], sent: list[int], expected: list[int]) -> None:
-    """What is available after each second's delivery (facts/pulsar.md 2.4, arithmetic)."""
+    """What is available after each second's delivery (docs/protocol_notes.md 4.5)."""
     assert left(run(policies, *(delivery(1000 * n, msgs) for n, msgs in enumerate(sent)))) == expected
 
 
@@ -101,7 +101,7 @@ def test_long_period() -> None:
 
 
 def test_bytes_by_entries() -> None:
-    """1,000 B/s in entries of 134 B: 8, 7, 8, 7 entries (facts/pulsar.md 2.4)."""
+    """1,000 B/s in entries of 134 B: 8, 7, 8, 7 entries (docs/protocol_notes.md 4.5)."""
     events, plans, at = [], [], 0
     for sent in (0, 8, 7, 8, 7):
         events.append(delivery(at, sent, sent * 134, avg_publish_entry_bytes=134))
@@ -115,7 +115,7 @@ def test_bytes_by_entries() -> None:
 
 
 def test_precise_flow_control_reads_two_entries() -> None:
-    """The seed: with 10 per second and 6 messages an entry 2 entries are read, and not 10."""
+    """Pulsar's documentation: with 10 per second and 6 messages an entry 2 entries are read, and not 10."""
     policies = TEN | {"broker": {"preciseDispatcherFlowControl": True}}
     decided = run(
         policies,
@@ -165,7 +165,7 @@ def test_caught_up_consumers(backlog: bool, charging: bool, expected: int) -> No
     ],
 )
 def test_entries_by_bytes(seen: Event, published: float | None, expected: int) -> None:
-    """The order in which the seed looks for a mean size of an entry."""
+    """The order in which Pulsar's documentation looks for a mean size of an entry."""
     more = {} if published is None else {"avg_publish_entry_bytes": published}
     decided = run(subscription_rate(size=1000), seen, delivery(1, **more))
     assert decided[1]["entries_to_read"] == (expected if seen["bytes"] else min(expected, 1000))

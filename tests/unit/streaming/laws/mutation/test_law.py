@@ -1,4 +1,4 @@
-"""The mutation law on the numbers of the seed, of Kafka and of the contract."""
+"""The mutation law on the numbers of docs/contract.md 3.1 and docs/protocol_notes.md 1."""
 
 import doctest
 
@@ -24,7 +24,7 @@ def test_the_worked_examples_of_the_docstrings(module: object) -> None:
 
 @pytest.mark.parametrize(("initial", "key", "level"), [(BUCKET, "tokens", -60.0), (SAMPLED, "rate", 5.6)])
 def test_the_seeds_example(initial: dict[str, object], key: str, level: float) -> None:
-    """Rate 5, burst 500: seven topics of 80 are admitted, the eighth waits 12 s (seed 004)."""
+    """Rate 5, burst 500: seven topics of 80 are admitted, the eighth waits 12 s (KIP-599's example)."""
     decision = decide(initial, request("a", 0, *[80] * 8))["a"]
     assert decision["outcome"] == "reject"
     assert decision["rejected"] == ["a-7"]
@@ -156,7 +156,7 @@ def test_a_changed_rate_changes_the_wait_from_the_next_decision_on() -> None:
 
 
 def test_a_policy_comes_before_events_of_its_own_time_wherever_it_stands() -> None:
-    """Policies first at equal ts (contract section 1)."""
+    """Policies first at equal ts (docs/contract.md 1)."""
     seen = decide({}, request("a", 0, 12), request("b", 0, 1), policy(0, ALICE, quota(1)))
     assert (seen["a"]["limit"], seen["b"]["outcome"]) == (1.0, "reject")
 

@@ -43,7 +43,7 @@ def long_run_rate_of_bucket(samples: int, item: int) -> float:
     [(100, 1, 9.91), (100, 5, 10.0), (100, 80, 10.68), (11, 1, 9.25), (11, 5, 10.0), (11, 80, 16.0)],
 )
 def test_the_draft_lets_through_twice_its_rate(samples: int, item: int, rate: float) -> None:
-    """About 2QS / (S + 1), more for big items (facts/kip599.md section 2)."""
+    """About 2QS / (S + 1), more for big items (docs/protocol_notes.md 1.4)."""
     assert long_run_rate_of_samples(samples, item) == pytest.approx(rate, abs=0.005)
 
 

@@ -1,4 +1,4 @@
-"""The law of shares: the numbers of the seed, of the contract and of facts/pulsar.md 1.6."""
+"""The law of shares: the numbers of PIP-82, docs/contract.md 3.2 and docs/protocol_notes.md 4.1."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -82,7 +82,7 @@ def test_contract_decision() -> None:
     ],
 )
 def test_proportional_split(used: tuple[int, ...], expected: tuple[float, ...]) -> None:
-    """Seed 002 divides what is left, or missing, in proportion to use."""
+    """PIP-82 divides what is left, or missing, in proportion to use."""
     decided = run(reports({f"b{n}": msgs for n, msgs in enumerate(used)}))
     assert shares(decided)[0] == pytest.approx(expected, abs=0.005)
 
@@ -96,7 +96,7 @@ def test_stealing_goes_half_way() -> None:
 
 
 def test_room_is_not_wasted() -> None:
-    """Shares 70/30 and usage 70/20 move to 74/26, then 76/24 (the seed's under-use example)."""
+    """Shares 70/30 and usage 70/20 move to 74/26, then 76/24 (PIP-82's under-use example)."""
     decided = run(reports({"b1": 70, "b2": 30}, {"b1": 70, "b2": 20}, {"b1": 74, "b2": 20}))
     assert shares(decided)[1:] == [[74, 26], [76, 24]]
 

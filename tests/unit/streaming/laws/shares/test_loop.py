@@ -1,4 +1,4 @@
-"""Shares at work: proxies, clients and the law in simulated time (contract 3.2, issue 6)."""
+"""Shares at work: proxies, clients and the law in simulated time (docs/contract.md 3.2)."""
 
 from typing import Any
 
