@@ -4,7 +4,8 @@ Many names say the same, and a law asks for the same names batch after batch. So
 worked out once a set, and found by compiled code from then on. A set never changes; one index belongs to one.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -39,7 +40,8 @@ class LimitIndex(Generic[Said]):
     """What is said of names that are all known from the start.
 
     Args:
-        listed: what is said of each.
+        names: no two alike.
+        said: of each of them.
 
     Attributes:
         kinds: all that is said, each once; its place is its number.
@@ -47,11 +49,11 @@ class LimitIndex(Generic[Said]):
         number: of what is said of each of them.
     """
 
-    def __init__(self, listed: Mapping[str, Said]) -> None:
+    def __init__(self, names: Sequence[str] = (), said: Sequence[Said] = ()) -> None:
         self.kinds: list[Said] = []
         self._number_of: dict[Said, int] = {}
-        self._fields: dict[str, NDArray[Any]] = {}
-        self._fill({name: self._number(said) for name, said in listed.items()})
+        self._columns: dict[str, NDArray[Any]] = {}
+        self._fill(names, self._numbers(said))
 
     def field(self, name: str, numbers: Integers, nothing: Any) -> NDArray[Any]:
         """An attribute of what is said, by number; `nothing` where nothing is."""
@@ -59,21 +61,30 @@ class LimitIndex(Generic[Said]):
 
     def column(self, name: str, nothing: Any) -> NDArray[Any]:
         """An attribute of all kinds by number, and at the end, where NOTHING finds it, `nothing`."""
-        column = self._fields.get(name)
+        column = self._columns.get(name)
         if column is None or len(column) <= len(self.kinds):
             values = [*(getattr(said, name) for said in self.kinds), nothing]
-            column = self._fields[name] = np.array(values, dtype=np.asarray(nothing).dtype)
+            column = self._columns[name] = np.array(values, dtype=np.asarray(nothing).dtype)
         return column
 
-    def _number(self, said: Said) -> int:
+    def _fill(self, names: Iterable[str], number: Integers) -> None:
+        self.index: Index = index_of(pa.array(names, pa.string()))
+        self.number: Integers = number
+
+    def _numbers(self, said: Sequence[Said | None]) -> Integers:
+        """The number of each; kinds that are new get one."""
+        # Most are one and the same object, which is told apart much faster than what it says.
+        objects = {id(each): each for each in said}
+        numbers = {key: self._number(each) for key, each in objects.items()}
+        return np.fromiter(map(numbers.__getitem__, map(id, said)), np.int64, len(said))
+
+    def _number(self, said: Said | None) -> int:
+        if said is None:
+            return NOTHING
         number = self._number_of.setdefault(said, len(self.kinds))
         if number == len(self.kinds):
             self.kinds.append(said)
         return number
-
-    def _fill(self, numbers: Mapping[str, int]) -> None:
-        self.index: Index = index_of(pa.array(numbers, pa.string()))
-        self.number: Integers = np.fromiter(numbers.values(), np.int64, len(numbers))
 
 
 class LearntLimits(LimitIndex[Said]):
@@ -84,7 +95,7 @@ class LearntLimits(LimitIndex[Said]):
     """
 
     def __init__(self, find: Callable[[str], Said | None]) -> None:
-        super().__init__({})
+        super().__init__()
         self._find = find
         self._known: dict[str, int] = {}
 
@@ -94,21 +105,19 @@ class LearntLimits(LimitIndex[Said]):
         numbers = np.empty(len(names), dtype=np.int64)
         if _find_all(self.index, self.number, text, ends, numbers):
             missing = np.flatnonzero(numbers == _UNKNOWN)
-            numbers[missing] = [self._learn(name) for name in names.take(pa.array(missing)).to_pylist()]
+            numbers[missing] = self._learn(names.take(pa.array(missing)).to_pylist())
             # Not for every name: an index of all costs as much as learning a part of them.
             if (len(self._known) - len(self.number)) * FRESH_PARTS > len(self._known):
-                self._fill(self._known)
+                self._fill(self._known, np.fromiter(self._known.values(), np.int64, len(self._known)))
         return numbers
 
-    def _learn(self, name: str) -> int:
-        """Number of what is said of a name that the index does not hold."""
-        number = self._known.get(name)
-        if number is None:
-            said = self._find(name)
-            number = NOTHING if said is None else self._number(said)
-            if len(self._known) < MAX_NAMES:
-                self._known[name] = number
-        return number
+    def _learn(self, names: list[str]) -> list[int]:
+        """Numbers of what is said of names that the index does not hold; the first MAX_NAMES are noted."""
+        fresh = [name for name in dict.fromkeys(names) if name not in self._known]
+        learnt = dict(zip(fresh, self._numbers(list(map(self._find, fresh))).tolist(), strict=True))
+        numbers = [learnt[name] if name in learnt else self._known[name] for name in names]
+        self._known |= islice(learnt.items(), MAX_NAMES - len(self._known))
+        return numbers
 
 
 @lean

@@ -61,9 +61,7 @@ class SubjectTable:
 
     def rows(self, names: pa.Array) -> Integers:
         """Row of each name, -1 where it has none."""
-        found = pc.index_in(names, value_set=self.names)
-        rows: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return rows
+        return places_in(self.names, names)
 
     def add(self, names: pa.Array, **fields: Any) -> Integers:
         """Append rows for names that have none, 0 but for these fields; returns their numbers."""
@@ -95,6 +93,13 @@ class SubjectTable:
         which = np.ones(len(self), dtype=np.bool_)
         which[order.to_numpy()[:surplus]] = False
         self.keep(which)
+
+
+def places_in(known: pa.Array, names: pa.Array) -> Integers:
+    """Place of each name among the known ones, -1 where it is not among them."""
+    found = pc.index_in(names, value_set=known)
+    places: Integers = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return places
 
 
 def _whole(rows: Rows) -> NDArray[Any]:

@@ -12,8 +12,7 @@ from streaming.columns.outputs import DecisionColumns
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawState
 from streaming.laws.registry import LAWS
-from streaming.laws.shares.intake import Reported
-from streaming.laws.shares.reports import Reports, Rows
+from streaming.laws.shares.intake import Reported, Reports, Rows
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline

@@ -57,7 +57,8 @@ class Quotas(LimitIndex[Quota]):
     """Entries that set a mutation rate, by the subjects that they name; fields are those of Quota."""
 
     def __init__(self, policies: PolicySet) -> None:
-        listed: dict[str, Quota] = {}
+        names: list[str] = []
+        listed: list[Quota] = []
         known: dict[Any, Quota | None] = {}
         for path, value in policies.entries.items():
             if not path.startswith(QUOTAS_PREFIX):
@@ -68,8 +69,9 @@ class Quotas(LimitIndex[Quota]):
                 known[said] = _quota(mutation_quota_at(Candidate(level=0, path=path, subject=""), value))
             quota = known[said]
             if quota is not None:
-                listed[path[len(QUOTAS_PREFIX) : -1]] = quota
-        super().__init__(listed)
+                names.append(path[len(QUOTAS_PREFIX) : -1])
+                listed.append(quota)
+        super().__init__(names, listed)
         self.rate, self.burst = self.column("rate", 0.0), self.column("burst", 0.0)
         self.samples, self.shadow = self.column("samples", 0), self.column("shadow", False)
         text = [bytes_of(name) for name in _ALONE]

@@ -1,9 +1,9 @@
-"""The rounds of resource groups (docs/contract.md 3.2): when one closes, who leaves, who is told.
+"""The accelerator of rounds.py: the same rounds, compiled, over columns of all groups of a shard.
 
-What the members then get is settled in shares.py. Everything here is compiled and works on the columns of
-shares_columns.py. Groups do not touch each other, so each is taken through all that concerns it before the
-next one. A round is judged by the policies of its end: a group whose round ends under other policies than
-those at hand waits until they are.
+Read rounds.py to know what happens; here is only how it happens to half a million reports a round. A property
+test holds both equal, decision by decision. Groups do not touch each other, so each is taken through all that
+concerns it before the next one. A round is judged by the policies of its end: a group whose round ends under
+other policies than those at hand waits until they are.
 """
 
 from typing import Final
@@ -22,6 +22,7 @@ from streaming.laws.shares.columns import (
     SHARING,
     WIDTH,
     Groups,
+    Limits,
     Members,
     Pending,
     Progress,
@@ -30,10 +31,7 @@ from streaming.laws.shares.columns import (
     Told,
 )
 from streaming.laws.shares.law import share_out
-from streaming.laws.shares.limits import Limits
-
-STALE_ROUNDS: Final = 2
-"""A report this many rounds older than the group's newest is still taken, an older one is stale."""
+from streaming.laws.shares.rounds import STALE_ROUNDS
 
 
 @lean

@@ -1,16 +1,21 @@
-"""What the law of shares works on: columns of a shard's groups and brokers, what happens, what is decided."""
+"""What the accelerator of the law of shares works on: columns of a shard's groups and brokers, what happens,
+what is decided.
+"""
 
+from collections.abc import Sequence
+from math import nan
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import lean
 from streaming.contract.usage_events import DIMENSIONS
-
-Doubles = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Codes = NDArray[np.int8]
+from streaming.laws.law import Entry
+from streaming.laws.shares.intake import Reports, Rows
+from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
+from streaming.laws.shares.report_json import NOT_SAID
+from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
 
 NOT_WRITTEN: Final = -1
 """For the time at which a group's shares were last written: they are still to be."""
@@ -135,6 +140,26 @@ class Rules(NamedTuple):
     expiry: Integers
 
 
+class Limits(NamedTuple):
+    """Limits of groups, a row a group.
+
+    Attributes:
+        rates: per second, a column for each of DIMENSIONS; NaN: not limited.
+        known: whether the policies know the group.
+        shadow: decided, but nobody acts on it.
+    """
+
+    rates: Doubles
+    known: Flags
+    shadow: Flags
+
+
+def no_limits(count: int) -> Limits:
+    """Of groups that the policies do not know."""
+    flags = np.zeros((2, count), dtype=np.bool_)
+    return Limits(rates=np.full((count, len(DIMENSIONS)), nan), known=flags[0], shadow=flags[1])
+
+
 class Progress(NamedTuple):
     """How far each group is.
 
@@ -236,3 +261,75 @@ def more_room(told: Told, largest: int) -> Told:
     for name, column in told._asdict().items():
         getattr(wide, name)[: len(column)] = column
     return wide
+
+
+def steps_of(
+    reports: Reports, group: Integers, slot: Integers, count: int, ticks: Sequence[Entry], *, end: bool
+) -> Steps:
+    """What a batch does to the groups.
+
+    Args:
+        reports: in order.
+        group: of each of them, number of its group.
+        slot: of each of them, where its broker stands.
+        count: how many groups there are.
+        ticks: in order.
+        end: no more input will come.
+    """
+    source, rows = reports.source, len(reports.source)
+    begins = np.flatnonzero(np.diff(source, prepend=NO_SOURCE)) if rows else np.empty(0, np.int64)
+    number = np.zeros(rows, dtype=np.int64)
+    number[begins[1:]] = 1
+    number = np.cumsum(number)
+    before = reports.ticks[begins]
+    after = np.searchsorted(before, np.arange(len(ticks)), side="right")
+    first = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(group, minlength=count), out=first[1:])
+    steps = Steps(
+        first=first, event=np.empty(rows, np.int64), slot=np.empty(rows, np.int64),
+        used=np.empty((rows, WIDTH)), throttled=np.empty((rows, WIDTH), np.int8), at=reports.at[begins],
+        ts=reports.ts[begins], source=source[begins], ticks=before,
+        position=np.arange(len(begins)) + before,
+        tick_at=np.array([tick.event.at for tick in ticks], np.int64),
+        tick_position=np.arange(len(ticks)) + after,
+        tick_source=np.array([tick.source for tick in ticks], np.int64), end=end,
+        last=np.array([_last_source(reports, ticks), len(begins) + len(ticks)]),
+    )  # fmt: skip
+    _sort(group, first.copy(), slot, number, reports.period_ms, reports.counts, reports.throttled_ms,
+          steps.event, steps.slot, steps.used, steps.throttled)  # fmt: skip
+    return steps
+
+
+def no_reports() -> Reports:
+    """None."""
+    return Rows().finish()
+
+
+def _last_source(reports: Reports, ticks: Sequence[Entry]) -> int:
+    """The record of the batch's last event."""
+    if len(reports.source) and reports.ticks[-1] == len(ticks):
+        return int(reports.source[-1])
+    return ticks[-1].source if ticks else NO_SOURCE
+
+
+@lean
+def _sort(
+    group: Integers, place: Integers, slot: Integers, number: Integers, period_ms: Integers,
+    counts: Integers, throttled_ms: Integers, events: Integers, slots: Integers, used: Doubles,
+    throttled: Codes,
+) -> None:  # fmt: skip
+    """Fill the last four columns by group; `place` says where each group's reports begin."""
+    for row in range(len(group)):
+        to = place[group[row]]
+        place[group[row]] = to + 1
+        events[to], slots[to] = number[row], slot[row]
+        period = period_ms[row]
+        # So many that it is throttled; not 20 times the time, which may be more than an integer holds.
+        hungry_ms = period // HUNGRY_PARTS + (period % HUNGRY_PARTS != 0)
+        for dimension in range(WIDTH):
+            used[to, dimension] = counts[row, dimension] * 1000.0 / period
+            time_ms = throttled_ms[row, dimension]
+            if time_ms == NOT_SAID:
+                throttled[to, dimension] = NOT_REPORTED
+            else:
+                throttled[to, dimension] = THROTTLED if time_ms >= hungry_ms else FREE

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,12 +13,86 @@ from streaming.columns.records import Records, too_far_ahead
 from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
-from streaming.laws.shares.report_json import NOT_PLAIN, scan_reports
-from streaming.laws.shares.reports import Reports, Rows
+from streaming.laws.shares.report_json import NOT_PLAIN, NOT_SAID, scan_reports
 from streaming.policy.timeline import PolicyTimeline
 
 _NONE: Final = np.empty(0, dtype=np.int64)
 _WIDTH: Final = len(DIMENSIONS)
+
+
+class Reports(NamedTuple):
+    """What brokers used of groups, in the order of docs/contract.md 1; a row per event and group.
+
+    Rows of one event stand together, have one `source` and no group twice. All columns of numbers are
+    int64, in rows one after the other (C order), and may be written to.
+
+    Attributes:
+        at: when the event is applied, ms.
+        ts: when it was reported, ms.
+        period_ms: the time that the counts cover; 1 or more.
+        source: index of the event's record.
+        ticks: how many of the batch's ticks (`Batch.entries`) come before it.
+        counts: of the period, a column for each of DIMENSIONS.
+        throttled_ms: how long the broker held traffic back, a column for each of DIMENSIONS, or NOT_SAID.
+        group: number of the group.
+        broker: number of the broker.
+        groups: their names; no two alike.
+        brokers: their names; no two alike.
+    """
+
+    at: Integers
+    ts: Integers
+    period_ms: Integers
+    source: Integers
+    ticks: Integers
+    counts: Integers
+    throttled_ms: Integers
+    group: Integers
+    broker: Integers
+    groups: pa.StringArray
+    brokers: pa.StringArray
+
+
+class Rows:
+    """Puts events that were parsed one by one into columns, in the order in which they come.
+
+    >>> from streaming.contract.usage_events import GroupReport
+    >>> told = GroupReport(counts=(600, 0, 0, 0), throttled_ms=(None, 20, None, None))
+    >>> event = GroupUsage(id="e", ts=7, at=7, broker="b1", period_ms=1000, usage=(("rg1", told),))
+    >>> rows = Rows()
+    >>> rows.put(event, source=3, ticks=0)
+    >>> reports = rows.finish()
+    >>> reports.counts.tolist(), reports.throttled_ms.tolist(), reports.groups.to_pylist()
+    ([[600, 0, 0, 0]], [[-1, 20, -1, -1]], ['rg1'])
+    """
+
+    def __init__(self) -> None:
+        self._numbers: list[tuple[int, ...]] = []
+        self._groups: dict[str, int] = {}
+        self._brokers: dict[str, int] = {}
+
+    def put(self, event: GroupUsage, *, source: int, ticks: int) -> None:
+        """Append a row for each group of an event; see Reports for `source` and `ticks`."""
+        broker = self._brokers.setdefault(event.broker, len(self._brokers))
+        for name, report in event.usage:
+            group = self._groups.setdefault(name, len(self._groups))
+            times = (NOT_SAID if time_ms is None else time_ms for time_ms in report.throttled_ms)
+            head = (event.at, event.ts, event.period_ms, source, ticks, group, broker)
+            self._numbers.append((*head, *report.counts, *times))
+
+    def finish(self) -> Reports:
+        """The columns with all that was put."""
+        width = 7 + 2 * len(DIMENSIONS)
+        flat = np.fromiter(chain.from_iterable(self._numbers), np.int64, width * len(self._numbers))
+        table = flat.reshape(-1, width)
+        at, ts, period_ms, source, ticks, group, broker = (table[:, place].copy() for place in range(7))
+        counts, throttled_ms = (part.copy() for part in np.split(table[:, 7:], 2, axis=1))
+        return Reports(
+            at=at, ts=ts, period_ms=period_ms, source=source, ticks=ticks, counts=counts,
+            throttled_ms=throttled_ms, group=group, broker=broker,
+            groups=pa.array(list(self._groups), type=pa.string()),
+            brokers=pa.array(list(self._brokers), type=pa.string()),
+        )  # fmt: skip
 
 
 class Arrived(NamedTuple):

@@ -32,8 +32,9 @@ from streaming.columns.json_scan import (
 )
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
-from streaming.laws.shares.reports import NOT_SAID
 
+NOT_SAID: Final = -1
+"""In `throttled_ms`: the broker does not say."""
 NOT_PLAIN: Final = -1
 """In `Scanned.entries`: the record is left to the parser."""
 _ENTRY_BYTES_MIN: Final = len('"":{"publishedMsg":0}')

@@ -1,6 +1,6 @@
 """A compiled writer of shares: the JSON of docs/contract.md 3.2, byte for byte as orjson would write it.
 
-Doubles are orjson's own (write.py). tests/unit/test_shares_columns.py holds the rest equal to orjson.
+Doubles are orjson's own (columns/json_write.py). A property test holds the rest equal to orjson.
 """
 
 from typing import Final, NamedTuple
@@ -13,7 +13,8 @@ from streaming.columns.compiled import lean
 from streaming.columns.json_write import doubles_as_json, put, put_copy, put_double, put_integer
 from streaming.columns.outputs import DecisionColumns, begin_of_ids, escaped
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.shares.columns import EXPIRED, SHARE, Doubles, Told
+from streaming.laws.shares.columns import EXPIRED, SHARE, Told
+from streaming.laws.shares.law import Doubles
 from streaming.policy.groups import LIFE_ROUNDS
 
 TYPE: Final = "share"

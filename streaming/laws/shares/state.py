@@ -17,6 +17,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.compiled import lean
 from streaming.laws.shares.columns import WIDTH, Groups, Members
 from streaming.laws.shares.law import NOT_REPORTED
+from streaming.state.subject_table import places_in
 
 _WIDE: Final = ("used", "throttled", "shares", "held", "told_used", "told_limited")
 """Columns with a value for each of DIMENSIONS."""
@@ -149,7 +150,7 @@ class State:
 
 def _merged(known: pa.Array, names: pa.Array) -> tuple[pa.Array, Integers, Integers]:
     """All names in order, the number of each of `names` and of each of `known` among them."""
-    number = _places(names, known)
+    number = places_in(known, names)
     fresh = number < 0
     if not fresh.any():
         return known, number, np.arange(len(known))
@@ -159,11 +160,6 @@ def _merged(known: pa.Array, names: pa.Array) -> tuple[pa.Array, Integers, Integ
     place[order] = np.arange(len(together))
     number[fresh] = len(known) + np.arange(int(fresh.sum()))
     return together.take(pa.array(order)), place[number], place[: len(known)]
-
-
-def _places(names: pa.Array, known: pa.Array) -> Integers:
-    found: Integers = pc.index_in(names, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
-    return found.astype(np.int64)
 
 
 def _blank(name: str, count: int) -> Any:

@@ -1,51 +1,83 @@
 """State of the share law in one shard, and the way of a batch of reports through it.
 
-What happens in a group is settled in shares_rounds.py; here names become numbers and policies columns.
+What happens in a group is told in rounds.py and done by its accelerator; here names become numbers and
+policies columns.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, Self
+from math import nan
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
+from streaming.columns.limit_index import NOTHING, LearntLimits
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.events import Tick
+from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.laws.law import Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
     DONE,
     NOT_WRITTEN,
     NOWHERE,
+    WIDTH,
+    Limits,
     Progress,
     Rules,
     Steps,
     Told,
     more_room,
+    no_limits,
     no_pending,
+    no_reports,
     no_told,
+    steps_of,
 )
 from streaming.laws.shares.intake import Reported
-from streaming.laws.shares.limits import group_policies_of, no_limits
+from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.share_json import write
 from streaming.laws.shares.state import State
-from streaming.laws.shares.steps import NO_SOURCE, no_reports, steps_of
-from streaming.policy.groups import LIFE_ROUNDS, round_rules
-from streaming.policy.policy_set import Section
+from streaming.policy.derived import Derived
+from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 
 REPEAT_PARTS: Final = 4
 """Repeated at a quarter of the life time: the next tick then comes before half of it has passed."""
+MAX_CACHED: Final = 64
+"""Sets of policies whose limits are remembered: those of a worker's shards have a part of the groups each,
+and a batch rarely sees more than two of one shard."""
 _FOR_EVER: Final = 2**62
+
+
+def _limits(policies: PolicySet) -> LearntLimits[GroupLimits]:
+    known: dict[tuple[Any, ...], GroupLimits | None] = {}
+
+    def find(group: str) -> GroupLimits | None:
+        value = policies.entries.get(f"{Section.RESOURCE_GROUPS}.{group}")
+        if value is None or group.startswith(QUOTA_GROUP_PREFIX):
+            return group_limits(policies, group)
+        # Many entries say the same, and looking up what one says is much cheaper than working it out.
+        said = tuple(value.items())
+        if said not in known:
+            known[said] = group_limits(policies, group)
+        return known[said]
+
+    return LearntLimits(find)
+
+
+limits_of: Final = Derived(_limits, MAX_CACHED)
+"""The limits of groups under a set of policies."""
 
 
 class SharesTable(LawState):
     """Groups of a shard.
 
     Columns, a row per group: `group`, its open round, the round whose shares stand, and `members`, a list of
-    its brokers with their last reports and shares. See shares_columns.Groups and Members for their meaning.
+    its brokers with their last reports and shares. See columns.Groups and Members for their meaning.
 
     Attributes:
         stale_reports: reports of groups ignored as stale since this table was made (docs/contract.md 3.2).
@@ -151,8 +183,7 @@ class SharesTable(LawState):
         while stretch != DONE:
             waiting = active[progress.need[active] == stretch]
             if stretch != NOWHERE:
-                known = group_policies_of(timeline.at(_start_of(stretch, rules)))
-                known.put(state.names.take(pa.array(waiting)), waiting, limits)
+                put_limits(limits, waiting, state.names, timeline.at(_start_of(stretch, rules)))
             while len(waiting):
                 begin = 0
                 pending.filled[:] = 0
@@ -186,6 +217,15 @@ def _rules(timeline: PolicyTimeline) -> Rules:
         *((rule.interval_ms, rule.expiry_rounds) for rule in rules), strict=True
     ))  # fmt: skip
     return Rules(changes=changes, every=every, expiry=expiry)
+
+
+def put_limits(limits: Limits, groups: Integers, names: pa.Array, policies: PolicySet) -> None:
+    """Write the limits of these groups under these policies into their rows."""
+    known = limits_of(policies)
+    number = known.of(names.take(pa.array(groups)))
+    limits.known[groups] = number != NOTHING
+    limits.shadow[groups] = known.field("shadow", number, False)
+    limits.rates[groups] = known.field("rates", number, (nan,) * WIDTH)
 
 
 def _start_of(stretch: int, rules: Rules) -> int:

@@ -19,8 +19,7 @@ from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.laws.shares.intake import ReportIntake
-from streaming.laws.shares.reports import Reports, Rows
+from streaming.laws.shares.intake import ReportIntake, Reports, Rows
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 

@@ -1,6 +1,8 @@
-"""The law of shares on columns against the same law told member by member: the same bytes."""
+"""The rounds of the law of shares, told broker by broker, against their accelerator: the same bytes."""
 
+import doctest
 from collections.abc import Sequence
+from types import ModuleType
 
 import orjson
 import pytest
@@ -11,6 +13,7 @@ from shares_kit import T0, batch, histories
 from shares_model import Model
 from usage_kit import Event, entry_of, reloaded
 
+from streaming.laws.shares import law, rounds
 from streaming.laws.shares import table as shares_table
 from streaming.laws.shares.columns import Told
 from streaming.laws.shares.table import SharesTable
@@ -32,9 +35,16 @@ def body(table: SharesTable) -> bytes:
     return encode(Body(columns=table.columns(), notes={}))
 
 
+@pytest.mark.parametrize("module", [law, rounds])
+def test_the_examples_in_the_docstrings(module: ModuleType) -> None:
+    """What the docstrings say is so."""
+    results = doctest.testmod(module)
+    assert results.attempted > 0 and results.failed == 0
+
+
 @tries(60)
 @given(histories(), st.data(), st.booleans())
-def test_columns_decide_what_objects_decide(
+def test_the_accelerator_decides_what_the_reference_decides(
     history: tuple[list[Event], PolicyTimeline], data: st.DataObject, end: bool
 ) -> None:
     """Decisions, their order, what they answer, stale reports and repeats, batch by batch."""
@@ -81,14 +91,14 @@ def test_the_state_does_not_depend_on_the_cut(
     assert body(table) == body(whole)
 
 
-@pytest.mark.parametrize("rounds", [0, 1])
-def test_room_for_decisions_grows(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+@pytest.mark.parametrize("room", [0, 1])
+def test_room_for_decisions_grows(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """A batch that closes many rounds of a large group, begun with room for none of them."""
     made, asked = shares_table.no_told, list[int]()
 
     def small(most: int, decisions: int) -> Told:
         asked.append(most)
-        return made(rounds, rounds) if len(asked) == 1 else made(most, decisions)
+        return made(room, room) if len(asked) == 1 else made(most, decisions)
 
     monkeypatch.setattr(shares_table, "no_told", small)
     timeline = PolicyTimeline({"resourcegroups.rg1": {"publishRateInMsgs": 5}})

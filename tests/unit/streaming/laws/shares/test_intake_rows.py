@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
-from streaming.laws.shares import reports
-from streaming.laws.shares.reports import NOT_SAID, Reports, Rows
+from streaming.laws.shares import intake
+from streaming.laws.shares.intake import Reports, Rows
+from streaming.laws.shares.report_json import NOT_SAID
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
 times = st.tuples(*[st.sampled_from([None, 0, 20, INT64_MAX])] * 4)
@@ -42,7 +43,7 @@ def read_back(columns: Reports) -> list[tuple[int, int, GroupUsage]]:
 
 def test_the_worked_example() -> None:
     """The one in the docstring."""
-    results = doctest.testmod(reports)
+    results = doctest.testmod(intake)
     assert results.attempted and not results.failed
 
 

@@ -1,18 +1,17 @@
-"""Limits as columns against `group_limits`: the same for every name, however many are asked for."""
+"""Limits of groups as columns against `group_limits`."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.laws.shares import limits as shares_limits
-from streaming.laws.shares.limits import GroupPolicies, Limits, no_limits
+from streaming.laws.shares.columns import Limits, no_limits
+from streaming.laws.shares.table import put_limits
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet
 
@@ -38,34 +37,15 @@ def said(limits: Limits, row: int) -> GroupLimits | None:
     return GroupLimits(rates=tuple(given_rates), shadow=bool(limits.shadow[row]))
 
 
-@pytest.mark.parametrize("few", [1, 10**6])
 @tries(60)
 @given(st.fixed_dictionaries({}, optional=PATHS), st.permutations(NAMES), st.data())
-def test_columns_say_what_the_contract_says(
-    few: int, entries: dict[str, Any], names: list[str], data: st.DataObject
+def test_columns_say_what_the_policies_say(
+    entries: dict[str, Any], names: list[str], data: st.DataObject
 ) -> None:
-    """One by one (many policies for few names) and by the index; rows written before are written over."""
+    """However many are asked for at once; rows written before are written over."""
     policies = PolicySet(entries)
     found = no_limits(len(names))
     found.known[:], found.shadow[:], found.rates[:] = True, True, 7.0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares_limits, "FEW", few)
-        table = GroupPolicies(policies)
-        for part in np.array_split(np.arange(len(names)), data.draw(st.integers(1, 3))):
-            table.put(pa.array([names[row] for row in part], pa.string()), part, found)
+    for part in np.array_split(np.arange(len(names)), data.draw(st.integers(1, 3))):
+        put_limits(found, part, pa.array(names, pa.string()), policies)
     assert [said(found, row) for row in range(len(names))] == [group_limits(policies, name) for name in names]
-
-
-def test_no_more_quotas_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One beyond is found anew, and right, each time; other groups take no place."""
-    monkeypatch.setattr(shares_limits, "MAX_QUOTAS", 2)
-    policies = PolicySet({"quotas[user=<default>]": {"producer_byte_rate": 5}, "resourcegroups.rg1": {}})
-    names = ["rg1", *(f"quota/user=u{number}" for number in range(4))]
-    table = GroupPolicies(policies)
-    for _ in range(2):
-        found = no_limits(len(names))
-        table.put(pa.array(names), np.arange(len(names)), found)
-        assert [said(found, row) for row in range(len(names))] == [
-            group_limits(policies, name) for name in names
-        ]
-        assert list(table._quotas) == names[1:3]

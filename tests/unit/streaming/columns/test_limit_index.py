@@ -1,0 +1,64 @@
+"""What is said of names: by number, once a name, and never another name's."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.columns import limit_index
+from streaming.columns.limit_index import NOTHING, LearntLimits
+
+ASKED = st.lists(st.lists(st.sampled_from(["", "a", "b", "ab", "é", "ba"]) | st.text(max_size=3), max_size=9))
+
+
+def said_of(name: str) -> complex | None:
+    """Many names say the same, those with a b in them nothing."""
+    return None if "b" in name else complex(len(name), 1)
+
+
+@given(ASKED, st.integers(0, 4))
+@settings(max_examples=200, deadline=None)
+def test_every_name_finds_what_is_said_of_it(asked: list[list[str]], most: int) -> None:
+    """Whatever was asked for before, in the index or not, remembered or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limit_index, "MAX_NAMES", most)
+        limits = LearntLimits(said_of)
+        for names in asked:
+            numbers = limits.of(pa.array(names, pa.string()))
+            found = [None if number == NOTHING else limits.kinds[number] for number in numbers]
+            assert found == [said_of(name) for name in names]
+            real = limits.field("real", numbers, -7.0).tolist()
+            assert real == [-7.0 if said is None else said.real for said in found]
+
+
+def test_a_name_is_worked_out_once_as_long_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those beyond MAX_NAMES are worked out each time."""
+    monkeypatch.setattr(limit_index, "MAX_NAMES", 2)
+    asked: list[str] = []
+
+    def find(name: str) -> str | None:
+        asked.append(name)
+        return name if name != "b" else None
+
+    limits = LearntLimits(find)
+    for names in (["a", "b", "a"], ["b", "c", "a"], ["c"]):
+        numbers = limits.of(pa.array(names)).tolist()
+        assert [None if number == NOTHING else limits.kinds[number] for number in numbers] == [
+            name if name != "b" else None for name in names
+        ]
+    assert asked == ["a", "b", "c", "c"]
+
+
+def test_equal_sayings_have_one_number() -> None:
+    """Equal, not only the same object."""
+    limits = LearntLimits(lambda name: (name[0], 1.0))
+    assert limits.of(pa.array(["ab", "ac", "b"])).tolist() == [0, 0, 1]
+    assert limits.kinds == [("a", 1.0), ("b", 1.0)]
+
+
+def test_a_column_has_what_was_learnt_since() -> None:
+    """A field that was asked for before a kind was known."""
+    limits = LearntLimits(said_of)
+    assert limits.column("real", 0.0).tolist() == [0.0]
+    limits.of(pa.array(["aa"]))
+    assert limits.column("real", 0.0).tolist() == [2.0, 0.0]
