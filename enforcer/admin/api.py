@@ -8,18 +8,21 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response, Security
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 
 from enforcer.admin import docs as admin_docs
-from enforcer.admin.auth import Grant
+from enforcer.admin.auth import BEARER, Grant
+from enforcer.admin.docs import refusals
 from enforcer.admin.groups import (
-    PIP_NAMES,
+    GROUP_FIELDS,
+    PIP_82_NAMES,
     Changes,
     Entries,
+    GroupView,
     Holder,
     Refused,
     attach,
@@ -34,12 +37,13 @@ from enforcer.admin.groups import (
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.admin.middleware import QuotaCoordinator, reason_body
 from enforcer.admin.settings import AdminSettings
-from enforcer.admin.usage import UsageTable
+from enforcer.admin.usage import Usage, UsageTable
 from streaming.contract.errors import WeirError
 from streaming.policy.groups import group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 
 NO_CONTENT = 204
+Name = Annotated[str, Path(min_length=1)]
 
 
 class Unavailable(WeirError):
@@ -89,6 +93,9 @@ def create_app(parts: Parts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Who may in is decided around all of it, pages and unknown paths too; here it is only told.
+        dependencies=[Security(BEARER)],
+        responses=refusals(401, 403, 503),
         exception_handlers={
             Refused: _refused,
             Unavailable: _unavailable,
@@ -97,8 +104,11 @@ def create_app(parts: Parts) -> FastAPI:
     )
     for plural in (True, False):
         app.include_router(_group_routes(parts, plural=plural))
-    app.include_router(_holder_routes(parts, Section.NAMESPACES, "/admin/v2/namespaces/{tenant}/{namespace}"))
-    app.include_router(_holder_routes(parts, Section.TENANTS, "/admin/v2/tenants/{tenant}"))
+    for prefix, tag, holder in (
+        ("/admin/v2/namespaces/{tenant}/{namespace}", "Namespaces", _namespace),
+        ("/admin/v2/tenants/{tenant}", "Tenants", _tenant),
+    ):
+        app.include_router(_holder_routes(parts, prefix, tag, holder))
 
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
@@ -119,30 +129,29 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
     """Resource groups, under Pulsar's path or PIP-82's."""
     prefix = "/admin/v2/resourcegroups" if plural else "/admin/v2/resourcegroup"
     router = APIRouter(prefix=prefix, tags=["Resource groups" if plural else "Resource groups, as in PIP-82"])
-    store, named = parts.store, admin_docs.parameters("rg")
+    store = parts.store
 
     @router.get("/", include_in_schema=False)
-    @router.get("", responses=admin_docs.LIST, summary="Names of all resource groups")
+    @router.get("", response_model=list[str], summary="Names of all resource groups")
     async def list_groups() -> Response:
         return JSONResponse(group_names(store.entries))
 
     @router.get(
-        "/{rg}", responses=admin_docs.VIEW, openapi_extra=named, summary="Limits of a resource group"
+        "/{rg}", response_model=GroupView, responses=refusals(404), summary="Limits of a resource group"
     )
-    async def get_group(request: Request) -> Response:
-        view = group_view(store.entries, request.path_params["rg"])
+    async def get_group(rg: Name) -> Response:
+        view = group_view(store.entries, rg)
         if not plural:
-            view |= {alias: view[name] for name, alias in PIP_NAMES.items()}
+            view |= {alias: view[name] for name, alias in PIP_82_NAMES.items()}
         return JSONResponse(view)
 
     @router.get(
         "/{rg}/usage",
-        responses=admin_docs.USAGE,
-        openapi_extra=named,
+        response_model=Usage,
+        responses=refusals(404),
         summary="Members, their use, share and throttled time",
     )
-    async def usage(request: Request) -> Response:
-        rg = request.path_params["rg"]
+    async def usage(rg: Name) -> Response:
         policies = PolicySet(store.entries)
         limits = group_limits(policies, rg)
         if limits is None:
@@ -155,18 +164,17 @@ def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
 
 
 def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None:
-    store, named = parts.store, admin_docs.parameters("rg")
+    store = parts.store
 
     @router.put(
         "/{rg}",
         status_code=NO_CONTENT,
         response_class=Response,
-        responses=admin_docs.CHANGE,
-        openapi_extra=named | admin_docs.GROUP_BODY,
+        responses=refusals(400, 408, 412, 413),
+        openapi_extra=admin_docs.body(GROUP_FIELDS),
         summary="Create a resource group, or change the fields that are given",
     )
-    async def put(request: Request) -> Response:
-        rg = request.path_params["rg"]
+    async def put(rg: Name, request: Request) -> Response:
         fields = group_fields(await _body(request, parts.settings))
         await store.change(lambda entries: put_group(entries, rg, fields))
         return Response(status_code=NO_CONTENT)
@@ -175,34 +183,36 @@ def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None
         "/{rg}",
         status_code=deleted,
         response_class=Response,
-        responses=admin_docs.DELETE,
-        openapi_extra=named,
+        responses=refusals(404, 412),
         summary="Remove a resource group that nobody is attached to",
     )
-    async def delete(request: Request) -> Response:
-        rg = request.path_params["rg"]
+    async def delete(rg: Name) -> Response:
         await store.change(lambda entries: delete_group(entries, rg))
         return Response(status_code=deleted)
 
 
-def _holder_routes(parts: Parts, section: Section, prefix: str) -> APIRouter:
-    """Attaching tenants or namespaces to groups."""
-    router = APIRouter(prefix=f"{prefix}/resourcegroup", tags=[section.value.capitalize()])
-    store = parts.store
-    names = ("tenant",) if section is Section.TENANTS else ("tenant", "namespace")
-    named, with_group = admin_docs.parameters(*names), admin_docs.parameters(*names, "rg")
+def _tenant(tenant: Name) -> Holder:
+    return Holder(section=Section.TENANTS, name=tenant)
 
-    def holder(request: Request) -> Holder:
-        return Holder(section=section, name="/".join(request.path_params[name] for name in names))
+
+def _namespace(tenant: Name, namespace: Name) -> Holder:
+    return Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}")
+
+
+def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Holder]) -> APIRouter:
+    """Attaching tenants or namespaces to groups."""
+    router = APIRouter(prefix=f"{prefix}/resourcegroup", tags=[tag])
+    store, of_holder = parts.store, Depends(holder)
 
     @router.get(
-        "", responses=admin_docs.ATTACHED, openapi_extra=named, summary="Name of the group; empty: none"
+        "",
+        responses=admin_docs.BARE_NAME | refusals(412),
+        summary="Name of the group; empty: none",
     )
-    async def get(request: Request) -> Response:
-        return Response(attached_group(store.entries, holder(request)) or "", media_type="text/plain")
+    async def get(who: Holder = of_holder) -> Response:
+        return PlainTextResponse(attached_group(store.entries, who) or "")
 
-    async def attach_to(request: Request) -> Response:
-        who, rg = holder(request), request.path_params["rg"]
+    async def attach_to(rg: Name, who: Holder = of_holder) -> Response:
         await store.change(lambda entries: attach(entries, who, rg))
         return Response(status_code=NO_CONTENT)
 
@@ -212,8 +222,7 @@ def _holder_routes(parts: Parts, section: Section, prefix: str) -> APIRouter:
             "/{rg}",
             status_code=NO_CONTENT,
             response_class=Response,
-            responses=admin_docs.ATTACH,
-            openapi_extra=with_group,
+            responses=refusals(412),
             summary="Attach to a group, in place of the one before",
         )(attach_to)
 
@@ -221,12 +230,10 @@ def _holder_routes(parts: Parts, section: Section, prefix: str) -> APIRouter:
         "",
         status_code=NO_CONTENT,
         response_class=Response,
-        responses=admin_docs.ATTACH,
-        openapi_extra=named,
+        responses=refusals(412),
         summary="Detach from the group, if there is one",
     )
-    async def detach_it(request: Request) -> Response:
-        who = holder(request)
+    async def detach_it(who: Holder = of_holder) -> Response:
         await store.change(lambda entries: detach(entries, who))
         return Response(status_code=NO_CONTENT)
 

@@ -1,24 +1,29 @@
 """Who may use the admin API: tokens with roles, or without tokens this machine only (docs/contract.md 4)."""
 
-import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
+
+from fastapi.security import HTTPBasic, HTTPBearer
+from pydantic import ConfigDict, Field, Strict, model_validator
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from enforcer.admin.groups import Refused
 from streaming.contract.errors import ConfigError, Problem
-from streaming.policy.yaml_lines import YamlFile, read_yaml
+from streaming.policy.validation import Closed, Form, expected, sorted_problems, wrong
+from streaming.policy.yaml_lines import read_yaml
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
-_KEYS: Final = ("token", "sha256", "role", "name")
-_DIGEST_DIGITS: Final = 64
+BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
+_BASIC: Final = HTTPBasic(auto_error=False)
 
 
 class Role(StrEnum):
@@ -43,39 +48,24 @@ class Grant:
     digest: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Where a request comes from, as far as access depends on it.
-
-    Attributes:
-        method: HTTP method.
-        address: the peer's IP address, empty if there is none.
-        headers: by lower-case name.
-    """
-
-    method: str
-    address: str
-    headers: Mapping[str, str]
-
-
 def digest_of(token: str) -> bytes:
     """What is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def admit(grants: Sequence[Grant], caller: Caller) -> str:
+async def admit(grants: Sequence[Grant], request: Request) -> str:
     """Let a request in; returns how logs call who sent it.
 
     Raises:
         Refused: 401 without a token that is known, 403 without the right to do this.
     """
     if not grants:
-        return _admit_loopback(caller)
-    token = _token(caller)
+        return _admit_loopback(request)
+    token = await _token(request)
     grant = None if token is None else _find(grants, digest_of(token))
     if grant is None:
         raise Refused(401, "No valid token; expected Authorization: Bearer TOKEN")
-    if caller.method not in SAFE_METHODS and grant.role is not Role.ADMIN:
+    if request.method not in SAFE_METHODS and grant.role is not Role.ADMIN:
         raise Refused(403, f"Don't have admin permissions: the role of {grant.name} is {grant.role}")
     return grant.name
 
@@ -89,27 +79,29 @@ def _find(grants: Iterable[Grant], digest: bytes) -> Grant | None:
     return found
 
 
-def _token(caller: Caller) -> str | None:
-    kind, _, value = caller.headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer":
-        return value.strip()
+async def _token(request: Request) -> str | None:
+    bearer = await BEARER(request)
+    if bearer is not None:
+        return bearer.credentials.strip()
     # A browser cannot send a token, but asks for a password. Reading only: it would send it by itself
     # later, also when another site makes it change something.
-    if kind.lower() == "basic" and caller.method in SAFE_METHODS:
-        try:
-            return base64.b64decode(value, validate=True).decode().partition(":")[2]
-        except ValueError:
-            return None
-    return None
+    if request.method not in SAFE_METHODS:
+        return None
+    try:
+        basic = await _BASIC(request)
+    except HTTPException:
+        return None
+    return None if basic is None else basic.password
 
 
-def _admit_loopback(caller: Caller) -> str:
+def _admit_loopback(request: Request) -> str:
     """Without tokens only programs on this machine may ask, and no browser on behalf of another site."""
-    if not is_loopback(caller.address) or any(name in caller.headers for name in _FORWARDED):
+    address = request.client.host if request.client else ""
+    if not is_loopback(address) or any(name in request.headers for name in _FORWARDED):
         raise Refused(403, "Without configured tokens only clients on this machine are answered")
-    if not is_loopback(_host(f"//{caller.headers.get('host', '')}")):
+    if not is_loopback(_host(f"//{request.headers.get('host', '')}")):
         raise Refused(403, "Without configured tokens the Host header must name this machine")
-    origin = caller.headers.get("origin")
+    origin = request.headers.get("origin")
     if origin is not None and not is_loopback(_host(origin)):
         raise Refused(403, "Without configured tokens no other site may ask")
     return "loopback"
@@ -134,6 +126,34 @@ def _host(url: str) -> str:
         return ""
 
 
+class _Secret(Closed):
+    # Whole files hold nothing but a token, by mistake.
+    model_config = ConfigDict(json_schema_extra={"writeOnly": True})
+
+
+class _Token(_Secret):
+    token: Annotated[str, Field(min_length=1), expected("text (quote numbers)", writeOnly=True)] = ""
+    sha256: Annotated[
+        str, Field(pattern="^[0-9a-fA-F]{64}$"), expected("64 hexadecimal digits", writeOnly=True)
+    ] = ""
+    role: Annotated[Role, Strict(False)]
+    name: Annotated[str, Field(min_length=1), expected("text that is not empty")] = ""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if bool(self.token) == bool(self.sha256):
+            raise wrong("has both or neither of token and sha256; expected one of them")
+        return self
+
+
+class _Tokens(_Secret):
+    tokens: Annotated[
+        list[_Token],
+        Field(min_length=1),
+        expected("a list of {token: ..., role: admin}", writeOnly=True),
+    ]
+
+
 def grants_of_file(path: str) -> list[Grant]:
     """Read a file of tokens: `tokens:` with a list of {token or sha256, role, name}.
 
@@ -141,48 +161,18 @@ def grants_of_file(path: str) -> list[Grant]:
         ConfigError: every problem; also a file without a token, since that would let everybody in.
     """
     source = read_yaml(path)
-    problems = list(source.problems)
-    items = source.value.get("tokens") if isinstance(source.value, dict) else None
-    grants: list[Grant] = []
-    if not isinstance(items, list) or not items:
-        message = "is missing or empty; expected a list of {token: ..., role: admin}"
-        problems.append(source.problem(("tokens",), message))
-        items = []
-    for number, item in enumerate(items):
-        wrong = _wrong(item)
-        if wrong:
-            problems.append(source.problem(("tokens", number), wrong))
-        else:
-            grants.append(_grant(item, number))
-    problems += _unknown_keys(source)
-    if problems:
-        raise ConfigError(sorted(problems, key=lambda problem: problem.line))
-    return grants
-
-
-def _unknown_keys(source: YamlFile) -> list[Problem]:
-    keys = source.value if isinstance(source.value, dict) else {}
-    return [source.problem((key,), "is not known; expected tokens") for key in keys if key != "tokens"]
-
-
-def _wrong(item: Any) -> str | None:
-    if not isinstance(item, dict) or not set(item) <= set(_KEYS):
-        return f"is not a token; expected {', '.join(_KEYS)}"
-    if ("token" in item) == ("sha256" in item):
-        return "has both or neither of token and sha256; expected one of them"
-    if not all(isinstance(value, str) and value for value in item.values()):
-        return "has a value that is empty or no text; expected text (quote numbers)"
-    if item.get("role") not in list(Role):
-        return f"has no known role; expected role: {' or '.join(Role)}"
-    digest = item.get("sha256", "0" * _DIGEST_DIGITS)
-    if len(digest) != _DIGEST_DIGITS or not set(digest.lower()) <= set("0123456789abcdef"):
-        return f"has a sha256 that is none; expected {_DIGEST_DIGITS} hexadecimal digits"
-    return None
-
-
-def _grant(item: Mapping[str, str], number: int) -> Grant:
-    digest = bytes.fromhex(item["sha256"]) if "sha256" in item else digest_of(item["token"])
-    return Grant(name=item.get("name", f"tokens[{number}]"), role=Role(item["role"]), digest=digest)
+    read, findings = Form(_Tokens).read({} if source.value is None else source.value)
+    problems = [*source.problems, *(source.problem(*finding) for finding in findings)]
+    if read is None or problems:
+        raise ConfigError(sorted_problems(problems))
+    return [
+        Grant(
+            name=item.name or f"tokens[{number}]",
+            role=item.role,
+            digest=bytes.fromhex(item.sha256) if item.sha256 else digest_of(item.token),
+        )
+        for number, item in enumerate(read.tokens)
+    ]
 
 
 def grants_of_text(text: str, source: str) -> list[Grant]:

@@ -1,4 +1,4 @@
-"""What the admin API says of itself: OpenAPI fragments, and a page made from them.
+"""What the admin API says of itself: what FastAPI does not know, and a page made from all of it.
 
 The page is made here and not by Swagger UI, which a browser would have to fetch from elsewhere.
 """
@@ -6,7 +6,9 @@ The page is made here and not by Swagger UI, which a browser would have to fetch
 from html import escape
 from typing import Any, Final
 
-from streaming.contract.usage_events import DIMENSIONS
+from pydantic import BaseModel
+
+from streaming.policy.validation import Form
 
 DESCRIPTION: Final = (
     "Resource groups of PIP-82 over the paths that Pulsar's broker has, so that pulsar-admin works as it is. "
@@ -16,12 +18,7 @@ DESCRIPTION: Final = (
 )
 PAGE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
-_Responses = dict[int | str, dict[str, Any]]
-_REASON: Final = {
-    "type": "object",
-    "required": ["reason"],
-    "properties": {"reason": {"type": "string"}},
-}
+Responses = dict[int | str, dict[str, Any]]
 _TEXTS: Final = {
     400: "The body is wrong",
     401: "No valid token",
@@ -32,92 +29,37 @@ _TEXTS: Final = {
     413: "The body is too large",
     503: "Kafka does not answer within the limit; a change may have been made",
 }
-
-
-def _responses(*codes: int, content: dict[str, Any] | None = None, text: str = "Done") -> _Responses:
-    errors: _Responses = {
-        code: {"description": _TEXTS[code], "content": {"application/json": {"schema": _REASON}}}
-        for code in codes
-    }
-    return {200: {"description": text, "content": content}, **errors} if content else errors
-
-
-def _json(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"application/json": {"schema": schema}}
-
-
-_RATE: Final = {"type": "number", "description": "per second; -1: not limited"}
-_GROUP: Final = {
-    "type": "object",
-    "properties": {**dict.fromkeys(DIMENSIONS, _RATE), "shadow": {"type": "boolean"}},
+BARE_NAME: Final[Responses] = {
+    200: {"description": "The bare name", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
-_NULLABLE_RATE: Final = {
-    "anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": 2**31 - 1}, {"enum": [-1, None]}]
-}
-GROUP_BODY: Final = {
-    "requestBody": {
-        "required": True,
-        "description": "Names in any case of letters, null = absent; absent fields keep theirs, at first -1.",
-        "content": _json(
-            {
-                "type": "object",
-                "properties": {
-                    **dict.fromkeys(DIMENSIONS, _NULLABLE_RATE),
-                    "shadow": {"type": ["boolean", "null"], "description": "decide, do not enforce"},
-                },
-                "additionalProperties": False,
-            }
-        ),
-    }
-}
-LIST: Final = _responses(
-    401, 403, 503, content=_json({"type": "array", "items": {"type": "string"}}), text="Sorted"
-)
-VIEW: Final = _responses(401, 403, 404, 503, content=_json(_GROUP), text="The group")
-CHANGE: Final = _responses(400, 401, 403, 408, 412, 413, 503)
-ATTACH: Final = _responses(401, 403, 412, 503)
-DELETE: Final = _responses(401, 403, 404, 412, 503)
-ATTACHED: Final = _responses(
-    401, 403, 412, 503, content={"text/plain": {"schema": {"type": "string"}}}, text="The bare name"
-)
-_PER_DIMENSION: Final = {"type": "object", "properties": {name: {"type": "number"} for name in DIMENSIONS}}
-USAGE: Final = _responses(
-    401,
-    403,
-    404,
-    503,
-    content=_json(
-        {
-            "type": "object",
-            "properties": {
-                "group": {"type": "string"},
-                "limits": _PER_DIMENSION,
-                "shadow": {"type": "boolean"},
-                "round_ms": {"type": "integer"},
-                "usage": _PER_DIMENSION,
-                "share": _PER_DIMENSION,
-                "throttledMs": _PER_DIMENSION,
-                "members": {"type": "array", "items": {"type": "object"}},
-            },
-        }
-    ),
-    text="Rates per second",
-)
 
 
-def parameters(*names: str) -> dict[str, Any]:
-    """Path parameters as OpenAPI has them; said here, since the routes read them by themselves."""
-    schema = {"type": "string", "minLength": 1}
-    return {
-        "parameters": [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
-    }
+class Reason(BaseModel):
+    """What every error answers."""
+
+    reason: str
+
+
+def refusals(*codes: int) -> Responses:
+    """The errors that an operation may answer with."""
+    return {code: {"model": Reason, "description": _TEXTS[code]} for code in codes}
+
+
+def body(form: Form[Any]) -> dict[str, Any]:
+    """A body that the operation reads by itself, within its limits of size and time."""
+    content = {"application/json": {"schema": form.schema}}
+    described = {"required": True, "description": form.schema["description"], "content": content}
+    return {"requestBody": described}
 
 
 def complete(openapi: dict[str, Any]) -> None:
-    """Add how to show a token, or that none may be needed."""
-    schemes = {"token": {"type": "http", "scheme": "bearer"}}
-    openapi.setdefault("components", {})["securitySchemes"] = schemes
-    openapi["security"] = [{"token": []}, {}]
+    """Say that no token may be needed, and not FastAPI's own answer to a wrong name in a path: none is."""
+    for operations in openapi["paths"].values():
+        for operation in operations.values():
+            operation["security"].append({})
+            operation["responses"].pop("422", None)
+    for unused in ("HTTPValidationError", "ValidationError"):
+        del openapi["components"]["schemas"][unused]
 
 
 def page(openapi: dict[str, Any]) -> str:

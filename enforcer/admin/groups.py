@@ -7,7 +7,9 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, Field
 
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import load_object
@@ -15,21 +17,33 @@ from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, Section
+from streaming.policy.schema import Unlimited, limit
+from streaming.policy.validation import Closed, Form
+from streaming.policy.yaml_lines import dotted
 
 Entries = Mapping[str, Any]
 Changes = dict[str, Any | None]
 """Path -> new value, None to remove the entry."""
 
 # PIP-82's answer calls publishRateInMsgs PublishRatelimitinmsgs.
-PIP_NAMES: Final = {name: name[0].upper() + name[1:].replace("RateIn", "RatelimitIn") for name in DIMENSIONS}
+PIP_82_NAMES: Final = {
+    name: name[0].upper() + name[1:].replace("RateIn", "RatelimitIn") for name in DIMENSIONS
+}
 """Field -> its name in PIP-82's answers, letters' case aside."""
 _FIELDS: Final = {
     **{name.lower(): name for name in (*DIMENSIONS, "shadow")},
-    **{alias.lower(): name for name, alias in PIP_NAMES.items()},
+    **{alias.lower(): name for name, alias in PIP_82_NAMES.items()},
 }
+_PER_SECOND: Final = "per second; -1: not limited"
 # Pulsar keeps rates of messages in 32 bits, so its clients could not read a greater one back.
-_MESSAGES: Final = tuple(name for name in DIMENSIONS if name.endswith("InMsgs"))
-_INT32_MAX: Final = 2**31 - 1
+_MessageRate = Annotated[
+    Annotated[float, Field(gt=0, le=2**31 - 1)] | Unlimited,
+    limit("a positive number", f" at most {2**31 - 1}, as Pulsar's clients read it"),
+]
+_ByteRate = Annotated[
+    Annotated[int, Field(gt=0, le=INT64_MAX)] | Annotated[float, Field(gt=0, lt=2**63)] | Unlimited,
+    limit("a positive number", f" at most {INT64_MAX}, as Pulsar's clients read it"),
+]
 _GROUP_NAME: Final = re.compile(r"[-=:.\w]{1,255}", re.ASCII)
 _SHOWN_USERS: Final = 3
 
@@ -69,6 +83,29 @@ class Holder:
             raise Refused(412, f"{kind} name is not valid") from None
 
 
+class GroupFields(Closed):
+    """Names in any case of letters, null = absent; absent fields keep theirs, at first -1."""
+
+    publishRateInMsgs: _MessageRate | None = None
+    publishRateInBytes: _ByteRate | None = None
+    dispatchRateInMsgs: _MessageRate | None = None
+    dispatchRateInBytes: _ByteRate | None = None
+    shadow: Annotated[bool | None, Field(description="decide, do not enforce")] = None
+
+
+class GroupView(BaseModel):
+    """A group as Pulsar answers."""
+
+    publishRateInMsgs: float = Field(description=_PER_SECOND)
+    publishRateInBytes: float = Field(description=_PER_SECOND)
+    dispatchRateInMsgs: float = Field(description=_PER_SECOND)
+    dispatchRateInBytes: float = Field(description=_PER_SECOND)
+    shadow: bool = False
+
+
+GROUP_FIELDS: Final = Form(GroupFields)
+
+
 def group_fields(body: bytes) -> dict[str, Any]:
     """Read the body of a PUT: field -> value, under Pulsar's names, without those that are null.
 
@@ -78,7 +115,7 @@ def group_fields(body: bytes) -> dict[str, Any]:
     {'publishRateInMsgs': 5}
 
     Raises:
-        Refused: 400, no object, an unknown field, or one field with two values.
+        Refused: 400, no object, or all that is wrong with its fields.
     """
     if not body.strip():
         raise Refused(400, "The body is empty; an object such as {\"publishRateInMsgs\":100} was expected")
@@ -88,27 +125,16 @@ def group_fields(body: bytes) -> dict[str, Any]:
         raise Refused(400, f"The body is {bad.reason}") from None
     fields: dict[str, Any] = {}
     for name, value in given.items():
-        if value is None:
-            continue
-        known = _FIELDS.get(name.lower())
-        if known is None:
-            raise Refused(400, f"{name}: is no field of a ResourceGroup; expected {', '.join(DIMENSIONS)}")
-        value = _checked(known, value)
-        if fields.setdefault(known, value) != value:
+        known = _FIELDS.get(name.lower(), name)
+        if value is not None and fields.setdefault(known, value) != value:
             raise Refused(400, f"{known}: is given twice with different values")
-    return fields
-
-
-def _checked(name: str, value: Any) -> Any:
-    try:
-        check_entry(f"{Section.RESOURCE_GROUPS}.{name}", {name: value})
-    except BadEvent as bad:
-        # Without the path of the entry that was made up for the check.
-        raise Refused(400, bad.reason.partition(": ")[2]) from None
-    maximum = _INT32_MAX if name in _MESSAGES else INT64_MAX
-    if value > maximum:
-        raise Refused(400, f"{name}: is {value}; expected at most {maximum}, as Pulsar's clients read it")
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    findings = GROUP_FIELDS.check(fields)
+    if findings:
+        raise Refused(400, " | ".join(f"{dotted(path)}: {message}" for path, message in findings))
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in fields.items()
+    }
 
 
 def group_view(entries: Entries, group: str) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
 
 import orjson
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from enforcer.admin.auth import SAFE_METHODS, Caller, Grant, admit
+from enforcer.admin.auth import SAFE_METHODS, Grant, admit
 from enforcer.admin.groups import Refused
 from enforcer.admin.metrics import AdminMetrics
 
@@ -60,7 +60,7 @@ class QuotaCoordinator:
         try:
             if self._requests > self._requests_max:
                 raise Refused(503, f"{self._requests_max} requests are under way already")
-            who = admit(self._grants, _caller(scope))
+            who = await admit(self._grants, Request(scope))
             await self._app(scope, receive, note)
         except Refused as refused:
             await _refuse(note, refused.status, refused.reason)
@@ -77,14 +77,6 @@ class QuotaCoordinator:
             # As it was sent, so with no line breaks in it.
             sent = scope.get("raw_path", b"").decode("latin-1")
             logger.info("%s %s by %s: %s", scope["method"], sent, who, status)
-
-
-def _caller(scope: Scope) -> Caller:
-    headers: Mapping[str, str] = {
-        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
-    }
-    client: Any = scope.get("client")
-    return Caller(method=scope["method"], address=client[0] if client else "", headers=headers)
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

@@ -4,6 +4,8 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from enforcer.core.feeds.shares import Share
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
@@ -11,6 +13,32 @@ from streaming.policy.groups import GroupLimits, RoundRules
 from streaming.policy.policy_set import UNLIMITED
 
 _NONE: Final = (0,) * len(DIMENSIONS)
+
+
+class Member(BaseModel):
+    """A broker of a group; rates per second by dimension, times in ms since the epoch."""
+
+    broker: str
+    usage: dict[str, float]
+    share: dict[str, float] | None
+    share_ts: int | None
+    throttledMs: dict[str, int]
+    throttledTotalMs: dict[str, int]
+    period_ms: int
+    reported_ts: int | None
+
+
+class Usage(BaseModel):
+    """What a group's members use and may use together."""
+
+    group: str
+    limits: dict[str, float]
+    shadow: bool
+    round_ms: int
+    usage: dict[str, float]
+    share: dict[str, float]
+    throttledMs: dict[str, int]
+    members: list[Member]
 
 
 @dataclass(slots=True)

@@ -58,7 +58,8 @@ def _shaped(pattern: re.Pattern[str], words: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _limit(kind: str, range_: str = "") -> Any:
+def limit(kind: str, range_: str = "") -> Any:
+    """Annotates a rate: positive, or -1 for no limit."""
     # Kafka refuses 0, for Pulsar it is no limit: nobody may have to guess.
     zero = (
         "is 0, which is ambiguous (nothing allowed, or no limit?); "
@@ -89,15 +90,15 @@ _NamespaceName = Annotated[
 ]
 _TopicName = Annotated[str, _shaped(TOPIC, TOPIC_EXPECTED)]
 
-_Unlimited = Annotated[float, Field(ge=UNLIMITED, le=UNLIMITED)]
+Unlimited = Annotated[float, Field(ge=UNLIMITED, le=UNLIMITED)]
 # Pulsar keeps whole numbers, but a group's limit is shared out in fractions here anyway.
-GroupRate = Annotated[
-    Annotated[float, Field(gt=0)] | _Unlimited, BeforeValidator(within_64_bits), _limit("a positive number")
+_GroupRate = Annotated[
+    Annotated[float, Field(gt=0)] | Unlimited, BeforeValidator(within_64_bits), limit("a positive number")
 ]
 _MutationRate = Annotated[
-    Annotated[float, Field(ge=MIN_MUTATION_RATE, le=MAX_MUTATION_RATE)] | _Unlimited,
+    Annotated[float, Field(ge=MIN_MUTATION_RATE, le=MAX_MUTATION_RATE)] | Unlimited,
     BeforeValidator(within_64_bits),
-    _limit("a positive number", f" at least {MIN_MUTATION_RATE} and at most {MAX_MUTATION_RATE}"),
+    limit("a positive number", f" at least {MIN_MUTATION_RATE} and at most {MAX_MUTATION_RATE}"),
 ]
 _MutationBurst = Annotated[
     float,
@@ -108,7 +109,7 @@ _MutationBurst = Annotated[
 # Where Pulsar and Kafka keep an integer.
 _WholeRate = Annotated[
     Annotated[int, Field(gt=0, le=INT64_MAX)] | Annotated[int, Field(ge=UNLIMITED, le=UNLIMITED)],
-    _limit("a positive whole number"),
+    limit("a positive whole number"),
 ]
 _Partition = Annotated[PartitionLimit, expected("a mapping such as {algorithm: aimd, useWindowed: true}")]
 _OR_DEFAULT = expected("a name (in quotes if it looks like a number), or null for the default")
@@ -164,10 +165,10 @@ class _QuotaItem(_Quota):
 
 
 class _Group(_Closed, total=False):
-    publishRateInMsgs: GroupRate
-    publishRateInBytes: GroupRate
-    dispatchRateInMsgs: GroupRate
-    dispatchRateInBytes: GroupRate
+    publishRateInMsgs: _GroupRate
+    publishRateInBytes: _GroupRate
+    dispatchRateInMsgs: _GroupRate
+    dispatchRateInBytes: _GroupRate
     shadow: bool
 
 

@@ -133,8 +133,13 @@ def _written_out(node: Any, definitions: Schema) -> Any:
     return {key: _written_out(item, definitions) for key, item in {**named, **node}.items() if key != "$defs"}
 
 
-def expected(words: str, **more: str) -> Any:
-    """Annotates a type with what a message says was expected, and `zero`: what it says of 0."""
+def expected(words: str, **more: Any) -> Any:
+    """Annotates a type with what a message says was expected.
+
+    Args:
+        words: these words.
+        more: `zero="..."`, what is said of 0 instead; `writeOnly=True`, the value is not shown.
+    """
     return Field(json_schema_extra={"expected": words, **more})
 
 
@@ -186,6 +191,9 @@ def bounds(node: Schema) -> str:
 
 def _told(value: Any, node: Schema) -> str:
     what, expectation = f"is {shown(value)}", described(node)
+    node = _inside(node)
+    if node.get("writeOnly") and isinstance(value, (str, int, float)):
+        what = "is wrong (and not shown, since it may be secret)"
     if isinstance(value, str) and "enum" in node:
         expectation = suggestion(value, node["enum"])
     types = {alternative.get("type") for alternative in node.get("anyOf", (node,))}
@@ -238,4 +246,6 @@ def shown(value: Any) -> str:
         return str(value).lower()
     if value is None:
         return "empty"
-    return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else str(value)
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return "a mapping" if isinstance(value, dict) else str(value)

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant, Role, digest_of
-from streaming.contract.usage_events import GroupReport, GroupUsage
+from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 
 GROUPS = "/admin/v2/resourcegroups"
 SINGULAR = "/admin/v2/resourcegroup"
@@ -206,6 +206,18 @@ def test_requests_are_counted_by_route() -> None:
     assert counted(name, {"method": "GET", "route": f"{GROUPS}/{{rg}}", "code": "404"}) == 2
     assert counted(name, {"method": "GET", "route": "unknown", "code": "404"}) == 2
     assert counted("weir_admin_request_seconds_count") == 4
+
+
+def test_the_description_is_that_of_the_models(api: TestClient) -> None:
+    """A body's fields with their bounds, members of a group, and that a token may be needed."""
+    described = api.get("/openapi.json").json()
+    put = described["paths"][f"{GROUPS}/{{rg}}"]["put"]
+    body = put["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["properties"]) == {*DIMENSIONS, "shadow"}
+    assert body["additionalProperties"] is False
+    assert put["security"] == [{"token": []}, {}]
+    assert set(put["responses"]) == {"204", "400", "401", "403", "408", "412", "413", "503"}
+    assert set(described["components"]["schemas"]) == {"GroupView", "Member", "Reason", "Usage"}
 
 
 def test_the_page_needs_nothing_from_elsewhere(api: TestClient) -> None:
