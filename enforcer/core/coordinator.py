@@ -1,6 +1,6 @@
-"""The quota side of the proxy, without sockets: asks, remembers, corrects (docs/decisions.md, "Proxy").
+"""The quota side of an enforcer, without sockets: asks, remembers, corrects.
 
-Connections bring requests here; decisions and policies come in from Kafka. All of it runs in one loop.
+Connections bring requests here; decisions and policies come in by the feeds. All of it runs in one loop.
 """
 
 import logging
@@ -37,8 +37,8 @@ class Asked:
     """What a request event says about its request.
 
     Attributes:
-        user: Kafka principal.
-        client_id: Kafka client id.
+        user: principal.
+        client_id: what the client calls itself.
         api: name of the API.
         api_version: its version.
         strict: can be rejected.

@@ -33,8 +33,8 @@ class Ask:
     Attributes:
         id: the event's id.
         subject: quota entity it is charged to; empty if none.
-        user: Kafka principal.
-        client_id: Kafka client id.
+        user: principal.
+        client_id: what the client calls itself.
         strict: could be rejected.
         dry_run: validate_only: never charged.
         shadow: decided under a shadow quota: its decision was not acted on.

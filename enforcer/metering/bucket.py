@@ -14,7 +14,7 @@ So the long-run rate is exact whatever the sizes of the requests are.
 from typing import Final
 
 LONGEST_WAIT_MS: Final = float(2**31 - 1)
-"""What a Kafka response can say at most."""
+"""What an answer can say at most, in 32 bits with a sign."""
 
 
 class Bucket:

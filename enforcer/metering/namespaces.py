@@ -1,11 +1,16 @@
-"""The namespace of a Kafka topic, read from its name (docs/resource_groups.md).
+"""The namespace of a topic, read from its name.
 
-Kafka has no namespaces. A pattern says how a name is made up, `tenant.namespace.topic` by default:
+Kafka has no namespaces, so a pattern says how a name is made up, `tenant.namespace.topic` by default:
 
 >>> Namespaces("tenant.namespace.topic").of("acme.orders.eu.created")
 'acme/orders'
 >>> Namespaces("tenant.namespace.topic").of("__consumer_offsets") is None
 True
+
+Pulsar's own names follow one too:
+
+>>> Namespaces("persistent://tenant/namespace/topic").of("persistent://acme/orders/created")
+'acme/orders'
 """
 
 import re

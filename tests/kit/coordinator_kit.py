@@ -1,4 +1,4 @@
-"""A guard with a clock that a test sets, and everything it sent."""
+"""A coordinator with a clock that a test sets, and everything it sent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ EPOCH_MS = 1_795_166_668_375
 
 
 class Desk:
-    """A guard, its clocks, and the events it sent."""
+    """A coordinator, its clocks, and the events it sent."""
 
     def __init__(self, **settings: Any) -> None:
         self.now_ms = 0.0
@@ -29,7 +29,7 @@ class Desk:
         self.decided: list[Decision] = []
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:
-        """Take an event (guard.Sender)."""
+        """Take an event (coordinator.Sender)."""
         if self.full:
             return False
         self.events.append((key, dict(event)))

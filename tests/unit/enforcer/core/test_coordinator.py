@@ -1,4 +1,4 @@
-"""The guard: events out, decisions and policies in (docs/contract.md 3.1)."""
+"""The coordinator: events out, decisions and policies in (docs/contract.md 3.1)."""
 
 from coordinator_kit import EPOCH_MS, Desk, asked, decision
 

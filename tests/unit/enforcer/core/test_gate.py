@@ -1,8 +1,9 @@
-"""The gate: what happens to a request, as a table."""
+"""The gate: what happens to a request, as a table, and what its client is told."""
 
 import pytest
+from coordinator_kit import decision
 
-from enforcer.core.gate import Action, Verdict, judge
+from enforcer.core.gate import Action, Verdict, explain, judge
 from streaming.policy.policy_set import MutationQuota
 
 
@@ -39,3 +40,15 @@ def test_verdicts(
 ) -> None:
     """Forward without a quota, ask with one, refuse or hold while the subject must wait."""
     assert judge(in_force, not_before, 1_000.0, **request_) == expected
+
+
+def test_a_rejection_is_explained() -> None:
+    """Which quota, from which entry, where the balance is as far as that is known, and when to retry."""
+    begin = "The quota on partition mutations"
+    named = f"{begin} of user=a (quotas[user=a]) is exceeded: 1 per second, burst 11;"
+    assert explain(None, None, 1.2) == f"{begin} is exceeded; retry after 2 ms."
+    assert explain(quota(), None, 5) == f"{named} retry after 5 ms."
+    by_bucket = decision(tokens=-3.25)
+    assert explain(quota(), by_bucket, 5) == f"{named} balance -3.2; retry after 5 ms."
+    by_windows = decision(tokens=None, rate=1.5)
+    assert explain(quota(), by_windows, 5) == f"{named} present rate 1.50 per second; retry after 5 ms."
