@@ -14,7 +14,7 @@ from enforcer.kafka.protocol.traffic import (
     fetching,
 )
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.metering.account import PUBLISH, Account, Wait
+from enforcer.metering.account import Account, Wait
 from enforcer.metering.topic_accounts import Charged
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
@@ -145,7 +145,7 @@ class ConnectionMeter:
     def _charge_later(self, passed: Sequence[tuple[bytes, int, int]], later: Callable[[int], None]) -> None:
         def charge(names: Mapping[bytes, str]) -> None:
             self._frames.learn(names, asked_for)
-            told_ms = self._wait(self._frames.charge_ids(passed, PUBLISH))
+            told_ms = self._wait(self._frames.charge_later(passed))
             if told_ms:
                 later(told_ms)
 

@@ -19,7 +19,7 @@ from enforcer.kafka.protocol.traffic import (
     fetched,
     produced,
 )
-from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.metering.account import DISPATCH, PUBLISH, Account
 from enforcer.metering.meter import Meter
 from enforcer.metering.topic_accounts import Charged, TopicAccounts
 
@@ -90,9 +90,10 @@ class FrameMeter:
         if not meter.grouped:
             return Charged(wait, ())
         passed = produced(frame, header)
-        if header.api_version >= PRODUCE_IDS_FROM:
-            return self.charge_ids(passed, PUBLISH, wait)
-        return self._by_name.charge(passed, PUBLISH, wait)
+        if header.api_version < PRODUCE_IDS_FROM:
+            return self._by_name.charge(passed, PUBLISH, wait)
+        charged = self._by_id.charge(passed, PUBLISH, wait)
+        return self._without_absent(charged) if charged.unknown else charged
 
     def fetched(self, response: Frame, header: RequestHeader, user: str) -> Charged:
         """Charge a Fetch response.
@@ -110,20 +111,14 @@ class FrameMeter:
         if not meter.grouped:
             return Charged(wait, ())
         passed = fetched(response, header.api_version)
-        if header.api_version >= FETCH_IDS_FROM:
-            return self.charge_ids(passed, DISPATCH, wait)
-        return self._by_name.charge(passed, DISPATCH, wait)
+        if header.api_version < FETCH_IDS_FROM:
+            return self._by_name.charge(passed, DISPATCH, wait)
+        charged = self._by_id.charge(passed, DISPATCH, wait)
+        return self._without_absent(charged) if charged.unknown else charged
 
-    def charge_ids(
-        self, passed: Iterable[tuple[bytes, int, int]], direction: int, wait: Wait | None = None
-    ) -> Charged:
-        """As `TopicAccounts.charge`; of topics without a name, those that a look-up may help are unknown."""
-        charged = self._by_id.charge(passed, direction, wait)
-        if not charged.unknown:
-            return charged
-        unknown = [item for item in charged.unknown if item[0] not in self._absent]
-        self.meter.unmetered += len(charged.unknown) - len(unknown)
-        return Charged(charged.wait, unknown)
+    def charge_later(self, passed: Iterable[tuple[bytes, int, int]]) -> Charged:
+        """Charge what a Produce request brought, by topic id, once its ids were looked up."""
+        return self._without_absent(self._by_id.charge(passed, PUBLISH))
 
     def of_topic(self, topic: bytes, ids: bool) -> Account | None:
         """The account of a topic, by name or id (TopicAccounts.of)."""
@@ -156,6 +151,12 @@ class FrameMeter:
         ]
         limit = max(_FETCH_LIMIT_MIN, min(limits, default=float("inf")))
         return int(limit) if limit < asked.limit_bytes else None
+
+    def _without_absent(self, charged: Charged) -> Charged:
+        """Only what a look-up may help is unknown; the rest is not metered."""
+        unknown = [item for item in charged.unknown if item[0] not in self._absent]
+        self.meter.unmetered += len(charged.unknown) - len(unknown)
+        return Charged(charged.wait, unknown)
 
 
 def _decoded(topic: bytes) -> str:
