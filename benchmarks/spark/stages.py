@@ -25,6 +25,7 @@ from streaming.job.process.settings import JobSettings
 from streaming.job.sources import kafka_requests
 from streaming.job.transforms import routed_requests
 from streaming.laws.law import StepContext
+from streaming.laws.registry import LAWS
 from streaming.laws.routing import shard_of
 from streaming.laws.shard import step
 from streaming.state.body import decode, encode
@@ -145,7 +146,7 @@ def step_alone(count: int, principals: int, shards: int) -> tuple[float, float]:
         spent = {"step": 0.0, "state": 0.0}
         for shard, records in enumerate(_records_by_shard(name, count, principals, shards)):
             begun = time.process_time()
-            bodies[shard], _ = step("mutation", shard, bodies[shard], records, context)
+            bodies[shard], _ = step(LAWS.on_requests.name, shard, bodies[shard], records, context)
             spent["step"] += time.process_time() - begun
             begun = time.process_time()
             encode(decode(bodies[shard] or b""))
