@@ -15,7 +15,7 @@ from benchmarks.load.writing import Counter, Writer, produce
 from benchmarks.spark.idiom_shares import start_idiom
 from benchmarks.spark.stages import finish, progress_of
 from streaming.contract.topics import Topics
-from streaming.job.process.settings import JobSettings, Profile
+from streaming.job.spark.settings import JobSettings, Profile
 from weir.stack.topics import ensure_topics
 
 TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"

@@ -22,10 +22,10 @@ from benchmarks.kit.stack import Stack
 from benchmarks.load.events import POLICIES, SEED, request, user
 from benchmarks.load.writing import Counter, produce
 from streaming.contract.errors import WeirError
-from streaming.job.process.blob_files import segments_folder
-from streaming.job.process.session import Session
-from streaming.job.process.settings import JobSettings
 from streaming.job.query import checkpoint_path, start_query
+from streaming.job.spark.blob_files import segments_folder
+from streaming.job.spark.session import Session
+from streaming.job.spark.settings import JobSettings
 from streaming.state.body import decode
 
 TITLE = "State: batch time, bytes and memory with many idle principals"

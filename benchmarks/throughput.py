@@ -15,7 +15,7 @@ from benchmarks.load.writing import Counter, produce
 from benchmarks.spark.idiom import start_idiom
 from benchmarks.spark.stages import Source, finish, progress_of, seconds_an_event, stages, step_alone
 from streaming.contract.topics import Topics
-from streaming.job.process.settings import JobSettings, Profile
+from streaming.job.spark.settings import JobSettings, Profile
 from streaming.policy.files import policy_file
 from streaming.replay import replay_local
 from weir.stack.topics import ensure_topics

@@ -4,7 +4,7 @@ import sys
 
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
-from streaming.job.process.settings import JobSettings
+from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 

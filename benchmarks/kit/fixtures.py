@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from streaming.contract.topics import DEFAULT_PREFIX
-from streaming.job.process.session import Session, build_session, stop_session
-from streaming.job.process.settings import JobSettings
+from streaming.job.spark.session import Session, build_session, stop_session
+from streaming.job.spark.settings import JobSettings
 from weir.stack.jars import jars_dir
 from weir.stack.kafka import LocalKafka
 

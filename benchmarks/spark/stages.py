@@ -20,9 +20,9 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
-from streaming.job.process.session import reason_of
-from streaming.job.process.settings import JobSettings
 from streaming.job.sources import kafka_requests
+from streaming.job.spark.session import reason_of
+from streaming.job.spark.settings import JobSettings
 from streaming.job.transforms import routed_requests
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS

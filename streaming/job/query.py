@@ -6,10 +6,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
-from streaming.job.process.blob_files import blob_stores_of
-from streaming.job.process.counts import BatchCounts
-from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
+from streaming.job.spark.blob_files import blob_stores_of
+from streaming.job.spark.counts import BatchCounts
+from streaming.job.spark.settings import JobSettings, Profile
 from streaming.job.transforms import routed, routed_requests
 from streaming.laws.law import StepContext
 

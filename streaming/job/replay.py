@@ -22,10 +22,10 @@ from streaming.contract.decisions import DEADLETTER, DECISIONS
 from streaming.contract.errors import WeirError
 from streaming.job import schemas
 from streaming.job.operator import Input, decide
-from streaming.job.process.session import build_session, reason_of, stop_session
-from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.routing import line_router
 from streaming.job.sources import staged_lines
+from streaming.job.spark.session import build_session, reason_of, stop_session
+from streaming.job.spark.settings import JobSettings, Profile
 from streaming.laws.law import StepContext
 from streaming.policy.files import load_policies
 from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline

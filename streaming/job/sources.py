@@ -7,7 +7,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from streaming.contract.topics import Topics
 from streaming.job import schemas
-from streaming.job.process.settings import JobSettings, Profile
+from streaming.job.spark.settings import JobSettings, Profile
 
 _FETCHES = {
     Profile.LATENCY: {},

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.job.process.class_archive import archiving, forget, keep, shared_classes
+from streaming.job.spark.class_archive import archiving, forget, keep, shared_classes
 from weir.stack.jars import jars_dir, java_command
 
 LIMIT_S = 60.0

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 
 from streaming.job import schemas
-from streaming.job.arrow_serializer import Columns
 from streaming.job.operator import Input
+from streaming.job.spark.arrow_serializer import Columns
 from streaming.laws.law import StepContext
 
 TOPICS = ("weir.requests", "weir.policies")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.job.process.session import Session, build_session, stop_session
-from streaming.job.process.settings import JobSettings
+from streaming.job.spark.session import Session, build_session, stop_session
+from streaming.job.spark.settings import JobSettings
 from weir.stack.jars import jars_dir
 
 HERE = Path(__file__).parent

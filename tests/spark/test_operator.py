@@ -12,11 +12,11 @@ from pyspark.sql.streaming.state import GroupState
 from spark_kit import LIVE, SHARDS, TASKS, TOPICS, FakeGroupState, output_rows, record_columns
 
 from streaming.job import schemas
-from streaming.job.arrow_serializer import Columns
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import Input, group_function
-from streaming.job.process.counts import BatchCounts
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, VALUE_BYTES_KEPT
+from streaming.job.spark.arrow_serializer import Columns
+from streaming.job.spark.counts import BatchCounts
 from streaming.laws.law import StepContext
 from streaming.laws.shard import STATE_VERSION
 

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
-from streaming.job.process.counts import BATCHES_KEPT, BatchCounts, CountsParam, counts_of
 from streaming.job.process.progress import JobMetrics, ProgressReader
+from streaming.job.spark.counts import BATCHES_KEPT, BatchCounts, CountsParam, counts_of
 from streaming.laws.registry import LAWS
 
 BEGAN_MS = 1_795_176_000_000

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import ConfigError, WeirError
-from streaming.job.process import session
-from streaming.job.process.session import build_session, find_java, is_local_path, reason_of
-from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.query import LAYOUT, checkpoint_path
+from streaming.job.spark import session
+from streaming.job.spark.session import build_session, find_java, is_local_path, reason_of
+from streaming.job.spark.settings import JobSettings, Profile
 from streaming.policy.settings import read_settings
 
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from streaming.job.process.settings import JobSettings
+from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
 from weir.logs.times import EXPECTED
 from weir.options import add_cluster_options, cluster_of, time_argument

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
     from streaming.job.process.service import JobOptions, serve
-    from streaming.job.process.settings import JobSettings
+    from streaming.job.spark.settings import JobSettings
     from weir.stack.jars import jars_dir
     from weir.stack.topics import ensure_topics
 

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
-from streaming.job.process.class_archive import shared_classes
+from streaming.job.spark.class_archive import shared_classes
 
 # The jars stand beside the sources, not in the wheel: the project is installed editable.
 ROOT = Path(__file__).resolve().parents[2]

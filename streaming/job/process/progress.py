@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.process.counts import BatchCounts
+from streaming.job.spark.counts import BatchCounts
 from streaming.laws.registry import LAWS
 
 Report = Mapping[str, Any]

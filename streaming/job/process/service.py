@@ -20,13 +20,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from streaming.job.process.counts import BatchCounts, CountsParam
 from streaming.job.process.lease import Lease
 from streaming.job.process.progress import JobMetrics, ProgressReader
-from streaming.job.process.session import Session, build_session, is_local_path, reason_of, stop_session
-from streaming.job.process.settings import JobSettings
 from streaming.job.process.ticker import Ticker
 from streaming.job.query import checkpoint_path, start_query
+from streaming.job.spark.counts import BatchCounts, CountsParam
+from streaming.job.spark.session import Session, build_session, is_local_path, reason_of, stop_session
+from streaming.job.spark.settings import JobSettings
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S = 1.0

@@ -40,11 +40,11 @@ def _preload() -> None:
     import pyspark.sql.pandas.serializers
     import pyspark.worker  # noqa: F401
 
-    from streaming.job import arrow_serializer as handover
     from streaming.job import operator
+    from streaming.job.spark import arrow_serializer
 
     operator.warm_up()
-    handover.install()
+    arrow_serializer.install()
 
 
 def _nothing_changed() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streaming.contract.topics import Topics
-from streaming.job.process.settings import JobSettings, Profile
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
+from streaming.job.spark.settings import JobSettings, Profile
 
 
 class Reader:

@@ -8,7 +8,7 @@ import pytest
 
 from enforcer.core.settings import ProxySettings
 from streaming.contract.errors import ConfigError
-from streaming.job.process.settings import JobSettings
+from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import Settings, read_settings, render_section, setting
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.job.process.class_archive import shared_classes
+from streaming.job.spark.class_archive import shared_classes
 from weir.stack import archive
 
 

@@ -22,8 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
-from streaming.job.process.class_archive import shared_classes
-from streaming.job.process.settings import JobSettings, Profile
+from streaming.job.spark.class_archive import shared_classes
+from streaming.job.spark.settings import JobSettings, Profile
 
 # Spark 4.1 runs on 17 and 21; Hadoop's client calls Subject.getSubject, which 24 removed.
 JAVA_OLDEST, JAVA_NEWEST = 17, 23
