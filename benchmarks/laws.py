@@ -154,7 +154,12 @@ def _copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _copy(arg: Any) -> Any:
     """An argument that the law may write into without harm: arrays, alone or as fields of a named tuple."""
     if isinstance(arg, np.ndarray):
-        return arg.copy()
+        # With the strides of a field of a table too, since machine code depends on them.
+        size = sum((count - 1) * step for count, step in zip(arg.shape, arg.strides, strict=True))
+        room = np.empty(max(0, size) + arg.itemsize, dtype=np.uint8)
+        copy = np.ndarray(arg.shape, arg.dtype, room, strides=arg.strides)
+        copy[...] = arg
+        return copy
     if isinstance(arg, tuple):
         return type(arg)(*map(_copy, arg)) if hasattr(arg, "_fields") else _copied(arg)
     return arg
