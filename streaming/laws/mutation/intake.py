@@ -4,7 +4,6 @@ Plain ones are read in bulk (request_json), the others one by one by the contrac
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from streaming.laws.mutation.requests import (
     Rows,
     ordered,
 )
+from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 
 
@@ -137,25 +137,19 @@ def _resolved(requests: Requests, rows: Integers, timeline: PolicyTimeline) -> p
         for column in (USER, CLIENT_ID)
     )
     user, client = users.dictionary_encode(), clients.dictionary_encode()
-    at = requests.at[rows]
-    changes = np.array(timeline.changes(int(at.min()), int(at.max())), dtype=np.int64)
-    # One number for who asks and under which policies: there are far fewer of these than requests.
-    number = stretch = np.searchsorted(changes, at, side="right").astype(np.int64)
-    for part in (user, client):
-        number = number * len(part.dictionary) + part.indices.to_numpy()
-    _, chosen, same = np.unique(number, return_index=True, return_inverse=True)
-    names = [_encoded(part.dictionary).take(part.indices.take(pa.array(chosen))) for part in (user, client)]
-    asking = pc.binary_join_element_wise(
-        pc.binary_join_element_wise("user=", names[0], ""), names[1], ",client-id="
-    )
-    # Ascending by stretch first, so that each has its own part.
-    first = np.searchsorted(stretch[chosen], np.arange(len(changes) + 2))
-    subjects = [
-        quotas_of(timeline.at(int(at[chosen[begin]]))).charged(asking[begin:end])
-        for begin, end in pairwise(first.tolist())
-        if begin < end
-    ]
-    return pc.take(pa.concat_arrays(subjects), pa.array(same))
+    # One number for who asks: there are far fewer of these than requests.
+    number = user.indices.to_numpy().astype(np.int64) * len(client.dictionary) + client.indices.to_numpy()
+    subjects, place = list[pa.Array](), np.empty(len(rows), dtype=np.int64)
+    for here, at in stretches(requests.at[rows], timeline):
+        _, chosen, same = np.unique(number[here], return_index=True, return_inverse=True)
+        first = pa.array(here[chosen])
+        names = [_encoded(part.dictionary).take(part.indices.take(first)) for part in (user, client)]
+        asking = pc.binary_join_element_wise(
+            pc.binary_join_element_wise("user=", names[0], ""), names[1], ",client-id="
+        )
+        place[here] = same + sum(map(len, subjects))
+        subjects.append(quotas_of(timeline.at(at)).charged(asking))
+    return pa.concat_arrays(subjects).take(pa.array(place))
 
 
 def _encoded(names: pa.Array) -> pa.Array:
