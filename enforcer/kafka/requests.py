@@ -39,7 +39,6 @@ _NO_TRANSACTION: Final = (b"\xff\xff", b"\0\0")
 _PLAIN_HEAD_BYTES: Final = 4
 # Client id and transactional id are far shorter in practice; a request with a longer head is read whole.
 _ACKS_WITHIN_BYTES: Final = 1_024
-_HEADER_BYTES: Final = _HEAD.size - LENGTH_BYTES
 _VERSION_MAX: Final = (1 << 15) - 1
 _READ_KEYS: Final = MUTATION_KEYS | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
 

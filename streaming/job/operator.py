@@ -46,7 +46,7 @@ class Input:
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
         topics: where outputs go; a replay's go to none.
         counts: counts what is read and written; None: nobody asks.
-        blob stores: where rows that are not needed rest; None: all stay in Spark's state.
+        blob_stores: where rows that are not needed rest; None: all stay in Spark's state.
     """
 
     context: StepContext

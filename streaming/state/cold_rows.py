@@ -66,7 +66,7 @@ class ColdRows:
 
     Args:
         raw: what `to_bytes` gave; None: none rest.
-        blob store: where segments lie; None: nowhere, so no row can rest.
+        blobs: where segments lie; None: nowhere, so no row can rest.
 
     Raises:
         StateError: rows rest on a blob store that there is not.

@@ -72,7 +72,7 @@ class Shard:
     Args:
         initial: policies in force from the start.
         replay: whether subjects are resolved by policy (True) or trusted (False).
-        blob store: where rows rest between batches; None: nowhere.
+        blobs: where rows rest between batches; None: nowhere.
     """
 
     def __init__(

@@ -34,7 +34,6 @@ start from `initialLimit` again; beyond this number those idle longest are, ties
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
-
 _NAMES: Final = {number: algorithm.value for algorithm, number in NUMBERS.items()}
 
 

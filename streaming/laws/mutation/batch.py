@@ -42,7 +42,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         order: their rows, in order.
-        routing keys: numbers of the routing keys that they belong to, ascending.
+        routing_keys: numbers of the routing keys that they belong to, ascending.
         base: number of the first one's terms.
         at: time of the earliest, ms.
     """
