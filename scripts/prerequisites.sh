@@ -1,6 +1,6 @@
 #!/bin/sh
 # Says in one line each what set-up lacks and how to get it; exit status 1 if anything is missing.
-# Usage: prerequisites.sh PYTHON [java|mvn ...]
+# Usage: prerequisites.sh PYTHON [java|mvn|go|npm|g++ ...]
 set -u
 python=$1
 shift
@@ -30,6 +30,10 @@ for tool in "$@"; do
     mvn)
         command -v mvn >/dev/null ||
             lack "Maven is needed to fetch the jars of Kafka and Spark's connector; apt install maven, brew install maven"
+        ;;
+    go | npm | g++)
+        command -v "$tool" >/dev/null ||
+            lack "$tool is needed for the clients' own tests; apt install golang npm g++ zlib1g-dev libssl-dev"
         ;;
     esac
 done
