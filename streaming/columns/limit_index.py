@@ -25,7 +25,9 @@ from streaming.columns.byte_strings import (
 from streaming.columns.compiled import lean
 
 MAX_NAMES: Final = 131_072
-"""Names of a set that are remembered; what is said of further ones is worked out anew each time."""
+MAX_NAME_CHARS: Final = 32 * 2**20
+"""Names of a set that are remembered, and characters in all of them; what is said of further ones is worked
+out anew each time."""
 FRESH_PARTS: Final = 8
 """The index is made anew when so great a part of the names is not in it."""
 NOTHING: Final = -1
@@ -98,6 +100,7 @@ class LearntLimits(LimitIndex[Said]):
         super().__init__()
         self._find = find
         self._known: dict[str, int] = {}
+        self._chars = 0
 
     def of(self, names: pa.Array) -> Integers:
         """Number of what is said of each of these names, NOTHING where nothing is."""
@@ -112,11 +115,15 @@ class LearntLimits(LimitIndex[Said]):
         return numbers
 
     def _learn(self, names: list[str]) -> list[int]:
-        """Numbers of what is said of names that the index does not hold; the first MAX_NAMES are noted."""
+        """Numbers of what is said of names that the index lacks; they are noted while there is room."""
         fresh = [name for name in dict.fromkeys(names) if name not in self._known]
         learnt = dict(zip(fresh, self._numbers(list(map(self._find, fresh))).tolist(), strict=True))
         numbers = [learnt[name] if name in learnt else self._known[name] for name in names]
-        self._known |= islice(learnt.items(), MAX_NAMES - len(self._known))
+        for name, number in islice(learnt.items(), MAX_NAMES - len(self._known)):
+            if self._chars + len(name) > MAX_NAME_CHARS:
+                break
+            self._chars += len(name)
+            self._known[name] = number
         return numbers
 
 

@@ -17,6 +17,9 @@ from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, fla
 CONTRACT_VERSION: Final = 1
 MAX_AHEAD_MS: Final = 60_000
 """How far the time of an event may lie after its record's own time, unless a job is told otherwise."""
+VERSION_MAX: Final = 2**48
+"""Of a policy's stated version. Versions count up from 1, so no honest one comes near; one that jumps to the
+end of all numbers would leave none for whoever writes next."""
 ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's principal of an unauthenticated client (docs/protocol_notes.md 1.5)."""
 
@@ -246,7 +249,9 @@ def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
     path = text(fields, "path", None)
     if "value" not in fields:
         raise BadEvent("value: missing; the entry's object, or null to remove it, was expected")
-    version = None if "version" not in fields else integer(fields, "version", None, minimum=1)
+    version = None
+    if "version" in fields:
+        version = integer(fields, "version", None, minimum=1, maximum=VERSION_MAX)
     effective_ts = integer(fields, "effective_ts", ts, maximum=TS_MAX_MS)
     return PolicyChange(id=name, ts=effective_ts, path=path, value=fields["value"], version=version)
 

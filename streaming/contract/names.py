@@ -1,7 +1,8 @@
 """Names as events, policies and decisions write them: quota entities, topics, groups (docs/contract.md 2)."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import unquote
 
 from streaming.contract.errors import BadEvent
@@ -9,6 +10,8 @@ from streaming.contract.errors import BadEvent
 DEFAULT_NAME: Final = "<default>"
 QUOTA_GROUP_PREFIX: Final = "quota/"
 """Byte rates of a quota are shared out as the group of this name and the quota's subject."""
+PROBE_SUFFIX: Final = "-probe"
+"""Ends the id of a request by which a proxy only asks whether the job decides; no client has a say in ids."""
 # The less-than sign, so that a user called <default> is not the default user.
 _MEANING = frozenset("%,=<")
 _ENCODED = {ord("%"): "%25", ord(","): "%2C", ord("="): "%3D", ord("<"): "%3C"}
@@ -66,6 +69,12 @@ def split_names(text: str, what: str) -> tuple[str | None, str | None]:
     if rest or "," in (client_id or "") or "=" in (user or "") + (client_id or ""):
         raise BadEvent(f"{what} is not an entity; expected user=NAME, client-id=NAME or both, in this order")
     return user, client_id
+
+
+def is_probe(decision: Mapping[str, Any]) -> bool:
+    """Whether an admission is of a proxy's own probe and cost nothing, so that people may do without it."""
+    name = decision.get("id")
+    return isinstance(name, str) and name.endswith(PROBE_SUFFIX) and decision.get("mutations") == 0
 
 
 def namespace_of(topic: str) -> str:

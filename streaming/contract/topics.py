@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 DEFAULT_PREFIX = "weir."
+CHECK_MS = 10_000
+"""How often a part looks at the topics where nothing else is said, ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,10 @@ class Cluster:
         bootstrap: `HOST:PORT[,...]`.
         topics: names of our topics on it.
         client: librdkafka properties of our own connections.
+        topics_check_ms: how often a part that runs looks at the topics, ms.
     """
 
     bootstrap: str
     topics: Topics
     client: dict[str, str]
+    topics_check_ms: int = CHECK_MS

@@ -28,6 +28,7 @@ from streaming.job.routing import live_router
 from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_columns
 from streaming.job.spark.blob_files import BlobStores
 from streaming.job.spark.counts import BatchCounts, counts_of
+from streaming.job.spark.memory import give_back, is_unusual
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import STATE_VERSION, step
@@ -93,6 +94,9 @@ def group_function(given: Input) -> GroupFunction:
             yield replay_columns(outputs, records)
         elif len(outputs):
             yield columns(outputs, given.topics)
+        if is_unusual(records):
+            del records, outputs
+            give_back()
 
     return takes_columns(run)
 

@@ -29,13 +29,25 @@ _SENDS = {
 }
 
 
-def checkpoint_path(settings: JobSettings) -> str:
+def checkpoint_path(settings: JobSettings, sources: str = "") -> str:
     """Where this layout keeps its checkpoint.
 
-    What Spark would silently take from an old checkpoint instead of the settings is part of the path.
+    What Spark would silently take from an old checkpoint instead of the settings is part of the path. So are
+    the topics that are read: the offsets and the state of one that was deleted and made again are of no use
+    for the new one, whose first records Spark would pass over.
+
+    Args:
+        settings: the section `job:`.
+        sources: stands for the topics as they are now, see `sources_of`; empty: whichever they are.
     """
     base = settings.checkpoint_dir.rstrip("/")
-    return f"{base}/v{LAYOUT}-shards{settings.shard_count}-partitions{settings.shuffle_partitions}"
+    path = f"{base}/v{LAYOUT}-shards{settings.shard_count}-partitions{settings.shuffle_partitions}"
+    return f"{path}-topics{sources}" if sources else path
+
+
+def sources_of(topics: Topics) -> tuple[str, ...]:
+    """The topics that the query reads."""
+    return topics.requests, topics.usage, topics.policies
 
 
 def start_query(
@@ -45,6 +57,7 @@ def start_query(
     bootstrap: str,
     topics: Topics,
     counts: Accumulator[BatchCounts] | None = None,
+    checkpoint: str | None = None,
 ) -> StreamingQuery:
     """Start deciding; the query runs until it is stopped or fails.
 
@@ -54,7 +67,9 @@ def start_query(
         bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
         topics: their names; they exist.
         counts: counts what is read and written.
+        checkpoint: where its checkpoint is; None: `checkpoint_path` of the settings.
     """
+    checkpoint = checkpoint or checkpoint_path(settings)
     shards, tasks = settings.shard_count, settings.shuffle_partitions
     requests = routed_requests(kafka_requests(spark, settings, bootstrap, topics), shards, tasks)
     usage = kafka_usage(spark, settings, bootstrap, topics)
@@ -65,7 +80,7 @@ def start_query(
     names = (topics.requests, topics.policies, topics.usage, topics.usage)
     context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
     blob_stores = blob_stores_of(
-        checkpoint_path(settings), int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
+        checkpoint, int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     )
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,
@@ -77,7 +92,7 @@ def start_query(
         .writeStream.format("kafka")
         .queryName(QUERY_NAME)
         .outputMode("update")
-        .option("checkpointLocation", checkpoint_path(settings))
+        .option("checkpointLocation", checkpoint)
         .option("kafka.bootstrap.servers", bootstrap)
         .options(**_SENDS[settings.profile] | settings.kafka_options)
     )

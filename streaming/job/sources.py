@@ -70,6 +70,8 @@ def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: st
         # Records that retention removed before they were read are lost either way; the quotas of what
         # comes after them must still be kept.
         "failOnDataLoss": "false",
+        # A topic that is gone must not come back with the broker's settings because we read it.
+        "kafka.allow.auto.create.topics": "false",
         # An executor's consumer prefetches: without new data its next poll would sit out the default 500 ms.
         "kafka.fetch.max.wait.ms": str(settings.fetch_max_wait_ms),
     }

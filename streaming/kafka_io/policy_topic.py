@@ -51,6 +51,7 @@ class PolicyLog:
         effective: entry -> time from which its last change is in force, ms since the epoch.
         records: how many were read; 0 means that nobody has set anything yet.
         bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
+        last_bad: the reason of the newest one.
     """
 
     timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
@@ -60,6 +61,7 @@ class PolicyLog:
     records: int = 0
     bad_records: int = 0
     bad: list[str] = field(default_factory=list)
+    last_bad: str = ""
     _newest_ts: int = 0
     _unfolded: int = 0
 
@@ -80,6 +82,7 @@ class PolicyLog:
             self._apply(value or b"", timestamp_ms)
         except BadEvent as error:
             self.bad_records += 1
+            self.last_bad = error.reason
             if len(self.bad) < MAX_REASONS:
                 self.bad.append(error.reason)
 
@@ -155,6 +158,7 @@ class PolicyReader:
         self.log = PolicyLog()
         """What has been read."""
         self._bootstrap, self._topic = bootstrap, topics.policies
+        self._partitions: set[int] = set()
         self._next: dict[int, int] = {}  # partition -> offset behind the last record read
         self._consumer: Any = Consumer(
             {
@@ -164,6 +168,7 @@ class PolicyReader:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
+                "allow.auto.create.topics": False,
             },
             logger=NO_LOG,
         )
@@ -184,6 +189,18 @@ class PolicyReader:
             raise WeirError(f"cannot read {self._topic} on {self._bootstrap}: {reason_of(error)}") from error
         return self.log
 
+    def check_order(self) -> None:
+        """Refuse to go by a topic whose records have no order.
+
+        Raises:
+            WeirError: it has several partitions, and versions count up in one order.
+        """
+        if len(self._partitions) > 1:
+            raise WeirError(
+                f"{self._topic} on {self._bootstrap} has {len(self._partitions)} partitions, but versions"
+                " count up in one order; one was expected, as `weir job` says with the commands that mend it"
+            )
+
     def _assign(self, timeout_s: float) -> set[int]:
         """Start where the last reading ended, at first at the beginning; returns the partitions."""
         # All topics are asked for: asking for this one by name could create it.
@@ -199,7 +216,8 @@ class PolicyReader:
         self._consumer.assign(
             [TopicPartition(self._topic, n, self._next.get(n, OFFSET_BEGINNING)) for n in numbers]
         )
-        return set(numbers)
+        self._partitions = set(numbers)
+        return self._partitions.copy()
 
     def __enter__(self) -> Self:
         return self

@@ -20,11 +20,15 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.contract.errors import WeirError
+from streaming.contract.events import VERSION_MAX
+from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import NO_LOG, TIMEOUT_S, PolicyLog, PolicyReader, Update, reason_of
 
 # A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
 EFFECTIVE_AFTER_MS = 2_000
+CLOCKS_APART_MS = 120_000
+"""A change that is dated this much later than ours was published by a fast clock, and ours waits for it."""
 TURNS_MAX = 20
 # Writers that keep ending each other's turns must get out of step.
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
@@ -45,17 +49,23 @@ class TurnLost(WeirError):
     """Nothing was written: somebody else took their turn, or the cluster could not commit and undid it."""
 
 
+class NotInForce(WeirError):
+    """It was written, but readers of the topic do not go by it; the message says what stands in the way."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What became of a change.
 
     Attributes:
-        log: the topic as it was just before.
+        before: the entries as they were just before.
+        log: the topic as it is now, with the change.
         updates: what was written, in order; empty if there was nothing to change.
         version: the last version.
         effective_ts: from when on all of it is in force, ms since the epoch.
     """
 
+    before: Mapping[str, Any]
     log: PolicyLog
     updates: Sequence[Update]
     version: int
@@ -87,6 +97,8 @@ class Turn:
                 "transaction.timeout.ms": _TRANSACTION_LIMIT_MS,
                 "message.timeout.ms": _TRANSACTION_LIMIT_MS,
                 "linger.ms": 0,
+                # A topic that is gone must not come back with the broker's settings because we write to it.
+                "allow.auto.create.topics": False,
             },
             logger=NO_LOG,
         )
@@ -128,9 +140,7 @@ class Turn:
             # But a transaction that was committed cannot be aborted: that would be an invalid state.
             if undone:
                 raise TurnLost(f"{self._where} did not commit: {why}") from error
-            raise WeirError(
-                f"it is not known whether {what} were written to {self._where}: {why}"
-            ) from error
+            raise WeirError(f"it is not known whether {what} were written to {self._where}: {why}") from error
 
     def _produce(self, key: bytes, value: bytes, delivered: Callable[..., None], timeout_s: float) -> None:
         with contextlib.suppress(BufferError):
@@ -166,7 +176,7 @@ def change_policies(
     client: Mapping[str, Any] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> Written:
-    """Read the topic, ask `decide` what to write, and write it, as one step.
+    """Read the topic, ask `decide` what to write, write it as one step, and read back that it counts.
 
     Args:
         bootstrap, topics, client: as of `PolicyReader`.
@@ -177,6 +187,7 @@ def change_policies(
     Raises:
         WeirError: no such topic, no answer in time, or others kept writing. If it is not known whether the
             change was made, the message says so.
+        NotInForce: it was made, and readers do not go by it.
     """
     deadline = time.monotonic() + timeout_s
 
@@ -185,9 +196,12 @@ def change_policies(
 
     with PolicyReader(bootstrap, topics, client) as reader:
         log = reader.read(timeout_s)
+        reader.check_order()
         # Mostly there is nothing to do, and then nobody else's turn need end.
         if not decide(log):
-            return Written(log=log, updates=[], version=log.newest_version, effective_ts=_now_ms())
+            return Written(
+                before=log.entries, log=log, updates=[], version=log.newest_version, effective_ts=_now_ms()
+            )
         return _in_turn(reader, lambda: Turn(bootstrap, topics, client or {}, left()), decide, origin, left)
 
 
@@ -203,17 +217,19 @@ def _in_turn(
     for number in range(TURNS_MAX):
         with take_turn() as turn:
             log = reader.read(left())
-            updates = decide(log)
+            updates, before, bad = decide(log), log.entries, log.bad_records
             effective_ts = effective_from(log, updates, _now_ms())
+            lines = records(log, updates, effective_ts, origin)
+            version = log.newest_version + len(lines)
             try:
-                if updates:
-                    turn.write(records(log, updates, effective_ts, origin), left())
+                if lines:
+                    turn.write(lines, left())
             except TurnLost as failure:
                 lost = failure
                 time.sleep(min(left(), pause_s(number)))
                 continue
-        version = log.newest_version + len(updates)
-        return Written(log=log, updates=updates, version=version, effective_ts=effective_ts)
+        check_in_force(reader.read(left()) if lines else log, updates, effective_ts, bad)
+        return Written(before=before, log=log, updates=updates, version=version, effective_ts=effective_ts)
     raise WeirError(f"the policies were not changed in {TURNS_MAX} attempts: {lost}") from lost
 
 
@@ -225,21 +241,52 @@ def pause_s(lost: int) -> float:
 def effective_from(log: PolicyLog, updates: Sequence[Update], now_ms: int) -> int:
     """When updates take effect, all at one time: two seconds from now, ms since the epoch.
 
-    Now if nobody has set any policy yet, since then nobody can be behind. Never before an entry's last
-    change, whatever the other writer's clock: the later record must be the one in force.
+    Now if nobody has set any policy yet, since then nobody can be behind. Not before an entry's last change
+    where that is near, whatever the other writer's clock: the later record must be the one in force.
     """
     soon = now_ms + (EFFECTIVE_AFTER_MS if log.records else 0)
-    return max([soon, *(log.effective.get(update.path, 0) for update in updates)])
+    last = [log.effective.get(update.path, 0) for update in updates]
+    return max([soon, *(ts for ts in last if ts <= soon + CLOCKS_APART_MS)])
 
 
 def records(
     log: PolicyLog, updates: Sequence[Update], effective_ts: int, origin: str
 ) -> list[tuple[str, bytes]]:
-    """Updates as records (key, value) with rising versions."""
+    """Updates as records (key, value) with rising versions.
+
+    Where changes of an entry are dated later still, the same is said again at each of their times. It
+    stands before the record that counts from `effective_ts` on, since compaction leaves the last one alone.
+    """
+    ahead: dict[str, set[int]] = {}
+    for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
+        ahead.setdefault(path, set()).add(ts)
+    dated = [(u, ts) for u in updates for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
     return [
-        (update.path, _record(update, log.newest_version + number, effective_ts, origin))
-        for number, update in enumerate(updates, 1)
+        # Beyond the greatest version that may be stated they go on counting.
+        (update.path, _record(update, min(log.newest_version + number, VERSION_MAX), ts, origin))
+        for number, (update, ts) in enumerate(dated, 1)
     ]
+
+
+def check_in_force(log: PolicyLog, updates: Sequence[Update], effective_ts: int, bad_before: int) -> None:
+    """Whether readers will go by what was written.
+
+    Args:
+        log: the topic, read after the writing.
+        updates: what was written,
+        effective_ts: from when on it counts.
+        bad_before: how many records could not be used before.
+
+    Raises:
+        NotInForce: they will not, and not because somebody has changed it since.
+    """
+    entries = log.timeline.at(effective_ts).entries
+    missing = [update.path for update in updates if entries.get(update.path) != update.value]
+    if missing and log.bad_records > bad_before:
+        raise NotInForce(
+            f"{len(missing)} of {len(updates)} policies were written, such as {missing[0]}, but readers do"
+            f" not go by them: {log.last_bad}"
+        )
 
 
 def _record(update: Update, version: int, effective_ts: int, origin: str) -> bytes:
@@ -259,4 +306,3 @@ def _record(update: Update, version: int, effective_ts: int, origin: str) -> byt
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-

@@ -10,10 +10,11 @@ A set of policies is a flat table, path -> JSON value. One path is one entry of 
 The path of a quota is written like a subject, so finding a quota is at most eight look-ups in that table.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from sys import getsizeof
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -29,9 +30,11 @@ _DEFAULT_BOTH = f"quotas[user={DEFAULT_NAME},client-id={DEFAULT_NAME}]"
 _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client-id={DEFAULT_NAME}]"
 # Kafka's default is 11 samples of one second: what its own token bucket holds (docs/protocol_notes.md 1.1).
 DEFAULT_BURST_SECONDS = 11
-# Users and client-ids come from the network: forget the oldest rather than grow with them.
-MAX_CACHED_QUOTAS = 131_072
-
+# Users and client-ids come from the network: forget the oldest rather than grow with them, in number or size.
+CACHED_QUOTA_BYTES = 28 * 2**20
+"""What the quotas of requests that are remembered may take, and once more those of subjects, about."""
+_CACHED_BYTES = 300
+"""What one takes beside its names."""
 
 
 class Section(StrEnum):
@@ -175,6 +178,29 @@ def _candidates(user: str | None, client_id: str | None) -> Iterator[Candidate]:
         yield Candidate(8, _DEFAULT_CLIENT, of_client)
 
 
+class _Cache(OrderedDict[Key, "MutationQuota | None"]):
+    """Quotas by what they were asked for, the oldest first; to forget all at once takes tens of ms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sizes: deque[int] = deque()
+        self._size = 0
+
+    def keep(self, key: Key, quota: "MutationQuota | None", names_size: int) -> "MutationQuota | None":
+        """Note a quota in place of the oldest ones; names that are very long are not worth it."""
+        # Beside the key stand the names in the subject and in the path.
+        size = _CACHED_BYTES + 3 * names_size
+        if size > CACHED_QUOTA_BYTES // 8:
+            return quota
+        self[key] = quota
+        self._sizes.append(size)
+        self._size += size
+        while self._size > CACHED_QUOTA_BYTES:
+            self.popitem(last=False)
+            self._size -= self._sizes.popleft()
+        return quota
+
+
 class PolicySet:
     """The policies in force at one moment; never changes once built.
 
@@ -188,8 +214,8 @@ class PolicySet:
     def __init__(self, entries: Mapping[str, Any] | None = None, version: int = 1) -> None:
         self.entries: Mapping[str, Any] = {} if entries is None else entries
         self.version = version
-        self._of_request: OrderedDict[tuple[str, str], MutationQuota | None] = OrderedDict()
-        self._of_subject: OrderedDict[str, MutationQuota | None] = OrderedDict()
+        self._of_request: _Cache[tuple[str, str]] = _Cache()
+        self._of_subject: _Cache[str] = _Cache()
 
     def mutation_quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The first of the eight levels that sets a rate; None: not limited.
@@ -201,7 +227,8 @@ class PolicySet:
         try:
             return self._of_request[key]
         except KeyError:
-            return _keep(self._of_request, key, self._first(candidates(user, client_id)))
+            size = getsizeof(user) + getsizeof(client_id)
+            return self._of_request.keep(key, self._first(candidates(user, client_id)), size)
 
     def mutation_quota_of_subject(self, subject: str) -> MutationQuota | None:
         """The quota for a subject that was stamped elsewhere, maybe under an older version of the policies.
@@ -213,7 +240,7 @@ class PolicySet:
         try:
             return self._of_subject[subject]
         except KeyError:
-            return _keep(self._of_subject, subject, self._find_subject(subject))
+            return self._of_subject.keep(subject, self._find_subject(subject), getsizeof(subject))
 
     def _find_subject(self, subject: str) -> MutationQuota | None:
         try:
@@ -246,16 +273,6 @@ def mutation_quota_at(candidate: Candidate, value: Mapping[str, Any] | None) -> 
         algorithm=value.get("algorithm", Algorithm.TOKEN_BUCKET.value),
         shadow=value.get("shadow", False),
     )
-
-
-def _keep(
-    cache: OrderedDict[Key, MutationQuota | None], key: Key, quota: MutationQuota | None
-) -> MutationQuota | None:
-    """Note a quota in place of the oldest; to forget all at once takes tens of milliseconds."""
-    if len(cache) >= MAX_CACHED_QUOTAS:
-        cache.popitem(last=False)
-    cache[key] = quota
-    return quota
 
 
 def _parse_entity(path: str) -> Entity:

@@ -22,8 +22,10 @@ FILE_VERSION: Final = 1
 MAX_NAME_LENGTH: Final = 1024
 # One window per second of the burst is kept for each subject of a sampled rate.
 MAX_WINDOWS: Final = 100_000
+# One in 31 years: what is less, such as 1e-300, is no limit but a switch, and somebody's mistake.
+MIN_RATE: Final = 1e-9
 # Keeps burst / rate and 11 x rate finite.
-MIN_MUTATION_RATE, MAX_MUTATION_RATE = 1e-9, 1e300
+MAX_MUTATION_RATE: Final = 1e300
 MUTATION_RATE: Final = "controller_mutation_rate"
 
 
@@ -93,12 +95,14 @@ _TopicName = Annotated[str, _shaped(TOPIC, TOPIC_EXPECTED)]
 Unlimited = Annotated[float, Field(ge=UNLIMITED, le=UNLIMITED)]
 # Pulsar keeps whole numbers, but a group's limit is shared out in fractions here anyway.
 _GroupRate = Annotated[
-    Annotated[float, Field(gt=0)] | Unlimited, BeforeValidator(within_64_bits), limit("a positive number")
+    Annotated[float, Field(ge=MIN_RATE)] | Unlimited,
+    BeforeValidator(within_64_bits),
+    limit("a positive number", f" at least {MIN_RATE}"),
 ]
 _MutationRate = Annotated[
-    Annotated[float, Field(ge=MIN_MUTATION_RATE, le=MAX_MUTATION_RATE)] | Unlimited,
+    Annotated[float, Field(ge=MIN_RATE, le=MAX_MUTATION_RATE)] | Unlimited,
     BeforeValidator(within_64_bits),
-    limit("a positive number", f" at least {MIN_MUTATION_RATE} and at most {MAX_MUTATION_RATE}"),
+    limit("a positive number", f" at least {MIN_RATE} and at most {MAX_MUTATION_RATE}"),
 ]
 _MutationBurst = Annotated[
     float,

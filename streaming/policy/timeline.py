@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 import orjson
 from cachetools import LRUCache
 
+from streaming.contract.events import VERSION_MAX
 from streaming.policy.policy_set import PolicySet
 
 # Sets kept for reuse. Each holds a table as large as the policies, so they are few.
@@ -243,9 +244,11 @@ def _read(entries: bytes, rest: bytes) -> PolicyTimeline:
         initial = orjson.loads(entries)
         _entries[entries] = entries, initial
     timeline, fields = PolicyTimeline(), orjson.loads(rest)
-    timeline._initial, timeline._version, timeline._past = initial, fields["version"], fields["past"]
+    # What an older release kept may hold versions that are refused by now.
+    timeline._initial, timeline._version = initial, min(fields["version"], VERSION_MAX)
+    timeline._past = fields["past"]
     timeline._changes = [
-        Change(ts=ts, path=path, value=value, version=version, count=count)
+        Change(ts=ts, path=path, value=value, version=min(version, VERSION_MAX), count=count)
         for ts, path, value, version, count in fields["changes"]
     ]
     timeline._times = [change.ts for change in timeline._changes]

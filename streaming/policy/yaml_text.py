@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+from streaming.contract.printable import is_printable
+
 # What needs no quotes under any reading of YAML, in a block or between braces.
 _PLAIN = re.compile(r"\.?[A-Za-z_/](?:[\w./@%+-]|:(?=[\w/]))*", re.ASCII)
 _WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n", ".inf", ".nan"))
@@ -35,7 +37,7 @@ def quoted(text: str) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
-    if character.isprintable():
+    if is_printable(character):
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from law_kit import quota
 from spark_kit import TOPICS
 
@@ -35,10 +36,11 @@ class Job:
     Args:
         folder: for checkpoint, logs and ready file.
         kafka: the broker.
+        words: further options.
     """
 
-    def __init__(self, folder: Path, kafka: str) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, kafka: str, *words: str) -> None:
+        self._folder, self._words = folder, words
         self._kafka = kafka
         self.log = folder / "job.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,6 +51,7 @@ class Job:
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
         routes = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
+        command += self._words
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *map(str, routes), "--ready-file", str(ready)], stdout=log, stderr=log
@@ -65,6 +68,11 @@ class Job:
         """Send a signal and wait for the end; returns the exit status."""
         assert self._process is not None
         self._process.send_signal(number)
+        return self._process.wait(limit_s)
+
+    def ended(self, limit_s: float) -> int:
+        """Its exit status, when it ends by itself."""
+        assert self._process is not None
         return self._process.wait(limit_s)
 
     def close(self) -> None:
@@ -109,9 +117,13 @@ class Broker:
         event = {"type": "request", "id": name, "user": user, "items": items, "subject": subject} | fields
         self.write(TOPICS[0], subject, orjson.dumps(event))
 
-    def read(self, topic: str) -> list[Any]:
-        """Everything on a topic up to its present end."""
-        partition = TopicPartition(topic, 0, 0)
+    def values(self, topic: str, number: int) -> list[bytes]:
+        """The values in one partition."""
+        return [message.value() for message in self.read(topic, number)]
+
+    def read(self, topic: str, number: int = 0) -> list[Any]:
+        """Everything on a topic's partition up to its present end."""
+        partition = TopicPartition(topic, number, 0)
         _, end = self._reader.get_watermark_offsets(partition, timeout=WAIT_S)
         self._reader.assign([partition])
         found: list[Any] = []
@@ -265,6 +277,67 @@ def check_dead_letters(broker: Broker) -> None:
     assert sorted(letter["topic"] for letter in found) == sorted(topic for topic, _, _ in bad)
     values = {base64.b64decode(letter["value_base64"])[:1000] for letter in found}
     assert values == {(value or b"")[:1000] for _, _, value in bad}
+
+
+def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
+    """Decisions come back by Spark's own sink: told. Policies gone: it ends, and knows the new ones later."""
+    settings = tmp_path / "weir.yaml"
+    settings.write_text("kafka: {topics_check_ms: 200}\n")
+    made = LocalKafka(tmp_path / "kafka", auto_create_topics=True, properties={"num.partitions": "3"})
+    with made as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        job, broker = Job(tmp_path, kafka.bootstrap, "--settings", str(settings)), Broker(kafka.bootstrap)
+        try:
+            ready = job.start()
+            for number in range(5):
+                broker.limit(f"u{number}", 1)
+            broker.request("first", "u1", 0)
+            broker.flush()
+            broker.wait_for({"first"})
+            admin.delete_topics(["weir.decisions"])["weir.decisions"].result(WAIT_S)
+            broker.request("second", "u1", 0)
+            broker.flush()
+            fault = 'weir_job_topic_faults{fault="broker_defaults",topic="weir.decisions"}'
+            wait_until(lambda: found(ready["metrics"], fault))
+            assert "weir.decisions has the broker's settings" in job.log.read_text()
+            admin.delete_topics(["weir.policies"])["weir.policies"].result(WAIT_S)
+            assert job.ended(WAIT_S) == 1
+            assert "topic weir.policies is not there" in job.log.read_text().splitlines()[-1]
+            # More than it had read of the old topic, before the job is there to see it come.
+            ensure_topics(kafka.bootstrap, Topics())
+            for number in range(9):
+                broker.limit(f"u{number}", 77)
+            broker.flush()
+            job.start()
+            broker.request("third", "u1", 0)
+            broker.flush()
+            decision = wait_until(lambda: decided(broker, "third"))
+            assert decision["limit"] == 77
+            assert job.end(signal.SIGTERM) == 0
+        finally:
+            job.close()
+            broker.close()
+
+
+def wait_until(look: Callable[[], Any]) -> Any:
+    """What `look` finds, once it finds something."""
+    deadline = time.monotonic() + WAIT_S
+    while not (value := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return value
+
+
+def found(url: str, line: str) -> bool:
+    """Whether a scrape has a line that begins so."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        return any(each.startswith(line) for each in answer.read().decode().splitlines())
+
+
+def decided(broker: Broker, name: str) -> Any:
+    """The decision of this id, in whichever partition."""
+    values = [value for number in range(3) for value in broker.values("weir.decisions", number)]
+    return next((d for d in map(orjson.loads, values) if d["id"] == name), None)
 
 
 def test_a_job_without_its_broker_says_so_in_one_line(tmp_path: Path) -> None:

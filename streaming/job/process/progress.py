@@ -10,6 +10,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.job.spark.counts import BatchCounts
+from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.laws.registry import LAWS
 
 Report = Mapping[str, Any]
@@ -69,6 +70,7 @@ class JobMetrics:
             "weir_job_restarts", "Starts on this checkpoint after the first", registry=self.registry
         )
         self._restarts.inc(restarts)
+        self.topics = TopicMetrics(self.registry, "weir_job_topic_faults", "weir_job_topics_replaced")
         self._counted = BatchCounts()
         for law in LAWS.by_name:
             self._events.labels(law=law)

@@ -1,17 +1,19 @@
 """The life of the job's process: take the checkpoint, start Spark and the query, watch, stop in time."""
 
+import hashlib
 import json
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from confluent_kafka.admin import AdminClient
 from prometheus_client import start_http_server
 from py4j.protocol import Py4JError
 from pyspark.accumulators import Accumulator
@@ -19,14 +21,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import CHECK_MS, Topics
 from streaming.job.process.lease import Lease
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
-from streaming.job.query import checkpoint_path, start_query
+from streaming.job.query import checkpoint_path, sources_of, start_query
 from streaming.job.spark.counts import BatchCounts, CountsParam
 from streaming.job.spark.session import Session, build_session, is_local_path, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings
+from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.topic_watch import TopicWatch
+from streaming.kafka_io.weir_topics import look
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S = 1.0
@@ -46,6 +51,7 @@ class JobOptions:
         jars: folder with the jars of conf/spark/pom.xml.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
+        topics_check_ms: how often the topics are looked at, ms.
         ready_file: gets `{"pid","jvm_pid","metrics"}` when the query works.
     """
 
@@ -54,6 +60,7 @@ class JobOptions:
     client: dict[str, str]
     jars: Path
     work_dir: Path
+    topics_check_ms: int = CHECK_MS
     metrics: tuple[str, int] | None = None
     ready_file: Path | None = None
 
@@ -62,10 +69,14 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     """Run the job until SIGTERM or SIGINT.
 
     Raises:
-        WeirError: it could not start, or the query failed; names Spark's log.
+        WeirError: it could not start, or the query failed, which names Spark's log; or a topic that it reads
+            was deleted and made again: started again it begins a checkpoint for that one.
     """
     stop = threading.Event()
-    checkpoint = checkpoint_path(settings)
+    ids = _source_ids(options, settings.topics_timeout_s)
+    # A short name for the topics that are read: those that come after them get another checkpoint.
+    sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
+    checkpoint = checkpoint_path(settings, sources)
     options.work_dir.mkdir(parents=True, exist_ok=True)
     # On a shared file system the cluster manager, not this machine's process table, keeps jobs apart.
     lease = (
@@ -80,26 +91,72 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             metrics = JobMetrics(held.restarts if held is not None else 0)
             address = _serve_metrics(metrics, options.metrics)
             counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
-            query = _start(session, settings, options, counts)
+            query = _start(session, settings, options, counts, checkpoint)
             ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
-            with closing(ticker):
+            with closing(ticker), _looking(options, metrics, ids) as watch:
                 _watch(
                     query,
                     ProgressReader(query, counts, metrics),
                     session,
                     stop,
                     ticker,
+                    watch,
+                    ids,
                     lambda: _announce(session, options, address),
                 )
             _LOG.info("stopping")
 
 
+def _source_ids(options: JobOptions, limit_s: float) -> dict[str, str]:
+    """Kafka's ids of the topics that are read, by name."""
+    deadline = time.monotonic() + limit_s
+    admin = AdminClient({**options.client, "bootstrap.servers": options.bootstrap}, logger=NO_LOG)
+    while True:
+        seen = look(admin, options.bootstrap, options.topics, limit_s)
+        # They exist, but not every broker may know that yet.
+        if all(name in seen.ids for name in sources_of(options.topics)):
+            return {name: seen.ids[name] for name in sources_of(options.topics)}
+        if time.monotonic() > deadline:
+            raise WeirError("; ".join(fault.text for fault in seen.faults))
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def _looking(options: JobOptions, metrics: JobMetrics, ids: Mapping[str, str]) -> Iterator[TopicWatch]:
+    """Look after the topics meanwhile."""
+    watch = TopicWatch(
+        options.bootstrap,
+        options.topics,
+        options.client,
+        interval_ms=options.topics_check_ms,
+        metrics=metrics.topics,
+        logger=_LOG,
+        ids=ids,
+    )
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.stop()
+
+
 def _start(
-    session: Session, settings: JobSettings, options: JobOptions, counts: Accumulator[BatchCounts]
+    session: Session,
+    settings: JobSettings,
+    options: JobOptions,
+    counts: Accumulator[BatchCounts],
+    checkpoint: str,
 ) -> StreamingQuery:
     bootstrap, topics = options.bootstrap, options.topics
     try:
-        return start_query(session.spark, settings, bootstrap=bootstrap, topics=topics, counts=counts)
+        return start_query(
+            session.spark,
+            settings,
+            bootstrap=bootstrap,
+            topics=topics,
+            counts=counts,
+            checkpoint=checkpoint,
+        )
     except (PySparkException, Py4JError) as error:
         raise WeirError(f"the query did not start: {reason_of(error)}; see {session.log}") from error
 
@@ -110,13 +167,21 @@ def _watch(
     session: Session,
     stop: threading.Event,
     ticker: Ticker,
+    watch: TopicWatch,
+    sources: Collection[str],
     announce: Callable[[], None],
 ) -> None:
     ready = False
     try:
         while not stop.wait(_POLL_S if ready else _READY_POLL_S):
             if not query.isActive:
-                raise WeirError(f"the query failed: {reason_of(query.exception())}; see {session.log}")
+                watch.look()
+                also = "".join(f"; {each.text}" for each in watch.faults)
+                raise WeirError(f"the query failed: {reason_of(query.exception())}{also}; see {session.log}")
+            if replaced := watch.replaced.intersection(sources):
+                # What was read of the old one says nothing of where to begin in the new one.
+                names = ", ".join(sorted(replaced))
+                raise WeirError(f"deleted and made again: {names}; start the job again to read what is there")
             counted = reader.poll()
             if ready:
                 ticker.poll(time.monotonic() * 1000)

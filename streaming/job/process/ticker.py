@@ -33,7 +33,9 @@ class Ticker:
     """
 
     def __init__(self, bootstrap: str, topics: Topics, client: dict[str, str], interval_ms: int) -> None:
-        common: dict[str, str | int | bool] = {"bootstrap.servers": bootstrap, **client}
+        # A topic that is gone must not come back with the broker's settings because of a tick.
+        own: dict[str, str | int | bool] = {"allow.auto.create.topics": False}
+        common = {"bootstrap.servers": bootstrap, **client, **own}
         self._topics = topics
         self._interval_ms = interval_ms
         self._round_ms = ROUND_DEFAULT_S * 1000

@@ -25,6 +25,7 @@ from streaming.columns.byte_strings import (
 from streaming.columns.compiled import lean
 from streaming.columns.limit_index import NOTHING, LimitIndex
 from streaming.laws.mutation.rates import sample_count
+from streaming.laws.mutation.row_names import row_name
 from streaming.policy.derived import Derived
 from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
 
@@ -54,7 +55,7 @@ class Quota(NamedTuple):
 
 
 class Quotas(LimitIndex[Quota]):
-    """Entries that set a mutation rate, by the subjects that they name; fields are those of Quota."""
+    """Entries that set a mutation rate, by subject and by the name of its row; fields are those of Quota."""
 
     def __init__(self, policies: PolicySet) -> None:
         names: list[str] = []
@@ -69,8 +70,13 @@ class Quotas(LimitIndex[Quota]):
                 known[said] = _quota(mutation_quota_at(Candidate(level=0, path=path, subject=""), value))
             quota = known[said]
             if quota is not None:
-                names.append(path[len(QUOTAS_PREFIX) : -1])
+                name = path[len(QUOTAS_PREFIX) : -1]
+                names.append(name)
                 listed.append(quota)
+                row = row_name(name)
+                if row != name:
+                    names.append(row)
+                    listed.append(quota)
         super().__init__(names, listed)
         self.rate, self.burst = self.column("rate", 0.0), self.column("burst", 0.0)
         self.samples, self.shadow = self.column("samples", 0), self.column("shadow", False)
@@ -80,7 +86,9 @@ class Quotas(LimitIndex[Quota]):
         )
 
     def of(self, subjects: pa.Array) -> Integers:
-        """Number of what limits each subject, NOTHING if none does; as `mutation_quota_of_subject`."""
+        """Number of what limits each subject, or the subject of each row, NOTHING if none does; as
+        `mutation_quota_of_subject`.
+        """
         text, ends = bytes_in(subjects)
         numbers = np.empty(len(subjects), dtype=np.int64)
         _find_all(self.index, self.number, self._alone, text, ends, numbers)

@@ -21,6 +21,7 @@ from streaming.laws.mutation.intake import Asked
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms, walk
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles, refill, window_of
+from streaming.laws.mutation.row_names import row_name, row_names
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
@@ -90,14 +91,15 @@ class MutationTable(SubjectTable, LawState):
         """Decide requests and refunds in order: one decision a request, none a refund."""
         asked: Asked = batch.events
         timeline, routing_keys = batch.timeline, asked.routing_keys
-        self._take_in(routing_keys.names)
+        own = row_names(routing_keys.names)
+        self._take_in(own)
         walked = begin(asked, batch.processed_ts)
-        rows = self.rows(routing_keys.names)
+        rows = self.rows(own)
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(rows >= 0, self.state["last"][rows] if len(self) else 0, 0)
         walked.move_on(seen[routing_keys.of])
         for stretch in walked.stretches(timeline):
-            self._walk_stretch(walked, stretch, rows, timeline)
+            self._walk_stretch(walked, stretch, own, rows, timeline)
         return admissions(walked)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -108,7 +110,7 @@ class MutationTable(SubjectTable, LawState):
         """
         changes = timeline.changed(-1, horizon)
         # A change of one subject's own entry concerns that row alone; one of a default any row.
-        own = {path[len(QUOTAS_PREFIX) : -1] for _, path in changes if DEFAULT_NAME not in path}
+        own = {row_name(path[len(QUOTAS_PREFIX) : -1]) for _, path in changes if DEFAULT_NAME not in path}
         self._take_in(pa.array(sorted(own), type=pa.string()))
         self._settle(np.arange(len(self)), self.names, sorted({ts for ts, _ in changes}), timeline)
         common = sorted({ts for ts, path in changes if DEFAULT_NAME in path})
@@ -122,21 +124,21 @@ class MutationTable(SubjectTable, LawState):
             )
         )
 
-
     def _walk_stretch(
-        self, walked: Walked, stretch: Stretch, rows: Integers, timeline: PolicyTimeline
+        self, walked: Walked, stretch: Stretch, own: pa.Array, rows: Integers, timeline: PolicyTimeline
     ) -> None:
         """Walk the events of one stretch of time without a change of policy.
 
         Args:
             walked: the batch.
             stretch: which events, and whose.
+            own: names of the rows of all routing keys of the batch.
             rows: of all routing keys of the batch; those that are added are filled in.
             timeline: the policies.
         """
         policies = timeline.at(stretch.at)
         quotas = quotas_of(policies)
-        names = walked.routing_keys.names.take(pa.array(stretch.routing_keys))
+        names = own.take(pa.array(stretch.routing_keys))
         number = quotas.of(names)
         limited = number >= 0
         charged = stretch.routing_keys[limited]
@@ -253,14 +255,10 @@ def _settled(
     return table.columns()
 
 
-def _speaking(
-    names: pa.Array, tokens: Doubles, last: Integers, quotas: Quotas, horizon: int
-) -> Flags:
+def _speaking(names: pa.Array, tokens: Doubles, last: Integers, quotas: Quotas, horizon: int) -> Flags:
     """Whether each row differs, at `horizon` and later, from one that is not there."""
     keep = np.empty(len(names), dtype=np.bool_)
-    _say_something(
-        tokens, last, horizon, quotas.of(names), quotas.rate, quotas.burst, quotas.samples, keep
-    )
+    _say_something(tokens, last, horizon, quotas.of(names), quotas.rate, quotas.burst, quotas.samples, keep)
     return keep
 
 

@@ -49,6 +49,21 @@ def test_a_name_is_worked_out_once_as_long_as_there_is_room(monkeypatch: pytest.
     assert asked == ["a", "b", "c", "c"]
 
 
+def test_names_that_are_remembered_are_bounded_by_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three names of 4 where there is room for 10: two stay, and all are found."""
+    monkeypatch.setattr(limit_index, "MAX_NAME_CHARS", 10)
+    asked: list[str] = []
+
+    def find(name: str) -> str:
+        asked.append(name)
+        return name
+
+    limits = LearntLimits(find)
+    for _ in range(2):
+        assert limits.of(pa.array(["aaaa", "bbbb", "cccc"])).tolist() == [0, 1, 2]
+    assert asked == ["aaaa", "bbbb", "cccc", "cccc"]
+
+
 def test_equal_sayings_have_one_number() -> None:
     """Equal, not only the same object."""
     limits = LearntLimits(lambda name: (name[0], 1.0))

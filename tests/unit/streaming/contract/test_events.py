@@ -1,5 +1,7 @@
 """Reading events: what is taken, what is refused and why."""
 
+from contextlib import nullcontext
+
 import orjson
 import pytest
 
@@ -61,6 +63,14 @@ def test_a_policy_is_in_force_from_its_effective_ts() -> None:
     raw = {"type": "policy", "ts": 5, "effective_ts": 2005, "path": "broker", "value": None, "version": 3}
     event = LAWS.parse(orjson.dumps(raw), default_id="x", default_ts=None)
     assert event == PolicyChange(id="x", ts=2005, path="broker", value=None, version=3)
+
+
+@pytest.mark.parametrize(("version", "fits"), [(1, True), (2**48, True), (0, False), (2**48 + 1, False)])
+def test_a_version_that_jumps_to_the_end_is_refused(version: int, fits: bool) -> None:
+    """By the record alone, so that all who read it agree."""
+    raw = {"type": "policy", "ts": 5, "path": "broker", "value": None, "version": version}
+    with nullcontext() if fits else pytest.raises(BadEvent, match=r"^version: .* out of range"):
+        LAWS.parse(orjson.dumps(raw), default_id="x", default_ts=None)
 
 
 def test_unknown_fields_are_ignored() -> None:

@@ -1,5 +1,6 @@
 """Resolution of quotas over eight levels, and the names of subjects and entries."""
 
+import tracemalloc
 from itertools import product
 from typing import Any
 
@@ -246,11 +247,28 @@ def test_paths_are_taken_apart() -> None:
 
 def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that invent names do not fill the memory, and answers stay right."""
-    monkeypatch.setattr(policy, "MAX_CACHED_QUOTAS", 10)
+    monkeypatch.setattr(policy, "CACHED_QUOTA_BYTES", 10_000)
     policies = PolicySet({"quotas[user=<default>]": entry(3)})
-    for number in range(100):
-        name = f"u{number}"
-        assert seen(policies.mutation_quota(name, "")) == (6, 3.0, f"user={name}")
-        assert seen(policies.mutation_quota_of_subject(f"user={name}")) == (6, 3.0, f"user={name}")
-        assert len(policies._of_request) <= 10
-        assert len(policies._of_subject) <= 10
+    for length in (1, 100, 10_000):
+        for number in range(100):
+            name = f"u{number}".ljust(length, "x")
+            assert seen(policies.mutation_quota(name, "")) == (6, 3.0, f"user={name}")
+            assert seen(policies.mutation_quota_of_subject(f"user={name}")) == (6, 3.0, f"user={name}")
+            for cache in (policies._of_request, policies._of_subject):
+                assert 0 < len(cache) <= 10_000 / 450 and cache._size <= 10_000
+
+
+def test_many_clients_take_as_much_as_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is reckoned is what is taken: memory levels off, with short names and with long ones."""
+    monkeypatch.setattr(policy, "CACHED_QUOTA_BYTES", 4 * 2**20)
+    policies = PolicySet({"quotas[user=<default>,client-id=<default>]": entry(3)})
+    tracemalloc.start()
+    for length in (8, 300):
+        taken = []
+        for number in range(4):
+            for client in range(7_000):
+                policies.mutation_quota("ANONYMOUS", f"{number}-{client}".ljust(length, "x"))
+            taken.append(tracemalloc.get_traced_memory()[0])
+        assert taken[-1] < 1.25 * policy.CACHED_QUOTA_BYTES
+        assert taken[3] - taken[2] < 2**18
+    tracemalloc.stop()

@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.contract.events import VERSION_MAX
 from streaming.policy import timeline as module
 from streaming.policy.timeline import FOLD_PARTS, KEPT_BYTES, MAX_CACHED_SETS, PolicyTimeline
 
@@ -220,3 +221,15 @@ def test_timelines_read_from_the_same_bytes_do_not_share_changes() -> None:
     assert second.at(30).entries["broker"] == {"n": 1}
     assert second.to_json() == raw
     assert PolicyTimeline.from_json(*raw).to_json() == raw
+
+
+def test_versions_that_an_older_release_took_leave_room_to_count() -> None:
+    """A kept timeline whose version is the end of all numbers goes on from the greatest that counts."""
+    stuck = PolicyTimeline({"broker": {}}, version=2**63 - 1)
+    stuck.apply("broker", None, 10, 2**63 - 1)
+    raw = stuck.to_json()
+    # Without those that were kept in memory, as after a restart.
+    module._timelines.clear()
+    read = PolicyTimeline.from_json(*raw)
+    read.apply("broker", {}, 20)
+    assert [read.at(ts).version for ts in (0, 10, 20)] == [VERSION_MAX, VERSION_MAX + 1, VERSION_MAX + 2]

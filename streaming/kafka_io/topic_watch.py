@@ -1,0 +1,133 @@
+"""Looks at Weir's own topics again and again while a part runs, and says loudly what is wrong with them.
+
+The part goes on: what it can still do is better than nothing, and the job's records are not lost by waiting.
+Nobody overlooks it: an error in the log at each look, and a metric that is not 0.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.weir_topics import TopicFault, TopicsSeen, look
+
+LOOK_LIMIT_S = 5.0
+
+
+class TopicMetrics:
+    """What a part tells Prometheus of Weir's topics.
+
+    Args:
+        registry: of the part.
+        faults, replaced: names of the two metrics.
+    """
+
+    def __init__(self, registry: CollectorRegistry, faults: str, replaced: str) -> None:
+        text = "1 for each thing that is wrong with a topic of Weir"
+        self._faults = Gauge(faults, text, ["topic", "fault"], registry=registry)
+        text = "How often a topic of Weir was deleted and made again"
+        self._replaced = Counter(replaced, text, ["topic"], registry=registry)
+
+    def seen(self, faults: tuple[TopicFault, ...]) -> None:
+        """Show what is wrong now."""
+        self._faults.clear()
+        for each in faults:
+            self._faults.labels(each.topic, str(each.fault)).set(1)
+
+    def replaced(self, topic: str) -> None:
+        """Count a topic that was made again."""
+        self._replaced.labels(topic).inc()
+
+
+class TopicWatch:
+    """Looks at the topics, in a thread: the library's calls block.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+        interval_ms: time between two looks.
+        metrics: shows what is wrong.
+        logger: says it.
+        ids: of the topics as they were seen before, by name.
+        on_replaced: told the name of a topic that was deleted and made again since it was first seen, in the
+            thread.
+
+    Attributes:
+        faults: what was wrong when they were looked at last.
+        replaced: topics that were made again since this watch began.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Topics,
+        client: Mapping[str, Any],
+        *,
+        interval_ms: int,
+        metrics: TopicMetrics,
+        logger: logging.Logger,
+        ids: Mapping[str, str] | None = None,
+        on_replaced: Callable[[str], None] = lambda _topic: None,
+    ) -> None:
+        self._bootstrap, self._topics = bootstrap, topics
+        self._properties = {**client, "bootstrap.servers": bootstrap}
+        self._interval_s = interval_ms / 1000
+        self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
+        self._admin: AdminClient | None = None
+        self._one_at_a_time = threading.Lock()
+        self._ids = dict(ids or {})
+        self.faults: tuple[TopicFault, ...] = ()
+        self.replaced: set[str] = set()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="topic watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that is under way is not waited for."""
+        self._stopping.set()
+
+    def look(self) -> None:
+        """Look once, and say what is wrong; an absent cluster says nothing about topics."""
+        with self._one_at_a_time:
+            if self._admin is None:
+                self._admin = AdminClient(self._properties, logger=NO_LOG)
+            try:
+                seen = look(self._admin, self._bootstrap, self._topics, LOOK_LIMIT_S)
+            except WeirError as error:
+                self._logger.debug("the topics could not be looked at: %s", error)
+                return
+            self._say(seen)
+
+    def wrong(self, topic: str) -> str:
+        """What was wrong with a topic when it was looked at last; empty: nothing."""
+        return "; ".join(each.text for each in self.faults if each.topic == topic)
+
+    def _say(self, seen: TopicsSeen) -> None:
+        for each in seen.faults:
+            self._logger.error("%s", each.text)
+        for name in sorted({each.topic for each in self.faults} - {each.topic for each in seen.faults}):
+            self._logger.warning("topic %s is as it must be again", name)
+        self.faults = seen.faults
+        self._metrics.seen(seen.faults)
+        for name, topic_id in seen.ids.items():
+            if self._ids.setdefault(name, topic_id) != topic_id:
+                self._ids[name] = topic_id
+                self.replaced.add(name)
+                self._metrics.replaced(name)
+                self._logger.error("topic %s was deleted and made again: what it held is gone", name)
+                self._on_replaced(name)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.look()
+            self._stopping.wait(self._interval_s)

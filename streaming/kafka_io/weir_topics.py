@@ -1,0 +1,204 @@
+"""Weir's own topics as they must be, and what is wrong with them (docs/contract.md 1).
+
+One place for all: `weir up` and `weir job` create the topics with these settings, and every part looks at
+them again and again (topic_watch). A topic that was deleted and that some client's request made again has
+the broker's settings, not these; it takes records as before, and nobody would notice.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+
+KEPT_MS: Final = 7 * 24 * 3600 * 1000
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+CLEANUP_POLICY: Final = "cleanup.policy"
+
+
+class Fault(StrEnum):
+    """What can be wrong with a topic; the labels of metrics."""
+
+    MISSING = "missing"
+    """It is not there."""
+    TIMESTAMPS = "timestamp_type"
+    """Its records have the clocks of those who write them, not the broker's."""
+    CLEANUP = "cleanup_policy"
+    """It loses what is needed, or keeps what is not."""
+    PARTITIONS = "partitions"
+    """Its records have no order."""
+    NOT_OURS = "broker_defaults"
+    """Its settings do for now, but are the broker's: it was made by some client's request, not by Weir."""
+    UNREADABLE = "unreadable"
+    """The cluster does not tell its settings."""
+
+
+STOPPING: Final = frozenset({Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS})
+"""With these decisions are wrong: `weir up`, `weir job` and `weir admin` do not start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFault:
+    """One thing that is wrong with a topic.
+
+    Attributes:
+        topic: its name.
+        fault: what.
+        text: what it is, what Weir needs, and the command that mends it.
+    """
+
+    topic: str
+    fault: Fault
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsSeen:
+    """One look at the five topics.
+
+    Attributes:
+        faults: what is wrong with them.
+        ids: of those that are there: Kafka's id by name, another one when a topic was deleted and made again.
+    """
+
+    faults: tuple[TopicFault, ...]
+    ids: Mapping[str, str]
+
+    def check(self) -> None:
+        """Refuse topics with which decisions would be wrong; one that is missing is no such topic.
+
+        Raises:
+            WeirError: what was expected, and the commands that mend it.
+        """
+        wrong = [each.text for each in self.faults if each.fault in STOPPING]
+        if wrong:
+            raise WeirError("\n".join(wrong))
+
+
+def topic_settings(topics: Topics, kept_ms: int = KEPT_MS) -> dict[str, dict[str, str]]:
+    """Kafka's topic properties by topic name.
+
+    Args:
+        topics: the names.
+        kept_ms: how long events and decisions are kept.
+    """
+    kept = {CLEANUP_POLICY: "delete", "retention.ms": str(kept_ms)}
+    # One clock for all proxies: the broker's, at the moment of the append.
+    arrival = {TIMESTAMP_TYPE: "LogAppendTime"}
+    return {
+        topics.requests: kept | arrival,
+        topics.usage: kept | arrival,
+        # Compacted away sooner than the requests, a change of limits would be missing in a replay.
+        topics.policies: {CLEANUP_POLICY: "compact", "min.compaction.lag.ms": str(kept_ms)} | arrival,
+        topics.decisions: kept,
+        topics.deadletter: kept,
+    }
+
+
+def look(admin: AdminClient, bootstrap: str, topics: Topics, limit_s: float) -> TopicsSeen:
+    """Look at the topics once; creates none, also where the broker would.
+
+    Args:
+        admin: asks.
+        bootstrap: `HOST:PORT` of the cluster, for the commands in messages.
+        topics: the names.
+        limit_s: of each of two questions.
+
+    Raises:
+        WeirError: the cluster does not answer in time.
+    """
+    partitions: dict[str, int] = {}
+    ids: dict[str, str] = {}
+    faults: list[TopicFault] = []
+    # By name: a cluster may have a hundred thousand others. This request never creates a topic.
+    described = admin.describe_topics(TopicCollection(list(topics.all())), request_timeout=limit_s)
+    for name, future in described.items():
+        error = _take(future, lambda found, name=name: _note(found, name, partitions, ids))
+        if error is not None:
+            faults.append(_unseen(name, error, bootstrap))
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in partitions]
+    settings = topic_settings(topics)
+    configs = admin.describe_configs(resources, request_timeout=limit_s) if resources else {}
+    for resource, future in configs.items():
+        name = resource.name
+        error = _take(
+            future, lambda found, name=name: faults.extend(_wrong(name, found, settings[name], bootstrap))
+        )
+        if error is not None:
+            faults.append(_unseen(name, error, bootstrap))
+    # Versions count up in one order; of the others an installation may have as many as it likes.
+    if partitions.get(topics.policies, 1) != 1:
+        faults.append(_too_many(topics.policies, partitions[topics.policies], bootstrap))
+    return TopicsSeen(faults=tuple(faults), ids=ids)
+
+
+def _take(future: Future[Any], use: Any) -> KafkaError | None:
+    """Hand on what the cluster says; its error, if it has one about this topic.
+
+    Raises:
+        WeirError: it did not answer.
+    """
+    try:
+        use(future.result())
+    except KafkaException as failure:
+        error: KafkaError = failure.args[0]
+        if error.code() < 0:  # the library's own: no answer, no connection
+            raise WeirError(f"the cluster does not answer: {error.str()}") from failure
+        return error
+    return None
+
+
+def _note(found: Any, name: str, partitions: dict[str, int], ids: dict[str, str]) -> None:
+    partitions[name] = len(found.partitions)
+    ids[name] = str(found.topic_id)
+
+
+def _unseen(name: str, error: KafkaError, bootstrap: str) -> TopicFault:
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        text = f"topic {name} is not there on {bootstrap}; `weir job` and `weir up` create it when they start"
+        return TopicFault(topic=name, fault=Fault.MISSING, text=text)
+    text = (
+        f"topic {name} cannot be looked at: {error.str()}; Weir needs the operations Describe and"
+        " DescribeConfigs on it"
+    )
+    return TopicFault(topic=name, fault=Fault.UNREADABLE, text=text)
+
+
+def _wrong(
+    name: str, found: Mapping[str, Any], settings: Mapping[str, str], bootstrap: str
+) -> list[TopicFault]:
+    add = ",".join(f"{key}={value}" for key, value in settings.items())
+    mend = (
+        f"kafka-configs --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {name}"
+        f" --add-config {add}"
+    )
+    faults = [
+        TopicFault(
+            topic=name,
+            fault=fault,
+            text=f"topic {name} exists with {key}={found[key].value}; Weir needs {settings[key]}: {mend}",
+        )
+        for key, fault in ((TIMESTAMP_TYPE, Fault.TIMESTAMPS), (CLEANUP_POLICY, Fault.CLEANUP))
+        if key in settings and found[key].value != settings[key]
+    ]
+    # Whoever creates a topic of Weir sets this one on it; it is the broker's where a request created it.
+    if not faults and found[CLEANUP_POLICY].source != ConfigSource.DYNAMIC_TOPIC_CONFIG.value:
+        text = f"topic {name} has the broker's settings: a client's request made it, not Weir; {mend}"
+        faults.append(TopicFault(topic=name, fault=Fault.NOT_OURS, text=text))
+    return faults
+
+
+def _too_many(name: str, count: int, bootstrap: str) -> TopicFault:
+    text = (
+        f"topic {name} has {count} partitions; Weir needs 1, since versions count up in one order: keep what"
+        f" it says (weir policy get --kafka {bootstrap} > policies.yaml), delete it (kafka-topics"
+        f" --bootstrap-server {bootstrap} --delete --topic {name}), start `weir job` and then"
+        f" weir policy apply policies.yaml --kafka {bootstrap}"
+    )
+    return TopicFault(topic=name, fault=Fault.PARTITIONS, text=text)

@@ -1,0 +1,90 @@
+"""What a watch over Weir's topics says and counts; looks at a broker: tests/kafka/test_weir_topics.py."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.kafka_io import topic_watch
+from streaming.kafka_io.topic_watch import TopicMetrics, TopicWatch
+from streaming.kafka_io.weir_topics import Fault, TopicFault, TopicsSeen
+
+LOGGER = logging.getLogger("tests.topics")
+GONE = TopicFault(topic="weir.usage", fault=Fault.MISSING, text="topic weir.usage is not there")
+OTHER = TopicFault(topic="weir.policies", fault=Fault.PARTITIONS, text="topic weir.policies has 3 partitions")
+
+
+class Watched:
+    """A watch that sees what it is given, look by look."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, looks: Sequence[TopicsSeen | WeirError]) -> None:
+        self.registry, self.told = CollectorRegistry(), list[str]()
+        coming = iter(looks)
+
+        def look(*_: object) -> TopicsSeen:
+            found = next(coming)
+            if isinstance(found, WeirError):
+                raise found
+            return found
+
+        patch.setattr(topic_watch, "look", look)
+        self.watch = TopicWatch(
+            "127.0.0.1:1", Topics(), {}, interval_ms=100,
+            metrics=TopicMetrics(self.registry, "faults", "replaced"), logger=LOGGER,
+            ids={"weir.requests": "old"}, on_replaced=self.told.append,
+        )  # fmt: skip
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """A metric."""
+        return self.registry.get_sample_value(name, labels)
+
+
+def seen(*faults: TopicFault, **ids: str) -> TopicsSeen:
+    """What one look finds."""
+    return TopicsSeen(faults=faults, ids={f"weir.{name}": number for name, number in ids.items()})
+
+
+def test_what_is_wrong_is_said_at_each_look(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Errors as long as it is wrong, one line when it is right again, and a metric meanwhile."""
+    watched = Watched(monkeypatch, [seen(GONE), seen(GONE, OTHER), WeirError("away"), seen(OTHER), seen()])
+    levels = []
+    for _ in range(5):
+        caplog.clear()
+        watched.watch.look()
+        levels.append([record.levelname for record in caplog.records if record.levelno > logging.DEBUG])
+        if len(levels) == 3:
+            # An absent cluster says nothing about topics: what was wrong is wrong still.
+            assert watched.value("faults", topic="weir.usage", fault="missing") == 1
+            assert watched.watch.wrong("weir.policies") == OTHER.text
+    assert levels == [["ERROR"], ["ERROR", "ERROR"], [], ["ERROR", "WARNING"], ["WARNING"]]
+    assert watched.value("faults", topic="weir.usage", fault="missing") is None
+    assert watched.watch.wrong("weir.policies") == ""
+
+
+def test_a_topic_made_again_is_counted_and_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another id than before, or than was seen first; being away in between changes nothing."""
+    watched = Watched(
+        monkeypatch,
+        [seen(requests="new", usage="a"), seen(GONE, requests="new"), seen(requests="new", usage="b")],
+    )
+    for _ in range(3):
+        watched.watch.look()
+    assert watched.told == ["weir.requests", "weir.usage"]
+    assert watched.watch.replaced == {"weir.requests", "weir.usage"}
+    assert watched.value("replaced_total", topic="weir.usage") == 1
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_only_what_makes_decisions_wrong_keeps_a_part_from_starting(fault: Fault) -> None:
+    """A topic that is missing may come, one with the broker's settings does for now."""
+    found = seen(TopicFault(topic="weir.usage", fault=fault, text="what mends it"))
+    if fault in (Fault.TIMESTAMPS, Fault.CLEANUP, Fault.PARTITIONS):
+        with pytest.raises(WeirError, match="what mends it"):
+            found.check()
+    else:
+        found.check()
