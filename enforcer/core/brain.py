@@ -15,10 +15,12 @@ from enforcer.core.coordinator import QuotaCoordinator, probe
 from enforcer.core.feeds.decisions import Decision, decisions_tail, standing_shares
 from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
-from streaming.contract.topics import Topics
+from streaming.contract.topics import CHECK_MS, Topics
+from streaming.kafka_io.topic_watch import TopicWatch
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +51,7 @@ class Brain:
         metrics: counts.
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
+        topics_check_ms: how often the topics are looked at, ms.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Brain:
         metrics: Metrics,
         topics: Topics,
         connection: Mapping[str, str],
+        topics_check_ms: int = CHECK_MS,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -76,16 +80,33 @@ class Brain:
         )
         self.coordinator = QuotaCoordinator(proxy_id, settings, metrics, self._reports, self.clock)
         self.coordinator.call_at = self._call_at
+        self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.take_shares: Callable[[list[Share]], None] = lambda _shares: None
         self.ready = asyncio.Event()
-        self._policies_tail = policies_tail(connection, topics.policies, self.coordinator.policies)
-        self._decisions_tail = decisions_tail(connection, topics.decisions, self._take)
+        of_policies, of_decisions = (
+            Complaints(topic, metrics.unusable.labels(topic).inc)
+            for topic in (topics.policies, topics.decisions)
+        )
+        self._policies_tail = policies_tail(
+            connection, topics.policies, self.coordinator.policies, of_policies
+        )
+        self._decisions_tail = decisions_tail(connection, topics.decisions, self._take, of_decisions)
+        self._watch = TopicWatch(
+            connection["bootstrap.servers"],
+            topics,
+            connection,
+            interval_ms=topics_check_ms,
+            metrics=metrics.topics,
+            logger=logger,
+            on_replaced=self._begin_anew,
+        )
 
     async def start(self) -> None:
         """Connect, and read the policies, for at most start_timeout_ms."""
         limit_ms = self._settings.start_timeout_ms
         self._start_until_ms = self.clock.steady_ms() + limit_ms
+        self._watch.start()
         self._reports.start()
         self._decisions_tail.start(self._loop)
         self._policies_tail.start(self._loop)
@@ -139,15 +160,30 @@ class Brain:
 
     async def stop(self) -> None:
         """Send what waits, for a short while, and end."""
+        self._watch.stop()
         await asyncio.gather(
             asyncio.to_thread(self._reports.stop, _FLUSH_S),
             self._decisions_tail.stop(_TAIL_STOP_S),
             self._policies_tail.stop(_TAIL_STOP_S),
         )
 
+    def _begin_anew(self, topic: str) -> None:
+        """A topic was made again: its new records count from the first on; the policies known so far stay."""
+        for name, tail in (
+            (self._topics.policies, self._policies_tail),
+            (self._topics.decisions, self._decisions_tail),
+        ):
+            if name == topic:
+                tail.begin_anew()
+
     def _take(self, decisions: list[Decision | Share]) -> None:
         self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
         self.take_shares([decision for decision in decisions if isinstance(decision, Share)])
+
+    def _refused(self, event_id: str) -> None:
+        # From the producer's thread; the loop may have closed meanwhile.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.coordinator.refused, event_id)
 
     def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
         delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000

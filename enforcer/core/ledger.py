@@ -6,10 +6,12 @@ costs accuracy (a question more, a correction less), never a wrong refusal.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Final
 
 from enforcer.core.feeds.decisions import Decision
+from enforcer.core.questions.sizes import Aliases, in_own_names
 from streaming.policy.policy_set import MutationQuota
 
 
@@ -41,10 +43,13 @@ class Ask:
         on_late_reject: the job does not charge it when it decides late.
         items: name -> mutations asked for.
         sent_ms: when the event was sent, steady clock.
+        aliases: names in the event that stand for others; empty: all are as they are.
         on_decision: told once about the decision, None when it is not waited for (any more).
+        on_refused: told once that the event was refused for good, so that there will be no decision.
         answered: how the client was answered.
         decision: the decision, once it has come.
         executed: name -> mutations that the cluster carried out, once known.
+        settled: the balance was corrected, if it had to be.
     """
 
     id: str
@@ -57,10 +62,13 @@ class Ask:
     on_late_reject: bool = False
     items: Mapping[str, int]
     sent_ms: float
+    aliases: Aliases = field(default_factory=dict)
     on_decision: Callable[[Decision], None] | None = None
+    on_refused: Callable[[], None] | None = None
     answered: Answered = Answered.WAITING
     decision: Decision | None = None
     executed: Mapping[str, int] | None = None
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +116,18 @@ def correct(ask: Ask) -> Correction:
     return Correction(refund=refund, charge=charge)
 
 
+LATE_BYTES_MAX: Final = 64 * 2**20
+"""What requests may take that were answered and are not decided, while the job is away: each may have
+thousands of names."""
+_ASK_BYTES: Final = 1_024
+_ITEM_BYTES: Final = 400  # an entry in each of two tables, and the objects of its name but for the letters
+
+
+def _bytes_of(ask: Ask) -> int:
+    """About what a request takes."""
+    return _ASK_BYTES + _ITEM_BYTES * len(ask.items) + 2 * sum(map(len, ask.items))
+
+
 @dataclass(frozen=True, slots=True)
 class _Wait:
     until_ms: float
@@ -120,7 +140,7 @@ class Ledger:
     Args:
         subjects_max: bound on subjects with a not-before time.
         pending_max: bound on requests that wait for their decision.
-        late_max: bound on requests answered without it.
+        late_max: bound on requests answered without it; all together are bound by LATE_BYTES_MAX too.
         late_keep_ms: how long the latter are kept.
     """
 
@@ -133,6 +153,7 @@ class Ledger:
         self._waits: OrderedDict[str, _Wait] = OrderedDict()
         self._asks: dict[str, Ask] = {}
         self._late: OrderedDict[str, Ask] = OrderedDict()
+        self._late_bytes = 0
 
     @property
     def subjects(self) -> int:
@@ -194,24 +215,33 @@ class Ledger:
         """Forget a request whose event could not be sent."""
         self._asks.pop(ask.id, None)
 
+    def refused(self, ask_id: str) -> Ask | None:
+        """Forget a request whose event nobody will ever read; returns it if its decision is waited for."""
+        self._take_late(ask_id)
+        return self._asks.pop(ask_id, None)
+
     def watch(self, ask: Ask) -> bool:
         """Remember a request that does not wait, for the correction of its balance.
 
         Returns:
-            False if the oldest such request had to be forgotten for it.
+            False if the oldest such requests had to be forgotten for it.
         """
         self.forget(ask)
-        room = len(self._late) < self._late_max
-        if not room:
-            self._late.popitem(last=False)
+        self._take_late(ask.id)
+        size, room = _bytes_of(ask), True
+        while self._late and (len(self._late) >= self._late_max or self._late_bytes + size > LATE_BYTES_MAX):
+            self._take_late(next(iter(self._late)))
+            room = False
         self._late[ask.id] = ask
+        self._late_bytes += size
         return room
 
     def decide(self, decision: Decision) -> Ask | None:
         """Take a decision: the request it is for, None if that is unknown, settled or a repetition."""
-        ask = self._asks.pop(decision.id, None) or self._late.pop(decision.id, None)
+        ask = self._asks.pop(decision.id, None) or self._take_late(decision.id)
         if ask is not None:
-            ask.decision = decision
+            own = in_own_names(ask.aliases, decision.rejected) if ask.aliases else decision.rejected
+            ask.decision = replace(decision, rejected=own)
         return ask
 
     def expire(self, now_ms: float) -> int:
@@ -220,5 +250,11 @@ class Ledger:
             del self._waits[subject]
         old = [name for name, ask in self._late.items() if ask.sent_ms + self._late_keep_ms <= now_ms]
         for name in old:
-            del self._late[name]
+            self._take_late(name)
         return len(old)
+
+    def _take_late(self, ask_id: str) -> Ask | None:
+        ask = self._late.pop(ask_id, None)
+        if ask is not None:
+            self._late_bytes -= _bytes_of(ask)
+        return ask

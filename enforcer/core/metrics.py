@@ -8,7 +8,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.contract.errors import WeirError
+from streaming.kafka_io.topic_watch import TopicMetrics
 
+DELAY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0)
 
 
@@ -21,24 +23,32 @@ class Traffic:
         bytes_out: to clients.
         frames_in: requests from clients.
         connections: open now.
+        departed: those of them whose client is gone, while what it sent is carried out.
+        connections_max: how many may be open, as far as file descriptors go round.
         muted: connections not read because of a throttle, now.
         held: requests kept behind one that waits, now.
         subjects: subjects with a not-before time, now.
         pending: requests waiting for their decision, now.
         policy_version: version of the policies in force.
         brokers: brokers with a port of their own.
+        resident: memory of the process, bytes.
+        emptied: Fetch responses whose records were held back.
     """
 
     bytes_in: int = 0
     bytes_out: int = 0
     frames_in: int = 0
     connections: int = 0
+    departed: int = 0
+    connections_max: int = 0
     muted: int = 0
     held: int = 0
     subjects: int = 0
     pending: int = 0
     policy_version: int = 0
     brokers: int = 0
+    resident: int = 0
+    emptied: int = 0
 
 
 class _TrafficCollector(Collector):
@@ -52,14 +62,20 @@ class _TrafficCollector(Collector):
         size.add_metric(["out"], seen.bytes_out)
         yield size
         yield CounterMetricFamily("weir_proxy_frames", "Requests read from clients", value=seen.frames_in)
+        yield CounterMetricFamily(
+            "weir_proxy_emptied_fetches", "Fetch responses whose records were held back", value=seen.emptied
+        )
         for name, text, value in (
             ("connections", "Open client connections", seen.connections),
+            ("departed_connections", "Connections whose client is gone, still at work", seen.departed),
+            ("connections_max", "Connections that are let in", seen.connections_max),
             ("muted_connections", "Connections not read because of a throttle", seen.muted),
             ("held_frames", "Requests kept behind one that waits", seen.held),
             ("not_before_subjects", "Subjects that must wait", seen.subjects),
             ("pending_requests", "Requests that wait for their decision", seen.pending),
             ("policy_version", "Version of the policies in force", seen.policy_version),
             ("brokers", "Brokers that have a port of their own", seen.brokers),
+            ("resident_bytes", "Memory of the process", seen.resident),
         ):
             yield GaugeMetricFamily(f"weir_proxy_{name}", text, value=value)
 
@@ -78,8 +94,13 @@ class Metrics:
         self._subjects_max = subjects_max
         self._subjects: dict[str, None] = {}
         self.requests = self._counter("requests", "Requests for partition mutations", "api", "outcome")
+        self.unreported = self._counter("unreported_requests", "Dry runs and refusals beyond their rate")
+        self.unusable = self._counter("unusable_records", "Records of our own topics not used", "topic")
         self.events = self._counter("events", "Events sent, dropped (buffer full) or failed", "result")
         self.closed = self._counter("closed_connections", "Connections that the proxy ended", "reason")
+        self.dropped = self._counter(
+            "dropped_requests", "Requests of departed clients that were not carried out", "reason"
+        )
         self.bad_frames = self._counter("bad_frames", "Frames that the protocol does not allow", "reason")
         self.upstream_failures = self._counter("upstream_failures", "Failed broker connections", "reason")
         self.late_decisions = self._counter("late_decisions", "Decisions that came after the time limit")
@@ -97,9 +118,32 @@ class Metrics:
             registry=self.registry,
             buckets=WAIT_BUCKETS_S,
         )
+        self.topics = TopicMetrics(self.registry, "weir_proxy_topic_faults", "weir_proxy_topics_replaced")
+        self.loop_delay = Histogram(
+            "weir_proxy_loop_delay_seconds",
+            "How late a timer of the event loop is, twenty times a second",
+            registry=self.registry,
+            buckets=DELAY_BUCKETS_S,
+        )
+        self._count_refusals()
         self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
         self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
         self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
+
+    def _count_refusals(self) -> None:
+        """What attackers run into (docs/security.md), and who does not know better."""
+        self.refused_logins = self._counter(
+            "refused_logins", "Logins kept from the broker, since their user cannot be read", "reason"
+        )
+        self.forbidden_creations = self._counter(
+            "forbidden_creations", "Topics that a Metadata request would have created"
+        )
+        self.refused_topics = self._counter(
+            "refused_topics", "Requests' mentions of topics or transactional ids of Weir's, refused", "api"
+        )
+        self.refused_changes = self._counter(
+            "refused_changes", "Changes of quotas, brokers, users and ACLs that were refused", "api"
+        )
 
     def serve(self, host: str, port: int) -> tuple[str, int]:
         """Serve them at /metrics, from a thread; returns where, since port 0 takes any free one.

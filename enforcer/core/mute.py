@@ -37,14 +37,6 @@ class Mute:
         self._one_may_pass = False
         self._next_pass_ms = now_ms + self._split_ms
 
-    def left_ms(self, now_ms: float) -> float:
-        """How long it still lasts."""
-        return max(0.0, self._until_ms - now_ms) if self.active else 0.0
-
-    def shorten(self, now_ms: float, factor: float) -> None:
-        """Let only this part of what is left be waited."""
-        self._until_ms = now_ms + self.left_ms(now_ms) * factor
-
     def advance(self, now_ms: float) -> None:
         """Let time pass: end the mute, or allow one request in it."""
         if now_ms >= self._until_ms:

@@ -1,4 +1,7 @@
-"""Makes one connection wait: mutes after its own throttles, the hold for its subject's not-before time."""
+"""Makes one connection wait: mutes after its own throttles, holds of the request at its head.
+
+A request is held for its subject's not-before time, or while somebody owes (metering.waiting).
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -25,9 +28,11 @@ class Pacer:
         self._call_later = call_later
         self._resume = resume
         self._mute = Mute(coordinator.settings.mute_split_ms)
-        # Apart from the mute, since it may become shorter when its group gets more.
-        self._brake = Mute(coordinator.settings.mute_split_ms)
         self._mute_timer: asyncio.TimerHandle | None = None
+        self.held = False
+        """Whether the request at the head waits."""
+        self.released = False
+        """Whether one that was held may have gone on since this was last set back."""
         self._held_subject: str | None = None
         self._hold_timer: asyncio.TimerHandle | None = None
         self.idle = True
@@ -36,62 +41,55 @@ class Pacer:
     @property
     def may_read(self) -> bool:
         """Whether the client's socket may be read; a hold leaves it open, within the connection's bounds."""
-        return self._mute.may_pass and self._brake.may_pass
+        return self._mute.may_pass
 
     @property
     def may_handle(self) -> bool:
         """Whether the next request may be handled."""
-        return self._held_subject is None and self.may_read
+        return not self.held and self.may_read
 
     def pass_one(self) -> bool:
         """Note that a request is handled; True if it is the one let through in a long mute."""
-        self._brake.pass_one()
         return self._mute.pass_one()
 
     def mute(self, mute_ms: float) -> None:
         """Stop reading for so long, as Kafka does with a client over its quota."""
         if mute_ms > 0:
-            self._begin(self._mute, mute_ms)
-
-    def brake(self, wait_ms: float) -> bool:
-        """The same for traffic whose group is in debt (connection_meter.Brake)."""
-        longer = wait_ms > self._brake.left_ms(self._now_ms())
-        self._begin(self._brake, wait_ms)
-        return longer
-
-    def hasten(self, factor: float) -> None:
-        """Only this part of what is left of the brake is needed (connection_meter.Brake)."""
-        if self._brake.active:
-            self._brake.shorten(self._now_ms(), factor)
+            if not self._mute.active:
+                self._coordinator.metrics.traffic.muted += 1
+            self._mute.begin(self._now_ms(), mute_ms)
+            self.idle = False
             self._arm()
 
     def hold(self, subject: str, wait_ms: float) -> None:
         """Let nothing be handled until the subject may go on."""
         self._held_subject = subject
-        self.idle = False
         self._coordinator.wait_for(subject, self._wake)
+        self.pause(wait_ms)
+
+    def pause(self, wait_ms: float) -> None:
+        """Let nothing be handled until `wake`, and for so long at most (connection_meter.Pause)."""
+        self.held = True
+        self.idle = False
         self._hold_timer = self._call_later(wait_ms, self._wake)
+
+    def wake(self) -> None:
+        """What `pause` waited for may have come (connection_meter.Pause).
+
+        Not at once: whoever says so may be in the middle of another connection's request.
+        """
+        if self.held and self._hold_timer is not None:
+            self._hold_timer.cancel()
+            self._hold_timer = self._call_later(0.0, self._wake)
 
     def close(self) -> None:
         """The connection is gone."""
         self._unhold()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
-        if self._muted:
+        if self._mute.active:
             self._coordinator.metrics.traffic.muted -= 1
         self._mute.end()
-        self._brake.end()
-
-    @property
-    def _muted(self) -> bool:
-        return self._mute.active or self._brake.active
-
-    def _begin(self, mute: Mute, wait_ms: float) -> None:
-        if not self._muted:
-            self._coordinator.metrics.traffic.muted += 1
-        mute.begin(self._now_ms(), wait_ms)
-        self.idle = False
-        self._arm()
 
     def _now_ms(self) -> float:
         return self._coordinator.clock.steady_ms()
@@ -99,26 +97,26 @@ class Pacer:
     def _arm(self) -> None:
         if self._mute_timer is not None:
             self._mute_timer.cancel()
-        wake_ms = min(mute.wake_ms for mute in (self._mute, self._brake) if mute.active)
-        self._mute_timer = self._call_later(max(0.0, wake_ms - self._now_ms()), self._on_mute_timer)
+        self._mute_timer = self._call_later(
+            max(0.0, self._mute.wake_ms - self._now_ms()), self._on_mute_timer
+        )
 
     def _on_mute_timer(self) -> None:
         self._mute_timer = None
-        for mute in (self._mute, self._brake):
-            if mute.active:
-                mute.advance(self._now_ms())
-        if self._muted:
+        self._mute.advance(self._now_ms())
+        if self._mute.active:
             self._arm()
         else:
             self._coordinator.metrics.traffic.muted -= 1
-            self.idle = self._held_subject is None
+            self.idle = not self.held
         self._resume()
 
     def _unhold(self) -> None:
         if self._held_subject is not None:
             self._coordinator.stop_waiting(self._held_subject, self._wake)
             self._held_subject = None
-            self.idle = not self._muted
+        self.held, self.released = False, True
+        self.idle = not self._mute.active
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None

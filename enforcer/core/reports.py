@@ -45,6 +45,8 @@ class Reports:
             "linger.ms": "0",
             # As in Kafka's own clients, so that one subject is in one partition whoever writes.
             "partitioner": "murmur2_random",
+            # Above what any of our events has.
+            "message.max.bytes": "1000000",
             "queue.buffering.max.messages": str(events_max),
             "message.timeout.ms": str(event_timeout_ms),
             "allow.auto.create.topics": "false",
@@ -55,6 +57,8 @@ class Reports:
         self._topic = topic
         self._metrics = metrics
         self._connect = connect
+        self.refused: Callable[[str], None] = lambda _event_id: None
+        """Told, in a thread, the id of an event that Kafka will never take: it is too large for its topic."""
         self._producer: Producer | None = None
         self._stopping = threading.Event()
         # Both the loop and the polling thread may find the producer dead.
@@ -83,7 +87,7 @@ class Reports:
                 topic or self._topic,
                 value=orjson.dumps(event),
                 key=key.encode(),
-                on_delivery=partial(self._done, producer),
+                on_delivery=partial(self._done, producer, str(event.get("id", ""))),
             )
         except BufferError:
             self._metrics.events.labels("dropped").inc()
@@ -110,10 +114,15 @@ class Reports:
             assert self._producer is not None
             self._producer.poll(_POLL_S)
 
-    def _done(self, producer: Producer, error: KafkaError | None, _message: Message) -> None:
+    def _done(self, producer: Producer, event_id: str, error: KafkaError | None, _message: Message) -> None:
         """Delivery report, in the polling thread."""
         if error is None:
             self._metrics.events.labels("sent").inc()
+            return
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            self._metrics.events.labels("too_large").inc()
+            logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
+            self.refused(event_id)
             return
         self._metrics.events.labels("failed").inc()
         self._replace_if_fatal(producer, error)

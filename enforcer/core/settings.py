@@ -19,6 +19,13 @@ class AutoCreation(StrEnum):
     PASS = "pass"
 
 
+class DelegationTokens(StrEnum):
+    """What happens to logins by delegation token, whose owner a proxy does not see."""
+
+    REFUSE = "refuse"
+    BY_ID = "by_id"
+
+
 class ExpiredShare(StrEnum):
     """What a proxy goes on with when its share of a group was not repeated within its life time."""
 
@@ -26,6 +33,14 @@ class ExpiredShare(StrEnum):
     SAFE_FRACTION = "safe_fraction"
     OPEN = "open"
     CLOSED = "closed"
+
+
+class Alter(StrEnum):
+    """Who may make changes of some sort through the proxy."""
+
+    DENY = "deny"
+    ADMINS = "admins"
+    ALLOW = "allow"
 
 
 class ProxySettings(Settings):
@@ -48,6 +63,27 @@ class ProxySettings(Settings):
         AutoCreation.FORBID,
         "Metadata requests of clients with a mutation quota: forbid or pass auto-creation of topics",
     )
+    oauth_claim: str = setting("sub", "claim of an OAUTHBEARER token that names the user, as on the brokers")
+    delegation_tokens: DelegationTokens = setting(
+        DelegationTokens.REFUSE,
+        "logins by delegation token: refuse (error 58), or by_id: they pass, each token a user of its own",
+    )
+    protect_topics: bool = setting(
+        True, "refuse and hide topics and transactional ids under kafka.topic_prefix, in every API"
+    )
+    protected_ids_refresh_ms: int = setting(
+        2_000, "how often the ids of those topics are read from the cluster, ms", minimum=100
+    )
+    alter_client_quotas: Alter = setting(
+        Alter.DENY,
+        "changes of the cluster's client quotas through the proxy: deny (error 31), admins or allow;"
+        " collect.quotas_from_kafka would take them over",
+    )
+    alter_cluster: Alter = setting(
+        Alter.DENY,
+        "the same for settings of brokers, users (SCRAM), and ACLs of Weir's topics: deny, admins or allow",
+    )
+    admins: list[str] = setting([], "principals that `admins` stands for, such as [alice]")
     default_partitions: int = setting(
         1, "partitions of a topic created with -1, until num.partitions is read from the cluster", minimum=1
     )
@@ -67,6 +103,19 @@ class ProxySettings(Settings):
     max_frame_bytes: int = setting(
         104_857_600, "largest request or response, bytes; a larger one ends its connection", minimum=1_024
     )
+    max_admin_frame_bytes: int = setting(
+        2_097_152,
+        "largest request that is read whole and is no metered data, such as CreateTopics, bytes",
+        minimum=1_024,
+    )
+    max_unauthenticated_frame_bytes: int = setting(
+        524_288, "the same for requests that need no login, such as SaslAuthenticate, bytes", minimum=1_024
+    )
+    max_items: int = setting(
+        2_000,
+        "topics of one request that creates, grows or deletes them; with more it is refused (error 44)",
+        minimum=1,
+    )
     partial_frame_timeout_ms: int = setting(
         120_000, "a request must be complete this long after its first byte, ms", minimum=100
     )
@@ -74,16 +123,43 @@ class ProxySettings(Settings):
         1_048_576, "bytes waiting to be written on one socket; above it the other side is not read", minimum=1
     )
     write_buffer_low_bytes: int = setting(262_144, "reading goes on below it, bytes", minimum=0)
+    memory_mb: int = setting(
+        512,
+        "memory of the process, MiB; connections may hold half of it, then the greediest is ended",
+        minimum=64,
+    )
+    gathered_mb: int = setting(
+        48,
+        "Produce requests above 1 MiB that must be whole, to be metered for one, MiB of all at a time; "
+        "further ones wait, and larger ones end their connection",
+        minimum=2,
+    )
     connect_timeout_ms: int = setting(10_000, "limit of a connection attempt to a broker, ms", minimum=1)
     stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
+    departed_max_ms: int = setting(
+        30_000, "how long what a client sent is still carried out after it has ended or gone, ms", minimum=1
+    )
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
+    descriptors_reserve: int = setting(
+        256, "file descriptors kept for all but client connections, which take two each", minimum=32
+    )
     brokers_max: int = setting(512, "brokers of the cluster, each with its own port", minimum=1)
     subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)
     pending_requests_max: int = setting(
-        10_000, "requests waiting for their decision; further ones are treated as late", minimum=1
+        10_000, "requests waiting for their decision; further ones wait in their connections", minimum=1
+    )
+    open_questions_max: int = setting(
+        100, "the same of one quota's subject; further ones wait in their connections", minimum=1
+    )
+    validate_only_factor: float = setting(
+        10,
+        "topics in dry runs, and in requests refused while one must wait: so many times the quota's rate",
+        minimum=0.001,
     )
     late_records_max: int = setting(
-        10_000, "answered requests kept until their decision comes, to correct the balance", minimum=1
+        10_000,
+        "answered requests kept until their decision comes, to correct the balance; in at most 64 MiB",
+        minimum=1,
     )
     late_record_ms: int = setting(600_000, "how long they are kept, ms", minimum=1_000)
     recent_topic_ms: int = setting(
@@ -114,8 +190,16 @@ class ProxySettings(Settings):
     share_burst_ms: int = setting(
         500, "unused share that is kept for later, as so many ms of it", minimum=1, maximum=60_000
     )
+    debt_max_s: int = setting(
+        60,
+        "debt of a group or byte rate that is waited off, as so many s of its limit; more is forgiven",
+        minimum=1,
+    )
     fetch_slice_ms: int = setting(
-        250, "a Fetch of a limited group brings at most so many ms of its share at once; 0: any", minimum=0
+        250,
+        "a Fetch of a limited group brings at most so many ms of its share at once; 0: no such bound; one"
+        " that is metered is never asked for more than 512 KiB",
+        minimum=0,
     )
     accounts_max: int = setting(10_000, "groups and quota subjects metered at a time", minimum=1)
     topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)

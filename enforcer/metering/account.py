@@ -8,18 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from enforcer.core.settings import ExpiredShare
 from enforcer.metering.bucket import Bucket
+from enforcer.metering.waiting import WaitingLine
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import MIN_LIMIT, GroupLimits
 
 PUBLISH: Final = 0
 DISPATCH: Final = 2
 """Where the two dimensions (messages, bytes) of a direction begin in DIMENSIONS."""
-_FASTER: Final = 1.1
-"""From this growth of a rate on, waits that were computed with the old one are made shorter."""
+_NO_TIME_MS: Final = 0.1
+"""A debt that lasts no longer keeps nobody waiting: no timer is so exact."""
+_REWRITTEN_MS: Final = 600_000
+"""What a job writes again after it was killed is at most so much older; an older one shows that the newest
+was dated by nobody's clock, and must not keep out all that follow."""
 
 
 class State(StrEnum):
@@ -41,34 +45,30 @@ class ShareRules:
         expired: what holds after a share's life time.
         safe_fraction: part of the last share under SAFE_FRACTION.
         burst_s: unused seconds of a rate that are kept.
+        debt_max_s: a debt of more seconds of the limit is forgiven.
     """
 
     joining_fraction: float = 0.05
     expired: ExpiredShare = ExpiredShare.SAFE_FRACTION
     safe_fraction: float = 0.5
     burst_s: float = 0.5
+    debt_max_s: float = inf
 
 
 class Wait(NamedTuple):
-    """How long a connection must wait, and for what.
+    """How long an account's debt lasts.
 
     Attributes:
-        ms: the time; 0: not at all.
+        ms: the time, above 0.
         account: whose debt it is.
         dimension: its place in DIMENSIONS.
+        forgiven: records and bytes of a charge that are not waited off, since the debt has a limit.
     """
 
     ms: float
     account: "Account"
     dimension: int
-
-
-class Waiter(Protocol):
-    """A connection that waits for an account."""
-
-    def hasten(self, account: "Account", dimension: int, factor: float) -> None:
-        """The account's rate has grown: what is left of the wait is only `factor` (below 1) of it."""
-        ...
+    forgiven: tuple[float, float] = (0.0, 0.0)
 
 
 class Use(NamedTuple):
@@ -102,9 +102,10 @@ class Account:
         limits: of the whole group.
         buckets: per dimension; None: not limited.
         used: records and bytes since the start, per dimension.
+        refunded: those of them that a broker refused.
         share: the newest share, per dimension; None: none.
         state: how it stands towards its shares.
-        waiting: connections that wait for it.
+        lines: who waits for it, to publish and to dispatch.
         earlier: what its group used in this period before it last made room for others.
 
     Args:
@@ -115,30 +116,107 @@ class Account:
     """
 
     __slots__ = (
-        "_carry", "_counted", "_debt", "_debt_ms", "_rules", "_share_ts", "buckets", "earlier", "limits",
-        "name", "share", "share_until_ms", "state", "used", "waiting",
+        "_carry",
+        "_counted",
+        "_debt",
+        "_debt_ms",
+        "_forgiven",
+        "_rules",
+        "_share_ts",
+        "_taken_back",
+        "buckets",
+        "earlier",
+        "limits",
+        "lines",
+        "name",
+        "refunded",
+        "share",
+        "share_until_ms",
+        "state",
+        "used",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float) -> None:
         self.name = name
         self.limits = limits
         self.used = [0] * len(DIMENSIONS)
+        self.refunded = [0] * len(DIMENSIONS)
         self.share: list[float | None] = [None] * len(DIMENSIONS)
         self.share_until_ms = -inf
         self.state = State.JOINING
         self.buckets: list[Bucket | None] = [None] * len(DIMENSIONS)
-        self.waiting: set[Waiter] = set()
+        self.lines = (WaitingLine(), WaitingLine())
         self.earlier: Use | None = None
         self._rules = rules
         self._share_ts = 0
         self._counted = [0] * len(DIMENSIONS)
+        self._taken_back = [0] * len(DIMENSIONS)
         self._carry = [0.0] * len(DIMENSIONS)
         self._debt = [0.0] * len(DIMENSIONS)
         self._debt_ms = [0.0] * len(DIMENSIONS)
+        self._forgiven = [0.0] * len(DIMENSIONS)
         self._apply_rates(now_ms)
 
-    def charge(self, direction: int, records: int, size: int, now_ms: float) -> Wait:
-        """Count what passes; says how long its connection must wait.
+    def debt(self, direction: int, now_ms: float) -> Wait | None:
+        """How long nothing more should pass; None: it may. In shadow it always may."""
+        by_records, by_size = self.buckets[direction], self.buckets[direction + 1]
+        # Time only makes a balance larger, so who had one last time has one now.
+        owes_records = by_records is not None and by_records.tokens < 0.0
+        owes_size = by_size is not None and by_size.tokens < 0.0
+        if (not owes_records and not owes_size) or self.limits.shadow:
+            return None
+        longest, dimension = 0.0, direction
+        if by_records is not None:
+            longest = by_records.wait_ms(now_ms)
+        if by_size is not None and (wait_ms := by_size.wait_ms(now_ms)) > longest:
+            longest, dimension = wait_ms, direction + 1
+        return Wait(longest, self, dimension) if longest > _NO_TIME_MS else None
+
+    def cost_ms(self, direction: int, records: int, size: int) -> float:
+        """For how long a charge keeps the account busy; 0: not limited."""
+        by_records, by_size = self.buckets[direction], self.buckets[direction + 1]
+        cost_ms = 0.0 if by_records is None else records / by_records.rate * 1000.0
+        return cost_ms if by_size is None else max(cost_ms, size / by_size.rate * 1000.0)
+
+    def balance_ms(self, direction: int, now_ms: float) -> float:
+        """For how long the balance lasts at the account's rate; below 0 it is debt."""
+        least = inf
+        for bucket in self.buckets[direction : direction + 2]:
+            if bucket is not None and bucket.rate != inf:
+                bucket.settle(now_ms)
+                least = min(least, bucket.tokens / bucket.rate * 1000.0)
+        return least
+
+    def can_owe(self, direction: int, records: int, size: int, now_ms: float) -> bool:
+        """Whether all of a charge would be waited off, and nothing of it forgiven."""
+        for bucket, count in zip(self.buckets[direction : direction + 2], (records, size), strict=True):
+            if bucket is not None:
+                bucket.settle(now_ms)
+                if bucket.tokens - count < -bucket.debt_max:
+                    return False
+        return True
+
+    def refund(self, direction: int, records: int, size: int, few: float = 0.0, less: float = 0.0) -> None:
+        """Undo what was charged for something that did not come to pass.
+
+        Args:
+            direction: PUBLISH or DISPATCH.
+            records: how many.
+            size: their bytes.
+            few: of the records, those forgiven already.
+            less: of the bytes.
+        """
+        for place, count, forgiven in ((direction, records, few), (direction + 1, size, less)):
+            self.refunded[place] += count
+            bucket = self.buckets[place]
+            if bucket is not None:
+                bucket.give_back(max(0.0, count - forgiven))
+                # It was not used after all, so it is not taken off the use as forgiven either.
+                self._forgiven[place] += min(count, forgiven)
+        self.lines[direction >> 1].wake_next()
+
+    def charge(self, direction: int, records: int, size: int, now_ms: float) -> Wait | None:
+        """Count what passes; says how long nothing more should pass after it, None: no time.
 
         Args:
             direction: PUBLISH or DISPATCH.
@@ -150,28 +228,35 @@ class Account:
         used[direction + 1] += size
         by_records, by_size = self.buckets[direction], self.buckets[direction + 1]
         longest, dimension = 0.0, direction
+        few = less = 0.0
         if by_records is not None:
+            few = by_records.forgiven
             longest = by_records.charge(records, now_ms)
+            few = by_records.forgiven - few
         if by_size is not None:
+            less = by_size.forgiven
             wait_ms = by_size.charge(size, now_ms)
+            less = by_size.forgiven - less
             if wait_ms > longest:
                 longest, dimension = wait_ms, direction + 1
-        if longest and self.limits.shadow:
+        if not longest:
+            return None
+        if self.limits.shadow:
             self._forgive()
-            longest = 0.0
-        return Wait(longest, self, dimension)
+            return None
+        return Wait(longest, self, dimension, (few, less))
 
     def take_share(self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float) -> None:
         """A share was decided or repeated.
 
         Args:
             rates: dimension -> what may be used per second; None: this proxy is no member any more.
-            ts: when it was decided. A job that was killed writes some decisions again: older ones are passed
-                over, since the newer follow, or have come.
+            ts: when it was decided. A job that was killed writes some decisions again: those that are a
+                little older are passed over, since the newer follow, or have come.
             ttl_ms: how long it stands, from now on.
             now_ms: now.
         """
-        if ts < self._share_ts:
+        if self._share_ts - _REWRITTEN_MS <= ts < self._share_ts:
             return
         self._share_ts = ts
         if rates is None:
@@ -218,13 +303,17 @@ class Account:
         throttled: list[int | None] = []
         for place, bucket in enumerate(self.buckets):
             count = float(self.used[place] - self._counted[place])
-            self._counted[place] = self.used[place]
+            count -= self.refunded[place] - self._taken_back[place]
+            self._counted[place], self._taken_back[place] = self.used[place], self.refunded[place]
             time_ms = None
             if bucket is not None:
                 bucket.settle(now_ms)
                 time_ms = round(bucket.debt_ms - self._debt_ms[place])
-                count += self._debt[place] - bucket.debt + self._carry[place]
+                # What was forgiven is never waited off, nor was it used by the rules of the group.
+                count += self._debt[place] - bucket.debt - (bucket.forgiven - self._forgiven[place])
+                count += self._carry[place]
                 self._debt[place], self._debt_ms[place] = bucket.debt, bucket.debt_ms
+                self._forgiven[place] = bucket.forgiven
             # Without debt the rest is a whole number but for rounding, and there may be no later report.
             whole = int(count) if self._debt[place] else round(count)
             # A rate below one per round must not look like silence: its carry goes below zero for it.
@@ -238,13 +327,16 @@ class Account:
 
     def release(self) -> None:
         """The group is gone: nobody waits for it any longer."""
-        for place in range(len(DIMENSIONS)):
-            self._hasten(place, 0.0)
+        for line in self.lines:
+            for waiter in line:
+                waiter.wake()
 
     @property
     def idle(self) -> bool:
         """Whether the next `period` would say nothing: no use since the last one, no debt."""
-        return self.used == self._counted and not any(self._debt) and self.earlier is None
+        if self.used != self._counted or self.refunded != self._taken_back:
+            return False
+        return not any(self._debt) and self.earlier is None
 
     @property
     def indebted(self) -> bool:
@@ -261,18 +353,16 @@ class Account:
         for place, bucket in enumerate(self.buckets):
             rate = self.rate(place)
             if rate is None:
-                if bucket is not None:
-                    self.buckets[place] = None
-                    self._hasten(place, 0.0)
-            elif bucket is None:
-                self.buckets[place] = Bucket(rate, self._rules.burst_s, now_ms)
-                self._debt[place] = self._debt_ms[place] = self._carry[place] = 0.0
-            elif rate != bucket.rate:
-                before = bucket.rate
+                self.buckets[place] = None
+                continue
+            # Of the limit, not of the share: who has little of it may not be forgiven more for that.
+            debt_max = (self.limits.rates[place] or 0.0) * self._rules.debt_max_s
+            if bucket is None:
+                self.buckets[place] = Bucket(rate, self._rules.burst_s, now_ms, debt_max)
+                self._debt[place] = self._debt_ms[place] = self._carry[place] = self._forgiven[place] = 0.0
+                continue
+            bucket.debt_max = debt_max
+            if rate != bucket.rate:
                 bucket.set_rate(rate, now_ms)
-                if rate > before * _FASTER:
-                    self._hasten(place, before / rate)
-
-    def _hasten(self, place: int, factor: float) -> None:
-        for waiter in list(self.waiting):
-            waiter.hasten(self, place, factor)
+        for line in self.lines:
+            line.wake_next()

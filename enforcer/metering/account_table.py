@@ -16,6 +16,8 @@ from streaming.policy.policy_set import PolicySet
 
 _AGAIN_MS: Final = 1_000.0
 """For how long no room is looked for once there was little: shares and debts rarely end sooner."""
+_EARLY_BYTES: Final = 1_024
+"""What a share of a group that has no account here takes at least, about."""
 _PART: Final = 8
 """Room for one in so many accounts has paid for the look at all of them, and the next may follow at once."""
 
@@ -46,10 +48,14 @@ class AccountTable:
             expired=settings.expired_share,
             safe_fraction=settings.safe_fraction,
             burst_s=settings.share_burst_ms / 1000,
+            debt_max_s=settings.debt_max_s,
         )
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
         self.nowhere = Account("", no_limits, self._rules, 0.0)
-        self._early: LRUCache[str, tuple[Share, float]] = LRUCache(settings.accounts_max)
+        self._early: LRUCache[str, tuple[Share, float]] = LRUCache(
+            settings.accounts_max * _EARLY_BYTES,
+            getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
+        )
         self._left: dict[str, Use] = {}
         self._full_until_ms = 0.0
 

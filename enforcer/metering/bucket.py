@@ -1,7 +1,7 @@
 """A token bucket with debt: what one proxy may use of one limit; pure, times are arguments.
 
 Traffic is charged when it passes, also when that takes the balance below zero; the debt is then waited off.
-So the long-run rate is exact whatever the sizes of the requests are.
+So the long-run rate is exact whatever the sizes of the requests are, up to the largest debt that is kept.
 
 >>> bucket = Bucket(100.0, burst_s=0.5, now_ms=0.0)
 >>> bucket.charge(80.0, 0.0)
@@ -24,19 +24,24 @@ class Bucket:
         rate: tokens per second, above 0; infinite: not limited.
         tokens: balance; below 0 it is debt.
         debt_ms: time spent in debt so far.
+        debt_max: a debt above it is forgiven.
+        forgiven: what of its charges was above that so far.
 
     Args:
         rate: tokens per second.
         burst_s: how many seconds of the rate an unused balance grows to.
         now_ms: now.
+        debt_max: the largest debt that is kept, tokens.
     """
 
-    __slots__ = ("_burst_s", "_settled_ms", "debt_ms", "rate", "tokens")
+    __slots__ = ("_burst_s", "_settled_ms", "debt_max", "debt_ms", "forgiven", "rate", "tokens")
 
-    def __init__(self, rate: float, burst_s: float, now_ms: float) -> None:
+    def __init__(self, rate: float, burst_s: float, now_ms: float, debt_max: float = float("inf")) -> None:
         self.rate = rate
         self.tokens = 0.0 if rate == float("inf") else rate * burst_s
         self.debt_ms = 0.0
+        self.debt_max = debt_max
+        self.forgiven = 0.0
         self._burst_s = burst_s
         self._settled_ms = now_ms
 
@@ -44,7 +49,14 @@ class Bucket:
         """Take tokens; returns how long (ms) nothing more should pass, 0 unless the balance is below 0."""
         self.settle(now_ms)
         self.tokens -= count
-        return self.wait_ms(now_ms) if self.tokens < 0.0 else 0.0
+        if self.tokens >= 0.0:
+            return 0.0
+        self.forgiven += self.forgive(self.debt_max)
+        return self.wait_ms(now_ms)
+
+    def give_back(self, count: float) -> None:
+        """Undo a part of a charge; a balance above the burst is not kept."""
+        self.tokens = min(self.rate * self._burst_s, self.tokens + count)
 
     def wait_ms(self, now_ms: float) -> float:
         """How long the debt lasts from now on."""
@@ -57,9 +69,13 @@ class Bucket:
         self.rate = rate
         self.settle(now_ms)
 
-    def forgive(self, debt_max: float) -> None:
-        """Keep at most so much debt: nobody pays a debt that is only counted."""
-        self.tokens = max(self.tokens, -debt_max)
+    def forgive(self, debt_max: float) -> float:
+        """Keep at most so much debt; returns what was above it."""
+        excess = -debt_max - self.tokens
+        if excess <= 0.0:
+            return 0.0
+        self.tokens = -debt_max
+        return excess
 
     @property
     def debt(self) -> float:

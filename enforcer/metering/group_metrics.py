@@ -122,6 +122,12 @@ class GroupCollector(Collector):
         throttled = CounterMetricFamily(
             "weir_group_throttled_seconds", "Time in debt: clients were held back", labels=labels
         )
+        forgiven = CounterMetricFamily(
+            "weir_group_forgiven", "Debt above proxy.debt_max_s, which nobody waits off", labels=labels
+        )
+        refunded = CounterMetricFamily(
+            "weir_group_refunded", "Charges taken back, since the broker refused the data", labels=labels
+        )
         for account in accounts:
             for place, dimension in enumerate(DIMENSIONS):
                 limit, bucket = account.limits.rates[place], account.buckets[place]
@@ -129,10 +135,12 @@ class GroupCollector(Collector):
                     continue
                 names = [account.name, dimension]
                 throttled.add_metric(names, bucket.debt_ms / 1000)
+                forgiven.add_metric(names, bucket.forgiven)
+                refunded.add_metric(names, account.refunded[place])
                 for name, value in self._values(account, place, limit).items():
                     if value is not None:
                         gauges[name].add_metric(names, value)
-        yield throttled
+        yield from (throttled, forgiven, refunded)
         yield from gauges.values()
 
     def _values(self, account: Account, place: int, limit: float) -> dict[str, float | None]:

@@ -13,6 +13,7 @@ from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.metering.account_table import AccountTable
+from enforcer.metering.bucket import LONGEST_WAIT_MS
 from enforcer.metering.namespaces import Namespaces
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.policy.groups import QUOTA_DIMENSIONS, byte_quota_subject, round_rules
@@ -113,26 +114,24 @@ class Meter:
             self._by_user[key] = account
         return account
 
-    def charge_user(self, user: str, client_id: str, direction: int, size: int) -> Wait | None:
-        """Charge bytes to a client's own byte rate; returns a wait above 0 ms, None: none.
+    def has(self, account: Account) -> bool:
+        """Whether an account is still to be charged: it is in the table, or stands for what has no room."""
+        return account is self.nowhere or self.accounts.get(account.name) is account
+
+    def told_ms(self, wait: Wait, queued_ms: float) -> int:
+        """What a client is told of a debt.
+
+        All of it, and what those will cost who wait already, as it is their turn before. A share that is on
+        its way may make it shorter.
 
         Args:
-            user: principal.
-            client_id: of the client.
-            direction: PUBLISH or DISPATCH.
-            size: all that passed, in bytes.
+            wait: the debt.
+            queued_ms: of those who wait.
         """
-        account = self.of_user(user, client_id, direction)
-        if account is None:
-            return None
-        self.unmetered += account is self.nowhere
-        wait = account.charge(direction, 0, size, self.clock.steady_ms())
-        return wait if wait.ms else None
-
-    def told_ms(self, wait: Wait) -> int:
-        """What a client is told of a wait: all of it, but a share that is on its way may make it shorter."""
-        longest_ms = self.interval_ms if wait.account.state is State.JOINING else wait.ms
-        return max(1, round(min(wait.ms, longest_ms)))
+        wait_ms = wait.ms + queued_ms
+        if wait.account.state is State.JOINING:
+            wait_ms = min(wait_ms, self.interval_ms)
+        return max(1, round(min(wait_ms, LONGEST_WAIT_MS)))
 
     def _accounts_changed(self) -> None:
         self.generation += 1

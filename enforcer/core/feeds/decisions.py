@@ -3,13 +3,19 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-import orjson
 from confluent_kafka import Message
 
 from enforcer.core.feeds.shares import Share, share_of
 from enforcer.core.feeds.tail import Tail
+from enforcer.core.feeds.unusable import Unusable, unheard
+from streaming.contract.errors import BadEvent
+from streaming.contract.events import load_object
+from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
+
+LONGEST_THROTTLE_MS: Final = 2**31 - 1
+"""What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,42 +49,54 @@ class Decision:
     late: bool
 
 
-def parse_decision(value: bytes | None) -> Decision | Share | None:
+def parse_decision(value: bytes | None, unusable: Unusable = unheard) -> Decision | Share | None:
     """Read one record; None for types that no proxy acts on and for what is no decision at all.
 
     Never raises: the topic is written by the job, but anyone with access to the cluster could write to it.
     """
     try:
-        fields: Any = orjson.loads(value or b"")
-        if fields["type"] == "share":
+        fields = load_object(value or b"")
+        kind = text(fields, "type", None)
+        if kind == "share":
             return share_of(fields)
-        return _admission(fields) if fields["type"] == "admission" else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return _admission(fields) if kind == "admission" else None
+    except BadEvent as bad:
+        unusable(bad.reason)
         return None
 
 
-def _admission(fields: Any) -> Decision:
+def _admission(fields: Fields) -> Decision:
     return Decision(
-        id=str(fields["id"]),
-        ts=int(fields["ts"]),
-        proxy=str(fields.get("proxy", "")),
-        subject=str(fields["subject"]),
-        throttle_time_ms=int(fields["throttle_time_ms"]),
-        rejected=frozenset(map(str, fields["rejected"])),
-        limit=_number(fields.get("limit")),
-        tokens=_number(fields.get("tokens")),
-        rate=_number(fields.get("rate")),
-        shadow=bool(fields.get("shadow", False)),
-        late=bool(fields.get("late", False)),
+        id=text(fields, "id", None),
+        ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
+        proxy=text(fields, "proxy", ""),
+        subject=text(fields, "subject", None),
+        throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
+        rejected=_names(fields.get("rejected")),
+        limit=_number(fields, "limit"),
+        tokens=_number(fields, "tokens"),
+        rate=_number(fields, "rate"),
+        shadow=flag(fields, "shadow", False),
+        late=flag(fields, "late", False),
     )
 
 
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _names(rejected: Any) -> frozenset[str]:
+    if type(rejected) is not list or not all(type(name) is str for name in rejected):
+        raise BadEvent(f"rejected: {shown(rejected)}; a list of names was expected")
+    return frozenset(rejected)
+
+
+def _number(fields: Fields, key: str) -> float | None:
+    """A finite number, of a debt negative; absent and null are none."""
+    return None if fields.get(key) is None else number(fields, key, None, minimum=float("-inf"))
 
 
 def decisions_tail(
-    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Decision | Share]], None]
+    properties: Mapping[str, str],
+    topic: str,
+    deliver: Callable[[list[Decision | Share]], None],
+    unusable: Unusable = unheard,
 ) -> Tail[Decision | Share]:
     """Follow the decisions of all proxies from now on.
 
@@ -87,7 +105,7 @@ def decisions_tail(
     """
 
     def parse(message: Message) -> Decision | Share | None:
-        return parse_decision(message.value())
+        return parse_decision(message.value(), unusable)
 
     return Tail(properties, topic, from_beginning=False, parse=parse, deliver=deliver)
 

@@ -1,11 +1,11 @@
 """The policies that the proxy holds, read from `weir.policies` (docs/contract.md 2)."""
 
-import logging
 from collections.abc import Callable, Mapping
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from enforcer.core.feeds.tail import Tail
+from enforcer.core.feeds.unusable import Unusable, unheard
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import PolicyChange, parse
 from streaming.policy.files import check_entry
@@ -15,8 +15,6 @@ from streaming.policy.timeline import PolicyTimeline
 KEEP_MS = 600_000
 """How long old policies are kept: a decision that is late was made under them."""
 _FOLD_ABOVE = 64
-
-logger = logging.getLogger(__name__)
 
 
 class Policies:
@@ -59,8 +57,10 @@ class Policies:
             self._on_change(ts)
 
 
-def parse_policy(value: bytes | None, name: str, ts: int | None) -> PolicyChange | None:
-    """Read one record; None, with a line in the log, if it cannot be used."""
+def parse_policy(
+    value: bytes | None, name: str, ts: int | None, unusable: Unusable = unheard
+) -> PolicyChange | None:
+    """Read one record; None if it cannot be used."""
     try:
         event = parse(value or b"", default_id=name, default_ts=ts)
         if not isinstance(event, PolicyChange):
@@ -68,17 +68,19 @@ def parse_policy(value: bytes | None, name: str, ts: int | None) -> PolicyChange
         if event.value is not None:
             check_entry(event.path, event.value)
     except BadEvent as bad:
-        logger.warning("%s is not used: %s", name, bad.reason)
+        unusable(f"{name}: {bad.reason}")
         return None
     return event
 
 
-def policies_tail(properties: Mapping[str, str], topic: str, policies: Policies) -> Tail[PolicyChange]:
+def policies_tail(
+    properties: Mapping[str, str], topic: str, policies: Policies, unusable: Unusable = unheard
+) -> Tail[PolicyChange]:
     """Follow the policies from the beginning."""
 
     def parse_message(message: Message) -> PolicyChange | None:
         name = f"{topic}-{message.partition()}-{message.offset()}"
         kind, ts = message.timestamp()
-        return parse_policy(message.value(), name, None if kind == TIMESTAMP_NOT_AVAILABLE else ts)
+        return parse_policy(message.value(), name, None if kind == TIMESTAMP_NOT_AVAILABLE else ts, unusable)
 
     return Tail(properties, topic, from_beginning=True, parse=parse_message, deliver=policies.apply)

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, shown, text
 from streaming.contract.usage_events import DIMENSIONS
 
 MEMBERS_MAX: Final = 1_000
@@ -33,21 +35,30 @@ class Share:
     usage: Mapping[str, float]
 
 
-def share_of(fields: Any) -> Share:
-    """A share from its JSON object; raises whatever Python does where it is none."""
-    limits = fields["limits"]
+def share_of(fields: Fields) -> Share:
+    """A share from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a number in it is out of range.
+    """
     return Share(
-        group=str(fields["group"]),
-        broker=str(fields["broker"]),
-        ts=int(fields["ts"]),
-        ttl_ms=int(fields["ttl_ms"]),
-        limits=None if limits is None else _rates(limits),
-        usage=_rates(fields.get("usage", {})),
+        group=text(fields, "group", None),
+        broker=text(fields, "broker", None),
+        ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
+        ttl_ms=integer(fields, "ttl_ms", None, maximum=TS_MAX_MS),
+        limits=None if "limits" in fields and fields["limits"] is None else _rates(fields, "limits"),
+        usage=_rates(fields, "usage") if "usage" in fields else {},
     )
 
 
-def _rates(rates: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(rate) for name, rate in rates.items()}
+def _rates(fields: Fields, key: str) -> dict[str, float]:
+    rates = fields.get(key)
+    if not isinstance(rates, Mapping):
+        raise BadEvent(f"{key}: {shown(rates)}; an object of rates was expected")
+    try:
+        return {name: number(rates, name, None) for name in rates}
+    except BadEvent as error:
+        raise BadEvent(f"{key}.{error.reason}") from error
 
 
 class Members:

@@ -80,6 +80,7 @@ class Tail(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._anew = threading.Event()
         self._assigned: set[int] = set()
         self._behind: set[int] = set()
         self._was_absent = False
@@ -92,6 +93,14 @@ class Tail(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"tail {self._topic}", daemon=True)
         self._thread.start()
 
+    def begin_anew(self) -> None:
+        """The topic was deleted and made again: read the new one from its start.
+
+        Where the old one ended says nothing about it, and the library would go on there. May be called from
+        any thread; what was read of the new one already comes once more.
+        """
+        self._anew.set()
+
     async def stop(self, limit_s: float) -> None:
         """End the thread; after `limit_s` it is left to die with the process."""
         self._stopping.set()
@@ -103,6 +112,10 @@ class Tail(Generic[T]):
         try:
             next_look = 0.0
             while not self._stopping.is_set():
+                if self._anew.is_set():
+                    self._anew.clear()
+                    consumer.unassign()
+                    self._assigned, self._was_absent, next_look = set(), True, 0.0
                 if time.monotonic() >= next_look:
                     found = self._look_for_partitions(consumer)
                     next_look = time.monotonic() + (self._look_s if found else _RETRY_S)

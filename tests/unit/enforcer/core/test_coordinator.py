@@ -1,7 +1,12 @@
 """The coordinator: events out, decisions and policies in (docs/contract.md 3.1)."""
 
+import gc
+import weakref
+
+import pytest
 from coordinator_kit import EPOCH_MS, Desk, asked, decision
 
+from enforcer.core.feeds.decisions import Decision
 from enforcer.core.gate import Action
 from enforcer.core.ledger import Answered
 from enforcer.core.settings import OnLate
@@ -10,6 +15,33 @@ from enforcer.core.settings import OnLate
 def judged(desk: Desk, strict: bool = True) -> Action:
     """What would happen to a request of user a now."""
     return desk.coordinator.judge(desk.coordinator.quota("a", "c"), strict=strict, probing=False).action
+
+
+class GatedRequest:
+    """Who asks."""
+
+    def decided(self, _decision: Decision) -> None:
+        """The decision is there."""
+
+    def refused(self) -> None:
+        """There will be none."""
+
+
+def test_one_probe_for_all_connections_of_a_subject() -> None:
+    """In debt one request may pass in each long mute, however many connections are muted."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5)
+    desk.decide(desk.ask({"x": 80}), throttle_time_ms=100_000)
+
+    def probes(count: int) -> list[Action]:
+        quota = desk.coordinator.quota("a", "c")
+        return [desk.coordinator.judge(quota, strict=False, probing=True).action for _ in range(count)]
+
+    assert probes(3) == [Action.ASK, Action.HOLD, Action.HOLD]
+    desk.pass_ms(desk.settings.mute_split_ms - 1)
+    assert probes(1) == [Action.HOLD]
+    desk.pass_ms(1)
+    assert probes(2) == [Action.ASK, Action.HOLD]
 
 
 def test_the_request_event() -> None:
@@ -144,6 +176,19 @@ def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
     assert desk.metrics.registry.get_sample_value("weir_proxy_late_decisions_total") == 2
 
 
+def test_a_question_that_is_given_up_holds_nobody() -> None:
+    """It is kept until its decision comes; who asked, with request and connection, is not."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    link = GatedRequest()
+    ask = desk.coordinator.ask(asked({"x": 1}), desk.coordinator.quota("a", "c"), link.decided, link.refused)
+    desk.coordinator.give_up(ask, Answered.ALLOWED)
+    gone = weakref.ref(link)
+    del link
+    gc.collect()
+    assert desk.coordinator.ledger.late == 1 and gone() is None
+
+
 def test_what_cannot_be_asked_is_treated_as_late() -> None:
     """A full event buffer and too many open questions give no question."""
     desk = Desk(pending_requests_max=1)
@@ -177,3 +222,20 @@ def test_a_repeated_decision_does_no_harm() -> None:
     desk.coordinator.settle(ask)
     desk.coordinator.take([made])
     assert len(desk.decided) == 1 and len(desk.of_type("refund")) == 1
+
+
+def test_a_mistake_with_one_decision_loses_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """They come in batches, of all clients."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5)
+    quota = desk.coordinator.quota("a", "c")
+
+    def broken(_decision: Decision) -> None:
+        raise ValueError("a mistake")
+
+    first = desk.coordinator.ask(asked({"x": 1}), quota, broken)
+    second = desk.ask({"y": 1})
+    assert first is not None
+    desk.coordinator.take([decision(id=first.id), decision(id=second.id, throttle_time_ms=900)])
+    assert [one.id for one in desk.decided] == [second.id] and desk.coordinator.ledger.pending == 0
+    assert first.id in caplog.text and judged(desk) is Action.REFUSE

@@ -129,6 +129,16 @@ def test_late_requests_are_bounded_and_expire() -> None:
     assert book.late == 0
 
 
+def test_late_requests_are_bounded_in_bytes() -> None:
+    """Of requests with thousands of long names each, far fewer are kept than their number would allow."""
+    book = ledger(late_max=10_000)
+    names = {f"{number:0249}": 1 for number in range(2_000)}
+    room = [book.watch(ask(f"p1-{number}", items=names)) for number in range(100)]
+    assert 30 < sum(room) < 50 and book.late == sum(room)
+    assert book.expire(1_000.0) == sum(room)
+    assert book.watch(ask("p1-100", items=names)) and book.late == 1
+
+
 def test_expired_waits_leave() -> None:
     """Waits that have passed take no room."""
     book = ledger()

@@ -91,3 +91,15 @@ def test_a_dead_producer_is_replaced_once() -> None:
     assert len(bench.producers) == 3
     assert bench.reports.send({}, "user=a")
     bench.reports.stop(0.1)
+
+
+def test_who_asked_is_told_of_an_event_that_its_topic_refuses() -> None:
+    """It is counted apart, and the producer lives on."""
+    bench, refused = Bench(), list[str]()
+    bench.reports.refused = refused.append
+    bench.reports.start()
+    bench.reports.send({"id": "p1-7"}, "user=a")
+    bench.producers[0].queue[0][2](KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+    assert (refused, bench.count("too_large"), bench.count("failed")) == (["p1-7"], 1, 0)
+    bench.reports.stop(0.1)
+    assert len(bench.producers) == 1

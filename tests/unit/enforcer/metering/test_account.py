@@ -6,6 +6,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from meter_kit import Waiting
 
 from enforcer.core.settings import ExpiredShare
 from enforcer.metering import bucket as bucket_module
@@ -21,16 +22,6 @@ def account(
 ) -> Account:
     """An account at time 0."""
     return Account("rg1", GroupLimits(rates=rates, shadow=shadow), ShareRules(**rules), 0.0)  # type: ignore[arg-type]
-
-
-class Waiting:
-    """A connection that waits (account.Waiter)."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[int, float]] = []
-
-    def hasten(self, account: Account, dimension: int, factor: float) -> None:
-        self.told.append((dimension, factor))
 
 
 def test_worked_examples() -> None:
@@ -132,38 +123,115 @@ def test_the_stricter_dimension_counts() -> None:
     """Messages or bytes, whichever is longer in debt."""
     one = account((300.0, 10_000.0, None, None), joining_fraction=1.0, burst_s=0.001)
     wait = one.charge(PUBLISH, 30, 100, 0.0)
-    assert (wait.dimension, round(wait.ms)) == (0, 99)
+    assert wait is not None and (wait.dimension, round(wait.ms)) == (0, 99)
     wait = one.charge(PUBLISH, 0, 10_000, 0.0)
-    assert (wait.dimension, round(wait.ms)) == (1, 1009)
-    assert one.charge(DISPATCH, 1000, 10**9, 0.0).ms == 0
+    assert wait is not None and (wait.dimension, round(wait.ms)) == (1, 1009)
+    assert one.charge(DISPATCH, 1000, 10**9, 0.0) is None
 
 
 def test_a_share_above_a_limit_that_was_cut() -> None:
     """The limit counts at once; a removed one frees those who wait."""
     one, waiting = account(), Waiting()
     one.take_share({"publishRateInMsgs": 200.0}, 1, 3_000, 0.0)
-    one.waiting.add(waiting)
+    one.lines[0].join(waiting, 0.0)
     one.set_limits(GroupLimits(rates=(150.0, None, None, None), shadow=False), 0.0)
-    assert one.rate(0) == 150.0 and not waiting.told
+    assert one.rate(0) == 150.0
+    before = waiting.woken
     one.set_limits(GroupLimits(rates=(None, None, None, None), shadow=False), 0.0)
-    assert one.buckets[0] is None and waiting.told == [(0, 0.0)]
+    assert one.buckets[0] is None and waiting.woken > before
 
 
-def test_those_who_wait_hear_of_a_larger_share() -> None:
-    """Ten times the rate: a tenth of the wait is left. A little more changes nothing."""
-    one, waiting = account(), Waiting()
-    one.waiting.add(waiting)
+def test_who_waits_in_front_hears_of_a_larger_share() -> None:
+    """It looks again, and finds a tenth of the wait left; who stands behind has its turn after it."""
+    one, first, second = account(burst_s=0.001), Waiting(), Waiting()
+    one.charge(PUBLISH, 150, 0, 0.0)
+    one.lines[0].join(first, 0.0)
+    one.lines[0].join(second, 0.0)
+    before = one.debt(PUBLISH, 0.0)
     one.take_share({"publishRateInMsgs": 150.0}, 1, 3_000, 0.0)
-    assert waiting.told[-1] == (0, 0.1)
-    one.take_share({"publishRateInMsgs": 160.0}, 2, 3_000, 0.0)
-    assert waiting.told == [(0, 0.1)]
+    after = one.debt(PUBLISH, 0.0)
+    assert first.woken and not second.woken
+    assert before is not None and after is not None and after.ms == pytest.approx(before.ms / 10, rel=0.01)
+
+
+def test_a_debt_has_a_limit() -> None:
+    """Of the limit, whatever the share; what is above it is forgiven, counted, and reported by nobody."""
+    one = account(burst_s=0.001, debt_max_s=2.0)
+    wait = one.charge(PUBLISH, 10_000, 0, 0.0)
+    assert wait is not None and wait.ms == pytest.approx(2 * 300 / 15 * 1000)
+    assert wait.forgiven[0] == pytest.approx(10_000 - 600, abs=1) and wait.forgiven[1] == 0
+    bucket = one.buckets[0]
+    assert bucket is not None and bucket.forgiven == wait.forgiven[0]
+    one.take_share({"publishRateInMsgs": 300.0}, 1, 3_000, 0.0)
+    assert one.period(1_000.0).counts[0] == 300 and one.period(9_000.0).counts[0] == 300
+
+
+def test_whether_all_of_a_charge_would_be_paid() -> None:
+    """Within the largest debt, in both dimensions."""
+    one = account((300.0, 3_000.0, None, None), joining_fraction=1.0, burst_s=0.001, debt_max_s=2.0)
+    one.charge(PUBLISH, 300, 0, 0.0)
+    assert one.can_owe(PUBLISH, 299, 5_999, 0.0)
+    assert not one.can_owe(PUBLISH, 302, 0, 0.0) and not one.can_owe(PUBLISH, 0, 6_010, 0.0)
+    assert one.can_owe(PUBLISH, 400, 0, 1_000.0) and one.can_owe(DISPATCH, 10**9, 10**9, 0.0)
+
+
+def test_a_refund_leaves_nothing_behind() -> None:
+    """Neither debt nor use, whoever waits looks again, and a genuine debt stays."""
+    one, waiting = account(joining_fraction=1.0, burst_s=0.001), Waiting()
+    one.charge(PUBLISH, 150, 10, 0.0)
+    one.charge(PUBLISH, 9_000, 90, 0.0)
+    one.lines[0].join(waiting, 0.0)
+    one.refund(PUBLISH, 9_000, 90)
+    debt = one.debt(PUBLISH, 0.0)
+    assert waiting.woken == 1 and debt is not None and debt.ms == pytest.approx(499, abs=1)
+    assert one.period(1_000.0).counts[:2] == (150, 10) and one.idle
+    assert one.used[:2] == [9_150, 100] and one.refunded[:2] == [9_000, 90]
+
+
+def test_what_was_forgiven_is_not_refunded_too() -> None:
+    """Or a lie that is refused would wipe out what is owed for true."""
+    one = account(joining_fraction=1.0, burst_s=0.001, debt_max_s=2.0)
+    one.charge(PUBLISH, 300, 0, 0.0)
+    lie = one.charge(PUBLISH, 10**9, 0, 0.0)
+    assert lie is not None
+    one.refund(PUBLISH, 10**9, 0, *lie.forgiven)
+    debt = one.debt(PUBLISH, 0.0)
+    assert debt is not None and debt.ms == pytest.approx(999, abs=2)
+
+
+@pytest.mark.parametrize("reported_between", [False, True])
+def test_what_was_forgiven_and_refused_hides_no_use(reported_between: bool) -> None:
+    """Or a lie would make a proxy that is busy look idle to the job; the metric stays a counter."""
+    one = account((100.0, None, None, None), joining_fraction=1.0, debt_max_s=2.0)
+    bucket = one.buckets[0]
+    assert bucket is not None
+    lie = one.charge(PUBLISH, 100_000, 0, 0.0)
+    assert lie is not None and lie.forgiven[0] > 99_000
+    forgiven = bucket.forgiven
+    counts = [one.period(0.0).counts[0]] if reported_between else []
+    one.refund(PUBLISH, 100_000, 0, *lie.forgiven)
+    counts.append(one.period(1_000.0).counts[0])
+    for second in range(2, 5):
+        one.charge(PUBLISH, 40, 0, second * 1_000.0)
+        counts.append(one.period(second * 1_000.0).counts[0])
+    # What was told of it before the refusal, the stock, is taken off what follows.
+    assert counts == ([50, 0, 0, 30, 40] if reported_between else [0, 40, 40, 40])
+    assert bucket.forgiven == forgiven
+
+
+def test_a_balance_as_time() -> None:
+    """The tighter of the two dimensions, without end where nothing is limited."""
+    one = account((300.0, 3_000.0, None, None), joining_fraction=1.0, burst_s=1.0)
+    one.charge(PUBLISH, 30, 1_500, 0.0)
+    assert one.balance_ms(PUBLISH, 0.0) == pytest.approx(500) and one.balance_ms(DISPATCH, 0.0) == inf
+    assert one.cost_ms(PUBLISH, 30, 1_500) == pytest.approx(500) and one.cost_ms(DISPATCH, 1, 1) == 0
 
 
 def test_shadow_is_counted_only() -> None:
     """Nobody waits, the time that would have been waited is reported, and no debt piles up."""
     one = account(shadow=True)
     for second in range(10):
-        assert one.charge(PUBLISH, 300, 1, second * 1000.0).ms == 0
+        assert one.charge(PUBLISH, 300, 1, second * 1000.0) is None
     use = one.period(10_000.0)
     assert use.counts[0] == pytest.approx(3_000, abs=15)
     assert use.throttled_ms[0] == pytest.approx(10_000, abs=1)
@@ -205,3 +273,14 @@ def test_reports_add_up(steps: list[tuple[int, int]]) -> None:
     reported += one.period(now_ms + 1e9).counts[0]
     # Each report of a throttled period says at least 1.
     assert total - 1 <= reported <= total + len(steps) + 1
+
+
+def test_a_share_of_the_year_9999_does_not_keep_out_all_that_follow() -> None:
+    """One that is a little older was written again by a job that was killed; one of long before is news."""
+    one = account()
+    one.take_share({"publishRateInMsgs": 1.0}, 253_402_300_799_999, 3_000, 0.0)
+    now_ts = 1_795_166_668_000
+    one.take_share({"publishRateInMsgs": 100.0}, now_ts, 3_000, 0.0)
+    assert one.rate(0) == 100.0
+    one.take_share({"publishRateInMsgs": 200.0}, now_ts - 5_000, 3_000, 0.0)
+    assert one.rate(0) == 100.0

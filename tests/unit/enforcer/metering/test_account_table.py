@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, many_groups, publish
+from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, many_groups, publish, send_bytes
 
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, State
 
@@ -94,7 +94,7 @@ def test_a_group_without_room_gets_it_when_there_is_some() -> None:
         publish(desk, 1, topic="t.n1.x")
 
     def of_user() -> None:
-        desk.meter.charge_user("alice", "app", PUBLISH, 1)
+        send_bytes(desk, "alice", "app", PUBLISH, 1)
 
     for use, account in ((of_topic, "g1"), (of_user, "quota/user=alice")):
         publish(desk, 1, topic="t.n0.x")
@@ -118,7 +118,7 @@ def test_an_account_that_made_room_is_charged_no_more() -> None:
     }
     desk = Desk(policies, accounts_max=1)
     for direction in (PUBLISH, DISPATCH, PUBLISH, DISPATCH, PUBLISH):
-        desk.meter.charge_user("alice", "app", direction, 100)
+        send_bytes(desk, "alice", "app", direction, 100)
         desk.now_ms += 1_000.0
     desk.reports.report()
     usage = desk.events[0]["usage"]

@@ -30,7 +30,7 @@ class Rig:
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         settings = ProxySettings(metric_subjects_max=10)
         self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.policies)
-        self.topics = TopicAccounts(self.groups.meter, str, settings.topics_max)
+        self.topics = TopicAccounts(self.groups.meter, str, settings.topics_max, 249)
 
     def steady_ms(self) -> float:
         """The steady clock."""
@@ -49,7 +49,7 @@ class Rig:
 
     def use(self, records: int) -> None:
         """Records pass."""
-        self.topics.charge([(TOPIC, records, 0)], PUBLISH)
+        self.topics.bill([(TOPIC, records, 0)]).charge(PUBLISH, self.now_ms)
 
     def share(self, broker: str, used: float, may: float | None, group: str = "rg1") -> None:
         """A share is decided."""
@@ -130,7 +130,7 @@ def test_series_are_bounded() -> None:
         rig.put(f"namespaces.t/n{number}", {"resourcegroup": f"g{number}"})
     rig.groups.look()
     for number in range(15):
-        rig.topics.charge([(f"t.n{number}.x", 1, 0)], PUBLISH)
+        rig.topics.bill([(f"t.n{number}.x", 1, 0)]).charge(PUBLISH, 0.0)
     for number in range(150):
         rig.share(f"p{number}", 1.0, 1.0, group="g0")
     series = [sample for family in rig.metrics.registry.collect() for sample in family.samples]

@@ -1,8 +1,8 @@
 """Whose traffic is whose, by the policies: groups of topics, byte rates of users."""
 
-from meter_kit import ALICE, GROUPS, Desk, publish, used
+from meter_kit import ALICE, GROUPS, Desk, Waiting, publish, send_bytes, used
 
-from enforcer.metering.account import DISPATCH, PUBLISH, Account
+from enforcer.metering.account import DISPATCH, PUBLISH
 from streaming.policy.policy_set import PolicySet
 
 
@@ -28,14 +28,14 @@ def test_byte_rates_of_users() -> None:
         "quotas[user=<default>]": {"consumer_byte_rate": 2_000},
         "quotas[user=alice,client-id=<default>]": {"producer_byte_rate": 1_000},
     })  # fmt: skip
-    assert desk.meter.charge_user("alice", "app", DISPATCH, 20) is None
-    assert desk.meter.charge_user("alice", "app", PUBLISH, 10) is None
-    assert desk.meter.charge_user("bob", "app", PUBLISH, 10**9) is None
+    assert send_bytes(desk, "alice", "app", DISPATCH, 20) is None
+    assert send_bytes(desk, "alice", "app", PUBLISH, 10) is None
+    assert send_bytes(desk, "bob", "app", PUBLISH, 10**9) is None
     assert used(desk.meter) == {
         "quota/user=alice": [0, 0, 0, 20],
         "quota/user=alice,client-id=app": [0, 10, 0, 0],
     }
-    wait = desk.meter.charge_user("alice", "app", PUBLISH, 1_000)
+    wait = send_bytes(desk, "alice", "app", PUBLISH, 1_000)
     assert wait is not None and wait.account is desk.meter.accounts["quota/user=alice,client-id=app"]
 
 
@@ -43,21 +43,10 @@ def test_a_full_table_of_users_loses_the_one_found_longest_ago() -> None:
     """Not all of them; by the policies that one is found again."""
     desk = Desk({**GROUPS, **ALICE}, subjects_max=3)
     for user in ("alice", *(f"user-{number}" for number in range(3))):
-        desk.meter.charge_user(user, "app", PUBLISH, 1)
+        send_bytes(desk, user, "app", PUBLISH, 1)
     assert [user for user, _, _ in desk.meter._by_user] == ["user-0", "user-1", "user-2"]
-    desk.meter.charge_user("alice", "app", PUBLISH, 1)
+    send_bytes(desk, "alice", "app", PUBLISH, 1)
     assert used(desk.meter) == {"quota/user=alice": [0, 2, 0, 0]}
-
-
-class Waiting:
-    """A connection that waits for an account (account.Waiter)."""
-
-    def __init__(self) -> None:
-        self.factors: list[float] = []
-
-    def hasten(self, account: Account, dimension: int, factor: float) -> None:
-        """Noted."""
-        self.factors.append(factor)
 
 
 def test_move_detach_and_a_change_of_limits() -> None:
@@ -65,13 +54,13 @@ def test_move_detach_and_a_change_of_limits() -> None:
     desk, waiting = Desk(GROUPS), Waiting()
     wait = publish(desk, 100)
     assert wait is not None
-    wait.account.waiting.add(waiting)
+    wait.account.lines[0].join(waiting, 0.0)
     policies = {**GROUPS, "namespaces.acme/orders": {"resourcegroup": "rg2"}}
     desk.meter.set_policies(PolicySet(policies))
     publish(desk, 1)
     assert desk.meter.accounts["rg2"].used[0] == 1
     del policies["resourcegroups.rg1"]
     desk.meter.set_policies(PolicySet(policies))
-    assert "rg1" not in desk.meter.accounts and waiting.factors and set(waiting.factors) == {0.0}
+    assert "rg1" not in desk.meter.accounts and waiting.woken
     desk.meter.set_policies(PolicySet({}))
     assert not desk.meter.active and not desk.meter.accounts
