@@ -1,12 +1,13 @@
 """What the proxy itself asks the cluster: its brokers and its default partition count."""
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
+
+from enforcer.kafka.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ def look(admin: AdminClient) -> ClusterView:
     return ClusterView(brokers=brokers, default_partitions=default)
 
 
-class ClusterWatch:
-    """Looks again and again, in a thread: the library's calls block.
+class ClusterWatch(Watch):
+    """Looks at the brokers.
 
     Args:
         properties: librdkafka properties of the connection.
@@ -59,29 +60,8 @@ class ClusterWatch:
     def __init__(
         self, properties: Mapping[str, str], interval_ms: int, deliver: Callable[[ClusterView], None]
     ) -> None:
-        self._properties: dict[str, str | int | float | bool] = {**properties, "log_level": "0"}
-        self._interval_s = interval_ms / 1000
+        super().__init__(properties, interval_ms, _RETRY_S)
         self._deliver = deliver
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cluster watch", daemon=True)
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End; a look that is under way is not waited for."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        admin = AdminClient(self._properties)
-        while not self._stopping.is_set():
-            pause_s = self._interval_s
-            try:
-                view = look(admin)
-            except KafkaException as error:
-                logger.debug("the cluster does not answer: %s", error)
-                pause_s = min(_RETRY_S, pause_s)
-            else:
-                self._deliver(view)
-            self._stopping.wait(pause_s)
+    def _look(self, admin: AdminClient) -> None:
+        self._deliver(look(admin))

@@ -5,35 +5,28 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 """
 
 import asyncio
-import logging
+import sys
 from collections.abc import Callable
 from typing import cast
 
-from enforcer.core.gate import Action
+from enforcer.core.health.pool import LARGE_BYTES, Seat
 from enforcer.core.pacing import Pacer
-from enforcer.core.settings import ProxySettings
-from enforcer.kafka.link import GatedLink, Hub, Slot
-from enforcer.kafka.metered import Metered
-from enforcer.kafka.mutations.admission import Admission, Passing, Permissive, Refused, Strict
-from enforcer.kafka.mutations.auto_creation import forbids_creation, without_creation
-from enforcer.kafka.protocol.frames import (
-    API_VERSIONS,
-    METADATA,
-    PRODUCE,
-    BadFrame,
-    RequestHeader,
-    parse_header,
-    produce_acks,
-)
-from enforcer.kafka.protocol.messages import api_versions_refusal, unsupported
-from enforcer.kafka.protocol.mutations import MUTATION_KEYS, decode_request
+from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.kafka.handling import Handler
+from enforcer.kafka.incoming import Incoming
+from enforcer.kafka.life.ending import Ending
+from enforcer.kafka.life.sockets import descriptor_of, peer_of
+from enforcer.kafka.life.troubles import Troubles
+from enforcer.kafka.link import Hub, Slot
+from enforcer.kafka.protocol.frames import FETCH, BadFrame
 from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
-from enforcer.kafka.responses import SASL_KEYS, Responses
+from enforcer.kafka.responses import Responses
 from enforcer.kafka.upstream import Owner, Upstream
 from streaming.contract.errors import WeirError
 
-logger = logging.getLogger(__name__)
+# A large request that is gathered while others wait for its place has this part of the time.
+_HURRY = 12
 
 MakeUpstream = Callable[[Owner, ProxySettings], Upstream]
 
@@ -54,31 +47,44 @@ class Connection(asyncio.Protocol):
         self._target = target
         self._make_upstream = make_upstream
         self._settings = proxy.settings
-        self._coordinator = proxy.coordinator
         self._traffic = proxy.metrics.traffic
-        self._observer = SaslObserver()
-        limit = proxy.settings.max_frame_bytes
-        self._requests = Requests(limit, self._must_read)
-        self._responses = Responses(limit, self._observer, proxy.brokers.rewrite, self._traffic)
+        token_ids = proxy.settings.delegation_tokens is DelegationTokens.BY_ID
+        observer = SaslObserver(proxy.settings.oauth_claim, token_ids)
         self._pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
-        self._meter = proxy.meter
-        self._metered = Metered(proxy, self, self._pacer)
+        self._handler = Handler(proxy, self, observer, self._pacer)
+        limit = proxy.settings.max_frame_bytes
+        self._requests = Requests(
+            limit,
+            self._handler.must_read,
+            proxy.settings.max_admin_frame_bytes,
+            proxy.settings.max_unauthenticated_frame_bytes,
+            proxy.settings.gathered_mb << 20,
+            proxy.guard.protected,
+        )
+        self._responses = Responses(limit, observer, proxy.rewrite, self._traffic)
+        self.ending = Ending(
+            proxy, self._pacer, self._handler, self._requests, self._responses,
+            pump=self._pump, over=lambda: proxy.forget(self),
+        )  # fmt: skip
+        """How it ends."""
+        self._troubles = Troubles(proxy, self.ending, self._who)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
-        self._gate: Admission | None = None
-        self._gate_slot: Slot | None = None
+        self._seat = Seat(proxy.pool, self._set_reading)
         self._reading = True
+        self._full = False
         self._pumping = False
-        self._draining = False
-        self._closed = False
+        self._incoming = Incoming(
+            proxy.turns, self._take_answers, self._pause_upstream, self._resume_upstream
+        )
         self._partial_since: float | None = None
-        self._closing_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         # A cast: uvloop's transports have the methods, but not the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
         if not self._proxy.admit(self):
+            self.ending.open(transport, None)
             self.end("too_many_connections")
             return
         transport.set_write_buffer_limits(
@@ -86,12 +92,13 @@ class Connection(asyncio.Protocol):
         )
         self._responses.write = transport.write
         self._upstream = self._make_upstream(self, self._settings)
+        self.ending.open(transport, self._upstream)
         self._upstream.connect(*self._target())
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
         self._traffic.bytes_in += len(data)
-        if self._closing_since is not None:
+        if self.ending.closing:
             return
         requests = self._requests
         before = requests.frames
@@ -106,29 +113,34 @@ class Connection(asyncio.Protocol):
         if self._partial_since is None and self._reading and requests.incomplete:
             self._partial_since = self._proxy.now_ms()
 
+    def eof_received(self) -> bool:
+        """The client sends no more, but may still read: what it has sent is handled and answered."""
+        self._partial_since = None
+        self.ending.end_input()
+        return True
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone: free everything that was kept for it."""
-        self._closed = True
-        self._pacer.close()
-        self._metered.close()
-        if self._gate is not None:
-            gate, self._gate = self._gate, None
-            gate.gone()
-        self._responses.answers.clear()
-        self._responses.due.clear()
-        if self._upstream is not None:
-            self._upstream.abandon()
-        self._proxy.forget(self)
+        """The client is gone; what it has sent is carried out all the same."""
+        self._full = False
+        if exc is not None:
+            for data in self.ending.rest():
+                self.data_received(data)
+        self._partial_since = None
+        self._seat.leave()
+        self.ending.lose_client()
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: read no more from the broker for now."""
-        if self._upstream is not None:
-            self._upstream.pause_reading()
+        """The client reads too slowly: read no more from the broker for now, and no more requests."""
+        self._full = True
+        self._pause_upstream()
+        self._set_reading()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
-        if self._upstream is not None:
-            self._upstream.resume_reading()
+        self._full = False
+        if not self._incoming:
+            self._resume_upstream()
+        self._pump()
 
     def upstream_changed(self) -> None:
         """The broker connection is there, or can take more, or can take no more."""
@@ -136,62 +148,110 @@ class Connection(asyncio.Protocol):
 
     def upstream_failed(self, reason: str) -> None:
         """The broker connection could not be made or is lost: the client's ends too, it must not hang."""
-        if self._closed:
-            return
-        self._proxy.metrics.upstream_failures.labels(reason).inc()
-        self.end(f"upstream_{reason}")
+        self._incoming.take_all()
+        self.ending.lose_broker(reason)
+
+    def upstream_closed(self) -> None:
+        """The broker connection is closed, since it was needed no more."""
+        self._incoming.drop()
+        self.ending.forget()
 
     def upstream_received(self, data: bytes) -> None:
         """Responses from the broker, in the order in which requests were sent to it."""
-        if self._closed or self._closing_since is not None:
+        if self.ending.done:
+            self._incoming.drop()
+        elif self._incoming or (self._proxy.meter.active and self._responses.next_is(FETCH)):
+            self._incoming.add(data)
+        else:
+            self._take_answers(data)
+
+    def _resume_upstream(self) -> None:
+        if self._upstream is not None and not self._full:
+            self._upstream.resume_reading()
+
+    def _pause_upstream(self) -> None:
+        if self._upstream is not None:
+            self._upstream.pause_reading()
+
+    def _take_answers(self, data: bytes) -> None:
+        if self.ending.done:
             return
         try:
             self._responses.take(data)
         except WeirError as error:
-            # An address that we cannot stand for, or bytes that we cannot read, must not be passed on.
-            logger.warning("a connection ends: %s", error)
-            self._responses.flush()
-            self.end("bad_response")
+            self._troubles.bad_response(error)
             return
-        if self._draining:
-            self._end_drained()
-        if not self._reading or self._requests.left_bytes:
+        except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
+            self._troubles.broken()
+            self.ending.give_up("upstream")
+            return
+        if not self._reading or self._requests.left_bytes or self.ending.begun:
             self._pump()
 
     def _flush(self) -> None:
-        self._responses.flush()
-        if self._draining:
-            self._end_drained()
+        try:
+            self._responses.flush()
+        except WeirError as error:
+            self._troubles.bad_response(error)
+        except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
+            self._troubles.broken()
+            self.ending.give_up("upstream")
 
     def _pump(self) -> None:
         """Handle the requests that have come, as far as nothing holds them."""
-        if self._pumping or self._closed:
+        if self._pumping:
             return
+        ending = self.ending
+        if not (ending.closing or ending.done):
+            self._handle_all()
+            self._set_reading()
+        if self._pacer.released and not self._pacer.held and not self._proxy.turns.waits(self._pump):
+            # It could have gone on, and has, or cannot for another reason: nobody shall wait for it.
+            self._pacer.released = False
+            self._handler.step_aside()
+        if ending.begun:
+            ending.settle()
+
+    def _handle_all(self) -> None:
         self._pumping = True
-        requests = self._requests
+        requests, turns = self._requests, self._proxy.turns
         try:
             while requests.pos < len(requests.data) and self._may_handle():
                 # In a mute requests are let through one by one.
-                if self._pacer.idle and self._pass_run():
+                if not self._pacer.idle:
+                    requests.gather()
+                elif self._pass_run():
                     continue
+                begun_s = turns.begin()
+                if begun_s is None:
+                    turns.wait(self._pump)
+                    break
                 frame = requests.next()
                 if frame is None:
                     break
-                self._handle(frame)
+                try:
+                    self._handler.handle(frame)
+                finally:
+                    turns.end(begun_s)
             if requests.pos < len(requests.data):
                 requests.count()
+            else:
+                # An idle connection keeps nothing of the last request.
+                requests.data, requests.pos = b"", 0
         except BadFrame as bad:
-            self._end_bad(bad)
+            self._troubles.bad_frame(bad)
+        except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
+            self._troubles.broken()
         finally:
             self._pumping = False
-        self._set_reading()
 
     def _may_handle(self) -> bool:
         return (
-            self._gate is None
+            self._handler.free
+            and not self._full
+            and self._responses.kept_bytes < self._settings.write_buffer_high_bytes
             and (self._pacer.idle or self._pacer.may_handle)
-            and self._closing_since is None
-            and not self._draining
+            and self.ending.takes
             and len(self._responses.answers) < self._settings.inflight_max
             and self._upstream is not None
             and self._upstream.writable
@@ -200,7 +260,7 @@ class Connection(asyncio.Protocol):
     def _pass_run(self) -> bool:
         """Send on the requests at the front that no rule reads; False if there are none."""
         requests, responses, slots = self._requests, self._responses, list[Slot]()
-        requests.asked = METERED_KEYS if self._meter.active else ASKED_KEYS
+        requests.asked = METERED_KEYS if self._proxy.meter.active else ASKED_KEYS
         run = requests.run(slots, self._settings.inflight_max - len(responses.answers))
         if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
             return False
@@ -209,49 +269,45 @@ class Connection(asyncio.Protocol):
         return True
 
     def _set_reading(self) -> None:
-        requests = self._requests
-        wanted = (
-            (self._pacer.idle or self._pacer.may_read)
+        requests, seat, ending = self._requests, self._seat, self.ending
+        if ending.input_over or ending.closing or ending.done or self._transport is None:
+            seat.leave()
+            return
+        may = (
+            (self._pacer.idle or self._pacer.may_read or self.ending.left)
             and requests.waiting < self._settings.held_frames_max
             and requests.waiting_bytes < self._settings.held_bytes_max
             # The rest of a request that is passing must come, or it would never be answered.
-            and (requests.passing > 0 or len(self._responses.answers) < self._settings.inflight_max)
+            and (
+                requests.passing > 0
+                or (not self._full and len(self._responses.answers) < self._settings.inflight_max)
+            )
             and (self._upstream is None or not self._upstream.full)
         )
-        if wanted == self._reading or self._closing_since is not None or self._transport is None:
+        waited = seat.waiting
+        if waited and not may:
+            # Others can use its place now.
+            seat.leave()
+        small = requests.need <= LARGE_BYTES and not (seat.held or seat.waiting)
+        wanted = may and (small or seat.fits(requests.need))
+        if wanted == self._reading:
             return
         self._reading = wanted
-        # While we do not read, an incomplete frame is not the client's fault.
-        self._partial_since = self._proxy.now_ms() if wanted and requests.incomplete else None
+        if wanted and waited:
+            self._partial_since = None
+        # While we do not read, an incomplete frame is not the client's fault, unless it waits for a place.
+        if (wanted or self._seat.waiting) and requests.incomplete:
+            self._partial_since = self._partial_since or self._proxy.now_ms()
+        else:
+            self._partial_since = None
         if wanted:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 
-    def _handle(self, frame: bytes) -> None:
-        probing = self._pacer.pass_one()
-        header = parse_header(frame)
-        if unsupported(header):
-            self.end("unsupported_version")
-        elif header.api_key in MUTATION_KEYS:
-            self._handle_mutation(frame, header, probing)
-        elif header.api_key == METADATA:
-            self._handle_metadata(frame, header)
-        elif header.api_key in METERED_KEYS and self._meter.active:
-            self._metered.forward(frame, header, self._observer.principal)
-        else:
-            self._handle_watched(frame, header)
-
-    def _pass(self, frame: bytes, header: RequestHeader, done: Callable[[bytes], None] | None = None) -> Slot:
-        """Send a request to the broker and keep its place among the answers."""
-        slot = Slot(*header[:3], done)
-        self._responses.answers.append(slot)
-        self.send(slot, frame)
-        return slot
-
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (link.Line); no slot: it gets no response."""
-        if self._upstream is None or self._closing_since is not None or not self._upstream.send(frame):
+        if self._upstream is None or self.ending.closing or not self._upstream.send(frame):
             return False
         if slot is not None:
             self._responses.due.append(slot)
@@ -259,137 +315,84 @@ class Connection(asyncio.Protocol):
 
     def reserve(self, slot: Slot) -> None:
         """Take the next place among the answers to the client (link.Line)."""
-        self._responses.answers.append(slot)
+        self._responses.reserve(slot)
+
+    def amend(self, finish: Callable[[bytes], bytes] | None) -> None:
+        """What is done to the answer of the next place that is taken (link.Line)."""
+        self._responses.next_amend = finish
+
+    def reply(self, slot: Slot) -> None:
+        """Answer without the broker, in turn (link.Line)."""
+        self._responses.reserve(slot)
+        self._flush()
+
+    def forgo(self, slot: Slot) -> None:
+        """Nobody will get this answer (link.Line)."""
+        self._responses.forgo(slot)
+
+    def put_back(self, frame: bytes) -> None:
+        """The request stays at the head of the connection (link.Line)."""
+        self._requests.put_back(frame)
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """A gated request is answered (link.Line): later ones may go on, when the mute is over."""
-        if self._closing_since is not None:
-            return
-        if slot is self._gate_slot:
-            self._gate = self._gate_slot = None
+        self._handler.finished(slot)
         self._flush()
-        self._pacer.mute(mute_ms)
+        if not self.ending.done:
+            self._pacer.mute(mute_ms)
         self._pump()
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay (link.Line)."""
         return self._proxy.call_later(delay_ms, function)
 
-    def _reply(self, header: RequestHeader, response: bytes) -> None:
-        """Answer without the broker, in turn."""
-        slot = Slot(*header[:3])
-        slot.response = response
-        self._responses.answers.append(slot)
-        self._flush()
-
-    def _handle_watched(self, frame: bytes, header: RequestHeader) -> None:
-        if header.api_key == PRODUCE:
-            # Without acks the broker sends no response; waiting for one would shift all that follow.
-            if produce_acks(frame, header) == 0:
-                self.send(None, frame)
-                return
-        elif header.api_key == API_VERSIONS:
-            refusal = api_versions_refusal(header)
-            if refusal is not None:
-                self._reply(header, refusal)
-                return
-        elif header.api_key in SASL_KEYS:
-            self._observer.on_request(frame, header)
-        self._pass(frame, header)
-
-    def _must_read(self, key: int, client_id: bytes) -> bool:
-        """Whether a rule needs the body of a request of this client (requests.MustRead)."""
-        user, name = self._observer.principal, client_id.decode("utf-8", "replace")
-        return (self._meter.active and self._proxy.frame_meter.reads(key, user, name)) or (
-            key == METADATA and forbids_creation(self._coordinator, user, name)
-        )
-
-    def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
-        if forbids_creation(self._coordinator, self._observer.principal, header.client_id or ""):
-            frame, turn_back = without_creation(frame, header, self._proxy.brokers.rewrite)
-            if turn_back is not None:
-                self._pass_as_newer(frame, header, turn_back)
-                return
-        if self._meter.active:
-            self._metered.forward(frame, header, self._observer.principal)
-        else:
-            self._pass(frame, header)
-
-    def _pass_as_newer(
-        self, frame: bytes, header: RequestHeader, turn_back: Callable[[bytes], bytes]
-    ) -> None:
-        """Send a request in another version than its client's, and turn its answer back."""
-
-        def answer(response: bytes) -> None:
-            slot.response = turn_back(response)
-
-        slot = self._pass(frame, header, answer)
-
-    def _handle_mutation(self, frame: bytes, header: RequestHeader, probing: bool) -> None:
-        request = decode_request(frame, header)
-        user, client_id = self._observer.principal, header.client_id or ""
-        quota = self._coordinator.quota(user, client_id)
-        verdict = self._coordinator.judge(quota, strict=request.strict, probing=probing)
-        if quota is not None and verdict.action is Action.HOLD:
-            self._hold(frame, quota.subject, verdict.wait_ms)
-            return
-        link = GatedLink(self, header)
-        way: type[Admission] = Permissive
-        if quota is None or verdict.action is Action.FORWARD:
-            way = Passing
-        elif request.strict:
-            way = Refused if verdict.action is Action.REFUSE else Strict
-        admission = way(
-            link, self._coordinator, self._proxy.recent_topics, request,
-            user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms,
-        )  # fmt: skip
-        if way is not Passing:
-            self._gate, self._gate_slot = admission, link.slot
-        admission.start()
-
-    def _hold(self, frame: bytes, subject: str, wait_ms: float) -> None:
-        """Keep a request at the head of the connection until its subject may go on."""
-        self._requests.put_back(frame)
-        self._pacer.hold(subject, wait_ms)
-
     @property
     def held(self) -> int:
         """Requests that have come and wait to be handled."""
         return self._requests.waiting
 
+    @property
+    def watched(self) -> tuple[int, bool] | None:
+        """The client's socket, if the loop would not tell of its end now, and whether it sends no more."""
+        ending = self.ending
+        if self._transport is None or ending.gone or ending.closing or ending.done:
+            return None
+        if self._reading and not ending.input_over:
+            return None
+        return descriptor_of(self._transport), ending.input_over
+
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
-        if self._closing_since is not None:
-            if now_ms - self._closing_since > self._settings.stop_timeout_ms:
-                self.abort()
-        elif (
-            self._partial_since is not None
-            and now_ms - self._partial_since > self._settings.partial_frame_timeout_ms
-        ):
+        self.ending.check(now_ms)
+        if self._partial_since is not None and now_ms - self._partial_since > self._partial_limit_ms:
             self.end("slow_sender")
 
-    def drain(self) -> None:
-        """The proxy stops: answer what is under way, take nothing new, then close."""
-        self._draining = True
-        self._end_drained()
-
-    def _end_drained(self) -> None:
-        if not self._responses.answers:
-            self.end("stop")
+    @property
+    def _partial_limit_ms(self) -> float:
+        limit_ms = self._settings.partial_frame_timeout_ms
+        # Others wait for its place.
+        return limit_ms / _HURRY if self._seat.held and self._proxy.pool.crowded else limit_ms
 
     def end(self, reason: str) -> None:
-        """Close the connection after what is written already."""
-        if self._closed or self._closing_since is not None or self._transport is None:
-            return
-        self._proxy.metrics.closed.labels(reason).inc()
-        self._closing_since = self._proxy.now_ms()
-        self._transport.close()
+        """Close the connection after what is written already (link.Line)."""
+        self.ending.close_client(reason)
 
-    def abort(self) -> None:
-        """Close the connection without waiting for the client to read."""
-        if self._transport is not None and not self._closed:
-            self._transport.abort()
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps (memory.Holder)."""
+        responses = self._responses
+        held = sys.getsizeof(self._requests.data) + sys.getsizeof(responses.data) + responses.kept_bytes
+        held += len(self._incoming)
+        if self._transport is not None:
+            held += self._transport.get_write_buffer_size()
+        if self._upstream is not None:
+            held += self._upstream.held_bytes
+        return held + self._handler.held_bytes
 
-    def _end_bad(self, bad: BadFrame) -> None:
-        self._proxy.metrics.bad_frames.labels(bad.reason.value).inc()
-        self.end("bad_frame")
+    def cut(self, reason: str) -> None:
+        """End at once and keep nothing (memory.Holder)."""
+        self._troubles.greedy(self.held_bytes, reason)
+
+    def _who(self) -> str:
+        peer = None if self._transport is None else peer_of(self._transport)
+        return f"{self._handler.principal!r} at {peer}"

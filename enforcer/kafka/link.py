@@ -2,18 +2,29 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from enforcer.core.coordinator import QuotaCoordinator
+from enforcer.core.health.pool import Pool
+from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.guard.guard import Guard
+from enforcer.kafka.mutations.auto_creation import AutoCreations
+from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
+from enforcer.kafka.protocol.mutations import is_legal_name
 from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.meter import Meter
+
+T = TypeVar("T")
+
+_ASKED_AT_ONCE: Final = 500
+"""Topics of one look-up."""
 
 
 class Slot:
@@ -50,8 +61,28 @@ class Line(Protocol):
         """Take the next place among the answers to the client."""
         ...
 
+    def amend(self, finish: Callable[[bytes], bytes] | None) -> None:
+        """What is done to the answer of the next place that is taken, before the client gets it."""
+        ...
+
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker, without slot one that has no response; False if it is lost."""
+        ...
+
+    def reply(self, slot: Slot) -> None:
+        """Answer without the broker, in turn: the slot has its response."""
+        ...
+
+    def forgo(self, slot: Slot) -> None:
+        """Nobody will get this answer: those behind it need not wait."""
+        ...
+
+    def put_back(self, frame: bytes) -> None:
+        """Keep the request just read at the head of the connection."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """Close the connection after what is written already."""
         ...
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
@@ -71,8 +102,13 @@ class Hub(Protocol):
     meter: Meter
     frame_meter: FrameMeter
     recent_topics: RecentTopics
+    free_questions: FreeQuestions
+    auto_creations: AutoCreations
     metrics: Metrics
     brokers: Brokers
+    turns: Turns
+    pool: Pool
+    guard: Guard
 
     def now_ms(self) -> float:
         """The steady clock."""
@@ -80,6 +116,10 @@ class Hub(Protocol):
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function after a delay."""
+        ...
+
+    def rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
+        """A broker's answer as clients may see it; raises WeirError if it may not be seen."""
         ...
 
     def admit(self, connection: Any) -> bool:
@@ -91,17 +131,23 @@ class Hub(Protocol):
         ...
 
 
+def _parts(asked: Sequence[T]) -> list[Sequence[T]]:
+    return [asked[start : start + _ASKED_AT_ONCE] for start in range(0, len(asked), _ASKED_AT_ONCE)]
+
+
 class GatedLink:
     """The connection as an admission sees it (admission.Link).
 
     Args:
         line: the connection.
         header: of the gated request.
+        client_id: its client id as it came (frames.client_id_field).
     """
 
-    def __init__(self, line: Line, header: RequestHeader) -> None:
+    def __init__(self, line: Line, header: RequestHeader, client_id: bytes) -> None:
         self._line = line
         self._header = header
+        self._client_id = client_id
         self.slot = Slot(*header[:3])
         line.reserve(self.slot)
 
@@ -110,14 +156,13 @@ class GatedLink:
     ) -> None:
         """Ask for partition counts on the client's own connection, so no other login is needed.
 
-        The answer never reaches the client. Names and ids take a request each.
+        The answer never reaches the client. Names and ids take requests of their own, and many take several,
+        so that no answer takes long to read. Names that no topic can have are not asked for.
         """
-        correlation_id, client_id = self._header.correlation_id, self._header.client_id
-        questions = []
-        if names:
-            questions.append(topics_request(correlation_id, client_id, names, ()))
-        if topic_ids:
-            questions.append(topics_request(correlation_id, client_id, (), topic_ids))
+        correlation_id, client_id = self._header.correlation_id, self._client_id
+        legal = [name for name in names if is_legal_name(name)]
+        questions = [topics_request(correlation_id, client_id, part, ()) for part in _parts(legal)]
+        questions += [topics_request(correlation_id, client_id, (), part) for part in _parts(topic_ids)]
         found = NOTHING_KNOWN
         missing = len(questions)
         if not questions:

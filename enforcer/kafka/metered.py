@@ -1,4 +1,4 @@
-"""Produce, Fetch and Metadata of one connection while traffic is metered (docs/resource_groups.md).
+"""Produce and Fetch of one connection while traffic is metered (docs/resource_groups.md).
 
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
@@ -7,10 +7,19 @@ from collections.abc import Callable, Mapping
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.link import Hub, Line, Slot
-from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader, produce_acks
+from enforcer.kafka.protocol.frames import (
+    FETCH,
+    PRODUCE,
+    RequestHeader,
+    client_id_field,
+    produce_acks,
+)
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
+from enforcer.kafka.protocol.outcomes import with_acks
 from enforcer.kafka.protocol.throttle import patch_throttle
-from enforcer.kafka.traffic.connection_meter import ConnectionMeter
+from enforcer.kafka.protocol.traffic import Frame
+from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
+from streaming.contract.events import ANONYMOUS
 
 
 class Metered:
@@ -23,71 +32,122 @@ class Metered:
     """
 
     def __init__(self, hub: Hub, line: Line, pacer: Pacer) -> None:
-        self._rewrite = hub.brokers.rewrite
+        self._rewrite = hub.rewrite
         self._line = line
+        self._pacer = pacer
+        self._inflight_max = hub.settings.inflight_max
+        self._split_ms = hub.settings.mute_split_ms
         self._connection_meter = ConnectionMeter(hub.frame_meter, hub.metrics, pacer, self._look_up)
+        # Of the request being handled: what a look-up repeats.
         self._header: RequestHeader | None = None
+        self._client_id = b""
+        self._silent = 0
 
-    def forward(self, frame: bytes, header: RequestHeader, user: str) -> None:
-        """Charge and forward a request; its response says what the client must wait.
+    def forward(self, frame: bytes, header: RequestHeader, user: str) -> bool:
+        """Forward a Produce or Fetch request if it is its turn.
+
+        Returns:
+            False: it is to stay at the head of its connection, which is paused.
 
         Raises:
             BadFrame: it cannot be read.
         """
-        self._header = header
-        slot = Slot(*header[:3])
-        if header.api_key == PRODUCE:
-            silent = produce_acks(frame, header) == 0
-            told_ms = self._connection_meter.produce(frame, header, user, lambda ms: self._tell(slot, ms))
-            if told_ms:
-                self._tell(slot, told_ms)
-            if silent:
-                # The broker sends no response; waiting for one would shift all that follow.
-                self._line.send(None, frame)
-                return
-        elif header.api_key == FETCH:
-            frame = self._connection_meter.fetch(frame, header, user)
-            slot.done = self._fetched(slot, header, user)
-        else:
-            slot.done = self._described(slot)
-        self._line.reserve(slot)
-        self._line.send(slot, frame)
+        self._header, self._client_id = header, client_id_field(frame)
+        if user != ANONYMOUS:
+            self._connection_meter.proven = True
+        try:
+            forward = self._produce if header.api_key == PRODUCE else self._fetch
+            return forward(frame, header, user)
+        finally:
+            # An idle connection keeps nothing of its last request.
+            self._header, self._client_id = None, b""
+
+    def described(self, response: bytes, version: int) -> None:
+        """Learn topic ids from a Metadata response.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        self._connection_meter.described(response, version)
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now, whoever owes (LineUp.step_aside)."""
+        self._connection_meter.step_aside()
 
     def close(self) -> None:
         """The connection is gone."""
         self._connection_meter.close()
 
-    def _tell(self, slot: Slot, told_ms: int) -> None:
-        def done(response: bytes) -> None:
-            response = self._rewritten(slot, response)
-            slot.response = patch_throttle(PRODUCE, slot.api_version, response, told_ms)
+    def _produce(self, frame: bytes, header: RequestHeader, user: str) -> bool:
+        silent = produce_acks(frame, header) == 0
+        if silent and self._silent >= self._inflight_max:
+            self._pacer.pause(self._split_ms)
+            return False
+        admitted = self._connection_meter.produce(frame, header, user)
+        if admitted is None:
+            return False
+        if silent:
+            self._send_silent(frame, header, admitted)
+            return True
+        slot = Slot(*header[:3])
+        if admitted.parts or admitted.told_ms:
+            slot.done = self._produced(slot, admitted)
+        return self._pass(slot, frame)
 
-        slot.done = done
+    def _send_silent(self, frame: bytes, header: RequestHeader, admitted: Admitted) -> None:
+        """Without acks nobody would say what was refused, so the leader is asked; the client is not told."""
+        if not admitted.parts:
+            self._line.send(None, frame)
+            return
+        version = header.api_version
+
+        def done(response: bytes) -> None:
+            self._silent -= 1
+            if self._connection_meter.answered(admitted, response, version):
+                # As a broker does, so that the client looks for the right one.
+                self._line.end("refused_without_acks")
+            elif self._silent == self._inflight_max - 1:
+                self._pacer.wake()
+
+        if self._line.send(Slot(*header[:3], done), with_acks(frame, header)):
+            self._silent += 1
+
+    def _produced(self, slot: Slot, admitted: Admitted) -> Callable[[bytes], None]:
+        def done(response: bytes) -> None:
+            if admitted.parts:
+                self._connection_meter.answered(admitted, response, slot.api_version)
+            response = self._rewritten(slot, response)
+            slot.response = patch_throttle(PRODUCE, slot.api_version, response, admitted.told_ms)
+
+        return done
+
+    def _fetch(self, frame: bytes, header: RequestHeader, user: str) -> bool:
+        patched = self._connection_meter.fetch(frame, header, user)
+        if patched is None:
+            return False
+        slot = Slot(*header[:3])
+        slot.done = self._fetched(slot, header, user)
+        return self._pass(slot, patched)
 
     def _fetched(self, slot: Slot, header: RequestHeader, user: str) -> Callable[[bytes], None]:
         def done(response: bytes) -> None:
-            # In the session of the broker nothing is missing, and no record is held back: its time is paid
-            # for afterwards, by the connection's next requests.
-            told_ms = self._connection_meter.fetched(response, header, user)
-            response = self._rewritten(slot, response)
-            slot.response = patch_throttle(FETCH, slot.api_version, response, told_ms)
+            brought, told_ms = self._connection_meter.fetched(response, header, user)
+            slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
 
         return done
 
-    def _described(self, slot: Slot) -> Callable[[bytes], None]:
-        def done(response: bytes) -> None:
-            self._connection_meter.described(response, slot.api_version)
-            slot.response = self._rewritten(slot, response)
+    def _pass(self, slot: Slot, frame: bytes) -> bool:
+        self._line.reserve(slot)
+        self._line.send(slot, frame)
+        return True
 
-        return done
-
-    def _rewritten(self, slot: Slot, response: bytes) -> bytes:
-        return self._rewrite(slot.api_key, slot.api_version, response)
+    def _rewritten(self, slot: Slot, response: Frame) -> bytes:
+        return self._rewrite(slot.api_key, slot.api_version, bytes(response))
 
     def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
         """Ask on the client's own connection, so no other login is needed; the client does not see it."""
         header = self._header
         assert header is not None
-        question = topics_request(header.correlation_id, header.client_id, (), topics)
+        question = topics_request(header.correlation_id, self._client_id, (), topics)
         slot = Slot(*header[:3], lambda response: done(decode_topics(response).names))
         self._line.send(slot, question)

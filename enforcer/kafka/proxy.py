@@ -6,20 +6,33 @@ import ipaddress
 import itertools
 import logging
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.core.brain import Brain
+from enforcer.core.health.heartbeat import Heartbeat
+from enforcer.core.health.memory import MemoryBudget
+from enforcer.core.health.pool import Pool
+from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
+from enforcer.kafka.guard.guard import Guard
+from enforcer.kafka.guard.ids import IdWatch
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.life.descriptors import Room
+from enforcer.kafka.life.sockets import ended
+from enforcer.kafka.mutations.auto_creation import AutoCreations
+from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.groups import Groups
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import CHECK_MS, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +51,7 @@ class ProxyConfig:
         metrics: where /metrics is served; None: nowhere.
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections; bootstrap.servers is `kafka` if absent.
+        topics_check_ms: how often Weir's topics are looked at, ms.
         settings: all else.
     """
 
@@ -46,6 +60,7 @@ class ProxyConfig:
     metrics: Address | None = None
     topics: Topics = field(default_factory=Topics)
     connection: Mapping[str, str] = field(default_factory=dict)
+    topics_check_ms: int = CHECK_MS
     settings: ProxySettings = field(default_factory=ProxySettings)
 
 
@@ -68,7 +83,8 @@ class KafkaProxy:
         proxy_id = self.settings.id or f"{socket.gethostname()}-{self.listen[1]}"
         bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
         properties = {"bootstrap.servers": bootstrap, **config.connection}
-        self.brain = Brain(proxy_id, self.settings, self.metrics, config.topics, properties)
+        topics, check_ms = config.topics, config.topics_check_ms
+        self.brain = Brain(proxy_id, self.settings, self.metrics, topics, properties, check_ms)
         self.coordinator = self.brain.coordinator
         self.groups = Groups(
             proxy_id,
@@ -81,23 +97,38 @@ class KafkaProxy:
         self.brain.take_shares = self.groups.take
         self.meter = self.groups.meter
         self.frame_meter = FrameMeter(self.meter, self.settings)
-        self.recent_topics = RecentTopics(
-            keep_ms=self.settings.recent_topic_ms,
-            topics_max=self.settings.recent_topics_max,
-            default_partitions=self.settings.default_partitions,
-            steady_ms=self.now_ms,
-        )
         self.brokers = self._make_brokers()
-        self._watch = ClusterWatch(
-            properties, self.settings.default_partitions_refresh_ms, self._deliver_view
-        )
+        self._look_after_topics(properties)
+        self.turns = Turns(self._loop.call_soon, time.perf_counter)
+        self.pool = Pool(self.settings.gathered_mb << 20)
+        budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
+        self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)
         self._servers: list[asyncio.Server] = []
+        self._room = Room(self.settings.connections_max, self.settings.descriptors_reserve)
+        self.metrics.traffic.connections_max = self._room.connections(0)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._bootstrap = itertools.cycle(config.kafka)
         self._stopping = False
         self._empty = asyncio.Event()
         self.metrics_address: Address | None = None
+
+    def _look_after_topics(self, properties: Mapping[str, str]) -> None:
+        """What is known of the cluster's topics, and whose they are."""
+        settings = self.settings
+        self.recent_topics = RecentTopics(
+            keep_ms=settings.recent_topic_ms,
+            topics_max=settings.recent_topics_max,
+            default_partitions=settings.default_partitions,
+            steady_ms=self.now_ms,
+        )
+        self.free_questions = FreeQuestions(settings.validate_only_factor, settings.subjects_max, self.now_ms)
+        protected = Protected(self.config.topics, settings.protect_topics)
+        self.guard = Guard(protected, settings, self.metrics, self.now_ms)
+        self._shown = Shown(protected, self.brokers.rewrite)
+        self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
+        self._watch = ClusterWatch(properties, settings.default_partitions_refresh_ms, self._deliver_view)
+        self._id_watch = IdWatch(properties, protected, settings.protected_ids_refresh_ms, self._deliver_ids)
 
     async def start(self) -> None:
         """Read the policies, then let clients in.
@@ -108,11 +139,14 @@ class KafkaProxy:
         if self.config.metrics is not None:
             self.metrics_address = self.metrics.serve(*self.config.metrics)
         self._watch.start()
+        if self.guard.protected.active:
+            self._id_watch.start()
         await self.brain.start()
         self.groups.look()
         if self.meter.active:
             await self.brain.read_back_shares(self.groups.share_life_ms)
         await self._serve(self._listener, lambda: next(self._bootstrap))
+        self._heartbeat.start()
         self._spawn(self._tick())
         self._spawn(self.brain.probe())
         self._spawn(self.groups.run())
@@ -125,15 +159,17 @@ class KafkaProxy:
         for server in self._servers:
             server.close()
         for connection in list(self._connections):
-            connection.drain()
+            connection.ending.drain()
         if self._connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), self.settings.stop_timeout_ms / 1000)
         for connection in list(self._connections):
-            connection.abort()
+            connection.ending.drop("stop")
         for task in list(self._tasks):
             task.cancel()
+        self._heartbeat.stop()
         self._watch.stop()
+        self._id_watch.stop()
         self.groups.stop()
         await self.brain.stop()
 
@@ -150,9 +186,13 @@ class KafkaProxy:
         """Call a function after a delay."""
         return self._loop.call_later(delay_ms / 1000, function)
 
+    def rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
+        """A broker's answer as clients may see it; raises WeirError if it may not be seen."""
+        return self._shown(api_key, version, response)
+
     def admit(self, connection: Connection) -> bool:
         """Take a new client in; False if there are too many or we are stopping."""
-        if self._stopping or len(self._connections) >= self.settings.connections_max:
+        if self._stopping or len(self._connections) >= self.metrics.traffic.connections_max:
             return False
         self._connections.add(connection)
         self.metrics.accepted.inc()
@@ -204,6 +244,10 @@ class KafkaProxy:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take_view, view)
 
+    def _deliver_ids(self, ids: frozenset[bytes]) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.guard.protected.learn, ids)
+
     def _take_view(self, view: ClusterView) -> None:
         if self._stopping:
             return
@@ -219,16 +263,38 @@ class KafkaProxy:
     def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.critical("a part of the proxy has ended, restart it: %r", error, exc_info=error)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            now_ms = self.now_ms()
-            held = 0
-            for connection in list(self._connections):
-                connection.check(now_ms)
-                held += connection.held
-            self.metrics.traffic.held = held
-            self.metrics.traffic.brokers = len(self.brokers.ports)
+            self._look_at_connections()
+            traffic, brokers = self.metrics.traffic, len(self.brokers.ports)
+            traffic.brokers = brokers
+            traffic.connections_max = self._room.connections(brokers)
             self.coordinator.tick()
+
+    def _look_at_connections(self) -> None:
+        now_ms = self.now_ms()
+        held = departed = 0
+        watched: dict[int, tuple[Connection, bool]] = {}
+        for connection in list(self._connections):
+            try:
+                connection.check(now_ms)
+            except Exception:
+                # One client's trouble must not end the watch over all.
+                logger.exception("a connection could not be looked at")
+            held += connection.held
+            departed += connection.ending.gone
+            if (found := connection.watched) is not None and found[0] >= 0:
+                watched[found[0]] = connection, found[1]
+        self.metrics.traffic.held = held
+        self.metrics.traffic.departed = departed
+        # A socket that is not read tells nothing of its end.
+        for descriptor in ended({number: known for number, (_, known) in watched.items()}):
+            watched[descriptor][0].ending.notice()

@@ -9,8 +9,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from enforcer.kafka.guard.apis import HIDDEN, READABLE
+from enforcer.kafka.guard.guard import ALWAYS_READ
+from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours
+from enforcer.kafka.guard.protected import NOTHING, Protected
 from enforcer.kafka.link import Slot
 from enforcer.kafka.protocol.frames import (
+    API_VERSIONS,
     FETCH,
     FLEXIBLE_FROM,
     LENGTH_BYTES,
@@ -24,7 +29,6 @@ from enforcer.kafka.protocol.frames import (
     parse_header,
     produce_acks,
 )
-from enforcer.kafka.protocol.messages import REMOVED, UNDERSTOOD
 from enforcer.kafka.protocol.mutations import MUTATION_KEYS
 
 STREAMED_FROM_BYTES: Final = 16_384
@@ -37,19 +41,20 @@ _NO_ACKS: Final = b"\0\0"
 # A null transactional id of Produce 3-8, and of 9 and later behind an empty tagged section.
 _NO_TRANSACTION: Final = (b"\xff\xff", b"\0\0")
 _PLAIN_HEAD_BYTES: Final = 4
-# Client id and transactional id are far shorter in practice; a request with a longer head is read whole.
-_ACKS_WITHIN_BYTES: Final = 1_024
+# Client id and transactional id are far shorter in practice than the 32 kB that each may have.
+_HEAD_WITHIN_BYTES: Final = (1_024, 131_072)
+_SMALL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS})
 _VERSION_MAX: Final = (1 << 15) - 1
-_READ_KEYS: Final = MUTATION_KEYS | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
+_READ_KEYS: Final = MUTATION_KEYS | ALWAYS_READ | {SASL_HANDSHAKE, SASL_AUTHENTICATE}
 
 UNREAD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
     {
-        key: UNDERSTOOD.get(key, (0, _VERSION_MAX))
+        key: READABLE.get(key, (0, _VERSION_MAX))
         for key in FLEXIBLE_FROM
-        if key not in _READ_KEYS and key not in REMOVED
+        if key not in _READ_KEYS and key not in HIDDEN
     }
 )
-"""API -> first and last version whose requests may pass unread; of Produce only `acks` is looked at."""
+"""API -> first and last version whose requests may pass unread; of Produce the beginning is looked at."""
 
 MustRead = Callable[[int, bytes], bool]
 """(API, client id) -> whether a rule needs the body of such a request now; asked of `Requests.asked` only."""
@@ -65,14 +70,31 @@ class Requests(Unread):
     Args:
         max_frame_bytes: longest request accepted; a longer one is refused as soon as its length is read.
         must_read: tells which of the requests that may pass unread are needed all the same.
+        admin_bytes: longest request that is gathered to be read, if it is none of the others.
+        small_bytes: the same of those that need no login, and of what is no request at all.
+        data_bytes: the same of Produce.
+        protected: what a request that passes unread must not name.
     """
 
-    __slots__ = ("_max_frame_bytes", "_must_read", "asked", "frames", "passing", "waiting", "waiting_bytes")
+    __slots__ = (
+        "_limits", "_max_frame_bytes", "_must_read", "_protected",
+        "asked", "frames", "passing", "passing_slot", "waiting", "waiting_bytes",
+    )  # fmt: skip
 
-    def __init__(self, max_frame_bytes: int, must_read: MustRead) -> None:
+    def __init__(
+        self,
+        max_frame_bytes: int,
+        must_read: MustRead,
+        admin_bytes: int,
+        small_bytes: int,
+        data_bytes: int,
+        protected: Protected = NOTHING,
+    ) -> None:
         super().__init__()
+        self._limits = (admin_bytes, small_bytes, data_bytes)
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
+        self._protected = protected
         self.asked = ASKED_KEYS
         """APIs that `must_read` is asked about."""
         self.frames = 0
@@ -83,6 +105,8 @@ class Requests(Unread):
         """Their bytes."""
         self.passing = 0
         """Bytes still to come of a request whose beginning was passed on."""
+        self.passing_slot: Slot | None = None
+        """The slot of the newest such request, None if it is not answered."""
 
     @property
     def incomplete(self) -> bool:
@@ -127,12 +151,14 @@ class Requests(Unread):
                 break
             answered = self._passes(pos, stop, key, version, name_bytes)
             if answered is None:
-                self.need = stop - pos
+                # Either its head is not here yet, or it is gathered.
+                self.need = self.need or self._gathered(pos, length, key)
                 break
             if answered:
                 slots.append(Slot(key, version, correlation_id))
             if stop > end:
                 self.passing = stop - end
+                self.passing_slot = slots[-1] if answered else None
                 pos = end
                 break
             count += 1
@@ -155,8 +181,19 @@ class Requests(Unread):
         start, stop = self.pos + LENGTH_BYTES, self._stop(self.pos)
         if stop < 0:
             return None
+        self.need = 0
         self._advance(stop, 1)
         return self.copy(start, stop)
+
+    def gather(self) -> None:
+        """Keep the request at the front until it is whole, though it might pass unread.
+
+        Raises:
+            BadFrame: its length is impossible, or it is longer than may be kept.
+        """
+        if self._stop(self.pos) < 0 and self.left_bytes >= _HEAD.size:
+            length, key = _HEAD.unpack_from(self.data, self.pos)[:2]
+            self.need = self._gathered(self.pos, length, key)
 
     def put_back(self, frame: bytes) -> None:
         """Undo the last `next`: the request stays at the front."""
@@ -204,11 +241,30 @@ class Requests(Unread):
             raise _bad_length(length)
         return min(LENGTH_BYTES + int(length), _HEAD.size)
 
+    def _gathered(self, pos: int, length: int, key: int) -> int:
+        """Bytes from `pos` to the end of a request that is kept until it is whole.
+
+        Raises:
+            BadFrame: it is longer than such a request may be.
+        """
+        admin_bytes, small_bytes, data_bytes = self._limits
+        if key == PRODUCE:
+            _, _, version, _, name_bytes = _HEAD.unpack_from(self.data, pos)
+            first, last = UNREAD[PRODUCE]
+            # A damaged one is nobody's data.
+            limit = data_bytes if first <= version <= last and name_bytes >= -1 else small_bytes
+        else:
+            limit = small_bytes if key in _SMALL_KEYS or key not in FLEXIBLE_FROM else admin_bytes
+        if length > limit:
+            raise BadFrame(Reason.TOO_LARGE)
+        return LENGTH_BYTES + length
+
     def _passes(self, pos: int, stop: int, key: int, version: int, name_bytes: int) -> bool | None:
         """Whether the request from `pos` to `stop`, which may not be whole, may pass unread.
 
         Returns:
-            None: a rule needs its body, or it is damaged; else whether it will be answered.
+            None: a rule needs its body, or it is damaged, or `need` bytes are needed to tell; else whether it
+            will be answered.
         """
         span = UNREAD.get(key)
         if span is None or not span[0] <= version <= span[1]:
@@ -218,23 +274,77 @@ class Requests(Unread):
             return None
         if key in self.asked:
             name_stop = name + max(0, name_bytes)
-            if name_stop > len(self.data) or self._must_read(key, bytes(self.data[name:name_stop])):
+            if name_stop > len(self.data):
+                self.need = name_stop - pos
                 return None
-        # Without acks the broker sends no response; waiting for one would shift all that follow.
-        return self._acks(pos, stop, version, max(0, name_bytes)) if key == PRODUCE else True
+            if self._must_read(key, bytes(self.data[name:name_stop])):
+                return None
+        if key == PRODUCE:
+            return self._produce(pos, stop, version, max(0, name_bytes))
+        ids_from = self._protected.searched.get(key)
+        if ids_from is None:
+            return True
+        # What is not here yet may name anything.
+        if stop > len(self.data) or self._protected.may_be_in(self.data, name, stop, version >= ids_from):
+            return None
+        return True
 
-    def _acks(self, pos: int, stop: int, version: int, name_bytes: int) -> bool | None:
-        """Whether the Produce request at `pos` asks for acks; None if what is here does not tell."""
+    def _produce(self, pos: int, stop: int, version: int, name_bytes: int) -> bool | None:
+        """Whether the Produce request at `pos` asks for acks; None if it must be read, or is not here.
+
+        Without acks the broker sends no response; waiting for one would shift all that follow.
+        """
+        data, protected = self.data, self._protected
         start = pos + _HEAD.size + name_bytes
-        head = self.data[start : min(stop, start + _PLAIN_HEAD_BYTES)]
+        head = data[start : min(stop, start + _PLAIN_HEAD_BYTES)]
         # As nearly always: no transactional id and, in the flexible versions, no tags before it.
         if len(head) == _PLAIN_HEAD_BYTES and version >= 3 and head[:2] == _NO_TRANSACTION[version >= 9]:
-            return head[2:] != _NO_ACKS
-        frame = self.copy(pos + LENGTH_BYTES, min(stop, len(self.data), pos + _ACKS_WITHIN_BYTES))
+            answered = head[2:] != _NO_ACKS
+            if not protected.active:
+                return answered
+            ours = plain_names_ours(data, start + PLAIN_TOPICS_AT, stop, version, protected)
+        else:
+            told = self._longer_head(pos, stop)
+            if told is None:
+                return None
+            answered, ours = told
+        if ours is None and stop > len(data):
+            if len(data) < start + _HEAD_WITHIN_BYTES[0]:
+                # One topic may be seen then; several are gathered.
+                self.need = len(data) - pos + 1
+        elif ours is None:
+            ours = self._walked(pos, stop)
+        return answered if ours is False else None
+
+    def _walked(self, pos: int, stop: int) -> bool | None:
+        """Whether a whole Produce request of several topics names what is ours; None: it is damaged."""
+        # Up to here a search of all of it costs less than a walk.
+        if stop - pos < STREAMED_FROM_BYTES and not self._protected.may_be_in(self.data, pos, stop, True):
+            return False
+        frame = self.copy(pos + LENGTH_BYTES, stop)
         try:
-            return produce_acks(frame, parse_header(frame)) != 0
+            return names_ours(frame, parse_header(frame), self._protected)
         except BadFrame:
             return None
+
+    def _longer_head(self, pos: int, stop: int) -> tuple[bool, bool | None] | None:
+        """Whether a Produce request with a transactional id or tags asks for acks and names what is ours.
+
+        None: it must be read, or looked at again when there is more of it.
+        """
+        protected, here = self._protected, min(stop, len(self.data))
+        for within in _HEAD_WITHIN_BYTES:
+            frame = self.copy(pos + LENGTH_BYTES, min(here, pos + within))
+            try:
+                header = parse_header(frame)
+                acks = produce_acks(frame, header)
+                return acks != 0, protected.active and head_names_ours(frame, header, protected)
+            except BadFrame:
+                pass
+        if here < min(stop, pos + _HEAD_WITHIN_BYTES[-1]):
+            # What can pass unread is not gathered.
+            self.need = here - pos + 1
+        return None
 
 
 def _bad_length(length: int) -> BadFrame:

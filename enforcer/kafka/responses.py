@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from enforcer.kafka.guard.shown import SHOWN_KEYS
 from enforcer.kafka.link import Slot
 from enforcer.kafka.protocol.addresses import REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.kafka.protocol.frames import (
@@ -28,7 +29,7 @@ from enforcer.kafka.protocol.sasl import SaslObserver
 from streaming.contract.errors import WeirError
 
 SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-_READ_KEYS: Final = REWRITTEN_KEYS | SASL_KEYS | {API_VERSIONS}
+_READ_KEYS: Final = REWRITTEN_KEYS | SASL_KEYS | SHOWN_KEYS | {API_VERSIONS}
 # First version that may end in addresses of new leaders; earlier ones hold none.
 _ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
 # `may_hold_endpoints` looks at no more than so many bytes at the end.
@@ -58,8 +59,8 @@ class Responses(Unread):
     """
 
     __slots__ = (
-        "_max_frame_bytes", "_observer", "_out", "_passing", "_rewrite", "_traffic",
-        "answers", "due", "write",
+        "_amends", "_max_frame_bytes", "_observer", "_out", "_passing", "_rewrite", "_traffic",
+        "answers", "due", "kept_bytes", "next_amend", "write",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,11 @@ class Responses(Unread):
         """What the client waits for, in the order of its requests."""
         self.due: deque[Slot] = deque()
         """What the broker has to answer, in the order in which it was asked."""
+        self.kept_bytes = 0
+        """Answers of our own that wait for earlier ones."""
+        self.next_amend: Callable[[bytes], bytes] | None = None
+        """What is done to the answer of the next place that is reserved."""
+        self._amends: dict[Slot, Callable[[bytes], bytes]] = {}
         self.write: Write = _nowhere
         """Takes what the client gets."""
 
@@ -100,18 +106,53 @@ class Responses(Unread):
                 self._gather()
             self._gather()
         finally:
+            if self.pos == len(self.data):
+                # An idle connection keeps nothing of the last response.
+                self.data, self.pos = b"", 0
             self._write()
 
+    def reserve(self, slot: Slot) -> None:
+        """Take the next place among the answers to the client."""
+        self.answers.append(slot)
+        if self.next_amend is not None:
+            self._amends[slot] = self.next_amend
+            self.next_amend = None
+
+    def forgo(self, slot: Slot) -> None:
+        """Nobody will get this answer: those behind it need not wait."""
+        self.answers.remove(slot)
+        self._amends.pop(slot, None)
+
+    def next_is(self, key: int) -> bool:
+        """Whether the broker answers a request of this API next."""
+        return bool(self.due) and self.due[0].api_key == key
+
+    def drop(self) -> None:
+        """The connection is over: keep nothing."""
+        self.data, self.pos, self.kept_bytes = b"", 0, 0
+        self.answers.clear()
+        self.due.clear()
+        self._out.clear()
+        self._amends.clear()
+
     def flush(self) -> None:
-        """Write the answers that are ready, as far as no earlier one is missing."""
+        """Write the answers that are ready, as far as no earlier one is missing; the others are kept."""
         self._gather()
+        self._count_kept()
         self._write()
 
     def _gather(self) -> None:
         answers = self.answers
         while answers and (response := answers[0].response) is not None:
-            answers.popleft()
+            slot = answers.popleft()
+            if self._amends and slot in self._amends:
+                response = self._amends.pop(slot)(response)
             self._out += (len(response).to_bytes(LENGTH_BYTES, "big"), response)
+        if self.kept_bytes:
+            self._count_kept()
+
+    def _count_kept(self) -> None:
+        self.kept_bytes = sum(len(slot.response) for slot in self.answers if slot.response is not None)
 
     def _write(self) -> None:
         """One system call for all that is ready: it costs more than all our work on a small answer."""
@@ -183,7 +224,7 @@ class Responses(Unread):
     def _must_read(self, slot: Slot, pos: int, stop: int) -> bool:
         """Whether a rule needs the body of the response from `pos` to `stop`, which may not be here yet."""
         key = slot.api_key
-        if slot.done is not None:
+        if slot.done is not None or (self._amends and slot in self._amends):
             return True
         if key not in _READ_KEYS:
             return False
@@ -200,7 +241,9 @@ class Responses(Unread):
         """Let the rules have a response; the client gets its own in turn."""
         key, version = slot.api_key, slot.api_version
         if slot.done is not None:
-            slot.done(response)
+            # It holds its slot, which holds the answer: let go of it, or megabytes wait for the collector.
+            done, slot.done = slot.done, None
+            done(response)
             return
         if key == API_VERSIONS:
             response = limit_api_versions(response, version)

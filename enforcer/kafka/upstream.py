@@ -2,10 +2,13 @@
 
 import asyncio
 from collections import deque
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from enforcer.core.settings import ProxySettings
+from enforcer.kafka.life.sockets import unread
 from enforcer.kafka.protocol.frames import LENGTH_BYTES
+
+_COPIED_BYTES: Final = 262_144
 
 
 class Owner(Protocol):
@@ -17,6 +20,10 @@ class Owner(Protocol):
 
     def upstream_failed(self, reason: str) -> None:
         """It could not be made or is lost."""
+        ...
+
+    def upstream_closed(self) -> None:
+        """It is closed, as the owner wanted."""
         ...
 
     def upstream_received(self, data: bytes) -> None:
@@ -47,6 +54,11 @@ class Upstream(asyncio.Protocol):
         self.writable = False
         """Whether requests can be sent now."""
 
+    @property
+    def closed(self) -> bool:
+        """Whether there is no connection, and will be none."""
+        return self._transport is None and (self._abandoned or self._connecting is None)
+
     def connect(self, host: str, port: int) -> None:
         """Begin to connect; the owner is told how it went."""
         self._connecting = asyncio.get_running_loop().create_task(self._connect(host, port))
@@ -59,7 +71,13 @@ class Upstream(asyncio.Protocol):
             # In the middle of another request: a lookup or what waited for one, at most one per open answer.
             self._queued.append(frame)
         else:
-            self._transport.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)
+            length = len(frame).to_bytes(LENGTH_BYTES, "big")
+            if len(frame) > _COPIED_BYTES:
+                # A copy costs more than a second write.
+                self._transport.write(length)
+                self._transport.write(frame)
+            else:
+                self._transport.write(length + frame)
         return True
 
     def pass_on(self, data: bytes | bytearray | memoryview, unfinished: bool) -> bool:
@@ -90,13 +108,25 @@ class Upstream(asyncio.Protocol):
             self._transport.resume_reading()
 
     def abandon(self) -> None:
-        """The client is gone."""
+        """It is needed no more; what was sent still leaves."""
         self._abandoned = True
         if self._connecting is not None:
             self._connecting.cancel()
         if self._transport is not None:
-            # What was sent still leaves: a request that a client sent last must reach the broker.
             self._transport.close()
+
+    @property
+    def held_bytes(self) -> int:
+        """What waits to be written."""
+        waiting = sum(map(len, self._queued))
+        return waiting if self._transport is None else waiting + self._transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """The same, but what has not left yet is given up."""
+        self._queued.clear()
+        self.abandon()
+        if self._transport is not None:
+            self._transport.abort()
 
     async def _connect(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
@@ -104,9 +134,13 @@ class Upstream(asyncio.Protocol):
             async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
                 await loop.create_connection(lambda: self, host, port)
         except TimeoutError:
-            self._owner.upstream_failed("timeout")
+            self._fail("timeout")
         except OSError:
-            self._owner.upstream_failed("refused")
+            self._fail("refused")
+
+    def _fail(self, reason: str) -> None:
+        self._connecting = None
+        self._owner.upstream_failed(reason)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The broker took the connection."""
@@ -114,7 +148,7 @@ class Upstream(asyncio.Protocol):
         if self._abandoned:
             transport.abort()
             return
-        self._transport = transport
+        self._transport, self._connecting = transport, None
         self.writable = True
         transport.set_write_buffer_limits(
             self._settings.write_buffer_high_bytes, self._settings.write_buffer_low_bytes
@@ -129,9 +163,15 @@ class Upstream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The broker closed the connection, or we did."""
+        if exc is not None and not self._abandoned and self._transport is not None:
+            # A write failed before all answers were read.
+            for data in unread(self._transport, self._settings.write_buffer_high_bytes):
+                self._owner.upstream_received(data)
         self._transport = None
         self.writable = False
-        if not self._abandoned:
+        if self._abandoned:
+            self._owner.upstream_closed()
+        else:
             self._owner.upstream_failed("lost")
 
     def pause_writing(self) -> None:

@@ -12,17 +12,17 @@ from dataclasses import replace
 from math import ceil
 from typing import Protocol
 
-from enforcer.core.coordinator import Asked, QuotaCoordinator
+from enforcer.core.coordinator import Asked, QuotaCoordinator, Uncharged
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.gate import MutationQuota, explain
 from enforcer.core.ledger import Answered, Ask
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items
+from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.protocol.answers import explain_throttle, merge, refuse_all
+from enforcer.kafka.protocol.answers import merge, refuse_all
 from enforcer.kafka.protocol.mutations import MutationRequest, subset
-from enforcer.kafka.protocol.throttle import patch_throttle
-from enforcer.kafka.protocol.topic_counts import TopicCounts
+from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
 
 
 class Link(Protocol):
@@ -54,32 +54,41 @@ class Admission(ABC):
         link: the connection.
         coordinator: decides.
         recent: knows partition counts better than the broker.
+        free: bounds what is not charged.
         request: the request.
         user: Kafka principal.
         client_id: Kafka client id.
         quota: in force for them, None if none is.
         wait_ms: how long its subject must still wait, if it must.
+        dry: not for its balance, but for its dry runs.
     """
+
+    _forwarded = False
+    _looked = False
 
     def __init__(
         self,
         link: Link,
         coordinator: QuotaCoordinator,
         recent: RecentTopics,
+        free: FreeQuestions,
         request: MutationRequest,
         *,
         user: str,
         client_id: str,
         quota: MutationQuota | None,
         wait_ms: float = 0,
+        dry: bool = False,
     ) -> None:
         self.link = link
         self.coordinator = coordinator
         self.recent = recent
+        self.free = free
         self.request = request
         self.user = user
         self.client_id = client_id
         self.quota = quota
+        self.dry = dry
         self.until_ms = coordinator.clock.steady_ms() + wait_ms
         self.ask: Ask | None = None
         self.items: Charged = {}
@@ -91,11 +100,30 @@ class Admission(ABC):
         ids = [topic_id for topic_id in unnamed if topic_id is not None]
         self.link.look_up(names, ids, self._looked_up)
 
+    @property
+    def admitted(self) -> bool:
+        """Whether it is carried out whatever the client does."""
+        return True
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """Whether all but its decision is known, so that it can be answered without the broker."""
+        return False
+
     @abstractmethod
     def gone(self) -> None:
-        """The connection is lost; nothing more can be answered."""
+        """The broker's part is over, or not waited for: no answer of it will come any more."""
+
+    def _charge_stated(self) -> None:
+        """Charge what was forwarded by what it says itself, if the broker cannot be asked any more."""
+        if not self._forwarded or self._looked:
+            return
+        self.items = charged_items(self.request, NOTHING_KNOWN, self.recent.default_partitions)
+        if self.items:
+            self.ask = self.coordinator.report(self._asked(), self.quota)
 
     def _looked_up(self, topics: TopicCounts) -> None:
+        self._looked = True
         self.items = charged_items(self.request, self.recent.over(topics), self.recent.default_partitions)
         self._counted()
 
@@ -130,32 +158,68 @@ class Passing(Admission):
     def start(self) -> None:
         # The lookup goes first on the same connection, so it sees what a deletion is about to delete.
         super().start()
-        self.link.forward(self.request.frame, self._answered)
+        self._forwarded = self.link.forward(self.request.frame, self._answered)
 
     def gone(self) -> None:
-        """Nothing to undo: whether the broker carried it out is not known."""
+        self._charge_stated()
 
     def _counted(self) -> None:
         self._count_outcome("shadow" if self.quota is not None else "unlimited")
-        if self.items:
+        if self.items and not self._unreported():
             self.ask = self.coordinator.report(self._asked(), self.quota)
+
+    def _unreported(self) -> bool:
+        """Whether it is a dry run of which nobody need know, or one more than may be asked about."""
+        if not self.request.validate_only:
+            return False
+        if self.quota is None:
+            return True
+        if not self.free.take(self.quota, len(self.items)):
+            return False
+        self.coordinator.metrics.unreported.inc()
+        return True
 
     def _answered(self, response: bytes) -> None:
         self._note_executed(response)
         self.link.complete(response, 0)
 
 
-class _Deciding(Admission):
+class Deciding(Admission):
     """A request with a decision to wait for, for a limited time."""
 
     decision: Decision | None = None
     _timer: asyncio.TimerHandle | None = None
+    _asks = True
+    _in_turn = False
+
+    def start(self) -> None:
+        if self._asks and self.quota is not None:
+            self.coordinator.questions.begin(self.quota.subject)
+            self._in_turn = True
+        super().start()
+
+    def _looked_up(self, topics: TopicCounts) -> None:
+        super()._looked_up(topics)
+        if self._timer is None:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        """No question is open any more: others of the subject may ask."""
+        if self._in_turn and self.quota is not None:
+            self._in_turn = False
+            self.coordinator.questions.end(self.quota.subject)
 
     def _put_question(self) -> bool:
-        """Send the event and start the time limit; False if nobody will decide."""
-        self.ask = self.coordinator.ask(self._asked(), self.quota, self._on_decision)
+        """Send the event and start the time limit; False if nobody will decide.
+
+        Raises:
+            Uncharged: nobody ever could.
+        """
+        self.ask = self.coordinator.ask(self._asked(), self.quota, self._on_decision, self._on_refused)
         if self.ask is None:
             return False
+        if self.request.validate_only and self.quota is not None:
+            self.free.charge(self.quota, len(self.items))
         self._timer = self.link.call_later(self.coordinator.settings.decision_timeout_ms, self._on_timeout)
         return True
 
@@ -168,10 +232,22 @@ class _Deciding(Admission):
         self._stop_timer()
         self.decision = decision
         self._decided()
+        self._end_turn()
 
     def _on_timeout(self) -> None:
         self._timer = None
         self._late()
+        self._end_turn()
+
+    def _on_refused(self) -> None:
+        self._stop_timer()
+        self.ask = None
+        self._uncharged()
+        self._end_turn()
+
+    @abstractmethod
+    def _uncharged(self) -> None:
+        """The question cannot be put, now or ever."""
 
     @abstractmethod
     def _decided(self) -> None:
@@ -188,13 +264,20 @@ class _Deciding(Admission):
         return ceil(self.coordinator.remaining_ms(self.decision, self.ask.sent_ms))
 
 
-class Strict(_Deciding):
+class Strict(Deciding):
     """Decided first; only what was admitted reaches the broker."""
 
-    _forwarded = False
+    _dropped = False
+
+    @property
+    def admitted(self) -> bool:
+        """Only then does the broker have it."""
+        return self._forwarded
 
     def gone(self) -> None:
         self._stop_timer()
+        self._end_turn()
+        self._dropped = True
         if self.ask is None or self._forwarded:
             return
         # Nothing was done: whatever is, or will be, charged is given back.
@@ -205,11 +288,26 @@ class Strict(_Deciding):
             self.coordinator.settle(self.ask)
 
     def _counted(self) -> None:
+        if self._dropped:
+            return
         if not self.items:
             # All of it is bound to fail, each with its own error: that is the broker's to say.
             self._carry_out(())
-        elif not self._put_question():
-            self._late()
+            return
+        try:
+            if not self._put_question():
+                self._late()
+        except Uncharged:
+            self._uncharged()
+
+    def _uncharged(self) -> None:
+        self._count_outcome("too_large")
+        wait_ms = self.coordinator.settings.decision_timeout_ms
+        message = (
+            f"{len(self.items)} topics in one request are too many to be decided under a quota on partition"
+            " mutations; ask for fewer at a time."
+        )
+        self.link.complete(refuse_all(self.request, wait_ms, message), wait_ms)
 
     def _decided(self) -> None:
         assert self.decision is not None
@@ -254,75 +352,3 @@ class Strict(_Deciding):
     def _mute_ms(self, left_ms: int) -> int:
         """The connection that was told to wait is not read for so long."""
         return left_ms
-
-
-class Refused(Strict):
-    """Its subject must still wait: nobody is asked, and the connection is not muted.
-
-    Items that are bound to fail go to the broker all the same, as in Kafka, where validation comes first.
-    """
-
-    def _counted(self) -> None:
-        if self.items and self.quota is not None:
-            self._count_outcome("not_before")
-            self.coordinator.report_refused(self._asked(), self.quota)
-        self._carry_out([item.position for item, _ in self.items.values()])
-
-    def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
-        left_ms = max(1, ceil(self.until_ms - self.coordinator.clock.steady_ms()))
-        return (left_ms, explain(self.quota, None, left_ms)) if rejected else (0, "")
-
-    def _mute_ms(self, left_ms: int) -> int:
-        return 0
-
-
-class Permissive(_Deciding):
-    """An old version that knows no rejection: carried out, then the client is made to wait."""
-
-    _response: bytes | None = None
-    _settled = False
-
-    def start(self) -> None:
-        super().start()
-        self.link.forward(self.request.frame, self._answered)
-
-    def gone(self) -> None:
-        self._stop_timer()
-        if self.ask is not None and self.ask.answered is Answered.WAITING:
-            self.coordinator.give_up(self.ask, Answered.ALLOWED)
-
-    def _counted(self) -> None:
-        if not self.items:
-            self._settled = True
-        elif not self._put_question():
-            self._late()
-
-    def _decided(self) -> None:
-        assert self.decision is not None
-        self._count_outcome("throttle" if self.decision.throttle_time_ms > 0 else "allow")
-        self._settle()
-
-    def _late(self) -> None:
-        self._count_outcome("late_allow")
-        if self.ask is not None:
-            self.coordinator.give_up(self.ask, Answered.ALLOWED)
-        self._settle()
-
-    def _settle(self) -> None:
-        self._settled = True
-        self._finish()
-
-    def _answered(self, response: bytes) -> None:
-        self._response = response
-        self._note_executed(response)
-        self._finish()
-
-    def _finish(self) -> None:
-        if self._response is None or not self._settled:
-            return
-        response, left_ms = self._response, self._left_ms()
-        if left_ms > 0:
-            api, version = self.request.api, self.request.version
-            response = patch_throttle(api, version, response, left_ms)
-            response = explain_throttle(api, version, response, explain(self.quota, self.decision, left_ms))
-        self.link.complete(response, left_ms)

@@ -1,15 +1,24 @@
 """Topics that a Metadata request would create: the broker would charge them and tell nobody."""
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
+from cachetools import TTLCache
+
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.settings import AutoCreation
-from enforcer.kafka.protocol.frames import METADATA, RequestHeader
-from enforcer.kafka.protocol.messages import forbid_auto_creation, metadata_answer_as
+from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.frames import METADATA, RequestHeader, is_flexible
+from enforcer.kafka.protocol.messages import forbid_auto_creation, metadata_answer_as, unknown_topics
 
 _FLAG_FROM: Final = 4
+_NOTED_MAX_BYTES: Final = 262_144
+"""Larger answers are not gone through for topics that are not there: that would hold up other traffic."""
+_LOG_AGAIN_MS: Final = 3_600_000.0
 Rewrite = Callable[[int, int, bytes], bytes]
+
+logger = logging.getLogger(__name__)
 
 
 def forbids_creation(coordinator: QuotaCoordinator, user: str, client_id: str) -> bool:
@@ -19,24 +28,64 @@ def forbids_creation(coordinator: QuotaCoordinator, user: str, client_id: str) -
     return coordinator.enforces(user, client_id)
 
 
-def without_creation(
-    frame: bytes, header: RequestHeader, rewrite: Rewrite
-) -> tuple[bytes, Callable[[bytes], bytes] | None]:
-    """A Metadata request that creates nothing.
+class AutoCreations:
+    """What clients would have created by asking for it, for all connections of a proxy.
+
+    A client waits for such a topic for as long as it likes, so this is where its operator learns why.
 
     Args:
-        frame: the request.
-        header: its header.
+        coordinator: knows whose quota it is, counts, and tells the time.
         rewrite: puts our addresses into an answer.
-
-    Returns:
-        The request; what turns its answer back where an old version had to become the first with the flag.
     """
-    frame, changed = forbid_auto_creation(frame, header)
-    if not changed or header.api_version >= _FLAG_FROM:
-        return frame, None
 
-    def turn_back(response: bytes) -> bytes:
-        return metadata_answer_as(rewrite(METADATA, _FLAG_FROM, response), header.api_version)
+    def __init__(self, coordinator: QuotaCoordinator, rewrite: Rewrite) -> None:
+        self._coordinator = coordinator
+        self._rewrite = rewrite
+        subjects_max = coordinator.settings.subjects_max
+        self._logged: TTLCache[str, None] = TTLCache(subjects_max, _LOG_AGAIN_MS, coordinator.clock.steady_ms)
 
-    return frame, turn_back
+    def keep_from(
+        self, frame: bytes, header: RequestHeader, user: str
+    ) -> tuple[bytes, Callable[[bytes], bytes] | None]:
+        """A Metadata request that creates nothing.
+
+        Args:
+            frame: the request.
+            header: its header.
+            user: Kafka principal.
+
+        Returns:
+            The request; what makes its answer the client's: in the version that was asked for, with our
+            addresses. None: it has to be made no differently than others.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        version = header.api_version
+        cursor = Cursor(frame, header.body_offset, is_flexible(METADATA, version))
+        named = cursor.array_length() > 0
+        frame, changed = forbid_auto_creation(frame, header)
+        if not changed or (version >= _FLAG_FROM and not named):
+            return frame, None
+        sent_version = max(version, _FLAG_FROM)
+
+        def answer(response: bytes) -> bytes:
+            if named and len(response) <= _NOTED_MAX_BYTES:
+                self._note(unknown_topics(response, sent_version), user, header.client_id or "")
+            response = self._rewrite(METADATA, sent_version, response)
+            return response if version == sent_version else metadata_answer_as(response, version)
+
+        return frame, answer
+
+    def _note(self, names: list[str], user: str, client_id: str) -> None:
+        """Count what was not created; say it once an hour for each subject."""
+        quota = self._coordinator.quota(user, client_id)
+        if not names or quota is None:
+            return
+        self._coordinator.metrics.forbidden_creations.inc(len(names))
+        if quota.subject not in self._logged:
+            self._logged[quota.subject] = None
+            logger.warning(
+                "topic %s is not there and is not created by asking for it, since %s has a mutation quota: "
+                "create it, or set proxy.auto_topic_creation: pass", names[0], quota.subject,
+            )  # fmt: skip

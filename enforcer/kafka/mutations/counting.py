@@ -15,10 +15,14 @@ Charged = Mapping[str, tuple[MutationItem, int]]
 
 def charged_items(request: MutationRequest, topics: TopicCounts, default_partitions: int) -> Charged:
     """The items that cost something, by name, by id where the name is not known."""
-    named = {}
+    named: dict[str, tuple[MutationItem, int]] = {}
     for cost in count_mutations(request, topics, default_partitions):
         if cost.charged and cost.mutations > 0:
-            named[_name_of(cost.item, topics)] = (cost.item, cost.mutations)
+            name = _name_of(cost.item, topics)
+            # A topic may be called as another one's id is written; none may take another's place.
+            while name in named:
+                name += f"#{cost.item.position}"
+            named[name] = (cost.item, cost.mutations)
     return named
 
 

@@ -19,7 +19,6 @@ from enforcer.kafka.protocol.frames import (
     Reason,
     is_flexible,
     response_body_offset,
-    skip_tags,
 )
 from enforcer.kafka.protocol.throttle import ends_without_tags, skip_produce_partitions
 
@@ -30,6 +29,7 @@ It is called for every address in a response, so it is also how the caller learn
 """
 
 _NODE_ENDPOINTS_TAG: Final = 0
+_NONE_ABORTED: Final = (b"\0", b"\1")
 _ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
 REWRITTEN_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 
@@ -142,6 +142,13 @@ def _rewrite_address(cursor: Cursor, splice: _Splice, node_id: int, address_of: 
     splice.replace(start, cursor.offset, value)
 
 
+def _rewritten_address(address: bytes, address_of: AddressMap) -> bytes:
+    """Node id, host and port as in a flexible message, with our address."""
+    cursor, splice = Cursor(address, 0, True), _Splice(address)
+    _rewrite_address(cursor, splice, cursor.int32(), address_of)
+    return splice.result()
+
+
 def _rewrite_brokers(
     cursor: Cursor, splice: _Splice, address_of: AddressMap, *, has_rack: bool, has_fenced: bool
 ) -> None:
@@ -161,9 +168,20 @@ def _rewrite_coordinators(version: int, cursor: Cursor, splice: _Splice, address
             cursor.skip_string()
         _rewrite_address(cursor, splice, cursor.int32(), address_of)
         return
-    for _ in cursor.elements():
+    # There may be thousands, of a few brokers: the same bytes are replaced as they were before.
+    known: dict[bytes, bytes] = {}
+    data = cursor.data
+    for _ in cursor.elements(rows=3):
         cursor.skip_string()  # the key asked for
-        _rewrite_address(cursor, splice, cursor.int32(), address_of)
+        start = cursor.offset
+        cursor.offset += 4
+        cursor.skip_string()
+        cursor.skip(4)
+        address = bytes(data[start : cursor.offset])
+        if address not in known:
+            known[address] = _rewritten_address(address, address_of)
+        if known[address] != address:
+            splice.replace(start, cursor.offset, known[address])
         cursor.skip(2)
         cursor.skip_string()
         cursor.skip_tags()
@@ -216,12 +234,14 @@ def _skip_fetch_partitions(cursor: Cursor) -> None:
     cursor.skip(4 + 2 + 4)  # throttle time, error code, session id
     for _ in cursor.elements():
         cursor.skip(len(fields.NO_ID))
-        for _ in cursor.elements():
-            cursor.skip(4 + 2 + 8 + 8 + 8)  # index, error, high watermark, last stable and log start offset
-            for _ in cursor.elements():
-                cursor.skip(8 + 8)  # aborted transaction: producer id, first offset
-                cursor.skip_tags()
-            cursor.skip(4)  # preferred read replica
+        for _ in cursor.elements(rows=3):
+            # Index, error, high watermark, last stable and log start offset.
+            cursor.skip(4 + 2 + 8 + 8 + 8)
+            if data[cursor.offset : cursor.offset + 1] in _NONE_ABORTED:
+                cursor.offset += 1 + 4  # preferred read replica
+            else:
+                cursor.skip_rows(before=8 + 8)  # aborted transactions: producer id, first offset
+                cursor.skip(4)
             cursor.skip_bytes()
-            cursor.offset = skip_tags(data, cursor.offset)
+            cursor.skip_tags()
         cursor.skip_tags()

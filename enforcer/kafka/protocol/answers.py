@@ -4,22 +4,26 @@ As with requests, what the broker said is copied byte for byte and only added to
 Source: docs/protocol_notes.md 1.2.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.fields import STRING, Cursor
 from enforcer.kafka.protocol.frames import is_flexible, response_body_offset
 from enforcer.kafka.protocol.mutations import STRICT_FROM, MutationApi, MutationItem, MutationRequest
 from enforcer.kafka.protocol.throttle import patch_throttle
 
 THROTTLING_QUOTA_EXCEEDED: Final = 89  # Kafka's error code
+POLICY_VIOLATION: Final = 44  # Kafka's, as its controller gives for a request with too many partitions
+_THROTTLE_BYTES: Final = 4
+_ROOM: Final = 1_000_000
+# A message may name the client, which may have a name of 32 kB; older versions hold no more than that.
+_MESSAGE_MAX: Final = 2_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnsweredItem:
-    """What the broker said about one topic.
+class AnsweredItem(NamedTuple):
+    """What the broker said about one topic. A tuple, not a dataclass: a response may have thousands.
 
     Attributes:
         name: None when a deletion by id failed.
@@ -68,6 +72,8 @@ def decode_answer(api: MutationApi, version: int, response: bytes) -> Answer:
         BadFrame: the response ends too early or a length in it is impossible.
     """
     cursor = Cursor(response, response_body_offset(api, version, response), is_flexible(api, version))
+    # As many as were asked for, and a broker tells some 35 configurations of each topic that it created.
+    cursor.room = _ROOM
     throttle_ms = cursor.int32()
     list_start = cursor.offset
     items = tuple([_read_item(api, version, cursor) for _ in cursor.elements()])
@@ -91,20 +97,16 @@ def _read_item(api: MutationApi, version: int, cursor: Cursor) -> AnsweredItem:
     topic_id = cursor.raw(len(fields.NO_ID)) if _has_id(api, version) else None
     error_code = cursor.int16()
     message_start = cursor.offset if _has_message(api, version) else None
-    message_is_null = message_start is None or cursor.string_length() < 0
-    if message_start is not None:
-        cursor.offset = message_start
-        cursor.skip_string()
+    message_bytes = -1 if message_start is None else cursor.string_length()
+    message_is_null = message_bytes < 0
+    cursor.skip(max(0, message_bytes))
     message_end = cursor.offset
     num_partitions = None
     if api is MutationApi.CREATE_TOPICS and version >= 5:
         num_partitions = cursor.int32()
         cursor.skip(2)  # replication factor
-        for _ in cursor.elements():
-            cursor.skip_string()
-            cursor.skip_string()
-            cursor.skip(3)  # read only, source, sensitive
-            cursor.skip_tags()
+        # Configurations: key, value; read only, source, sensitive.
+        cursor.skip_rows(parts=(STRING, STRING), after=3)
     cursor.skip_tags()
     return AnsweredItem(
         name=name, topic_id=None if topic_id == fields.NO_ID else topic_id, error_code=error_code,
@@ -113,21 +115,24 @@ def _read_item(api: MutationApi, version: int, cursor: Cursor) -> AnsweredItem:
     )  # fmt: skip
 
 
-def _encode_rejected(request: MutationRequest, item: MutationItem, error_code: int, message: str) -> bytes:
+def _encode_rejected(
+    request: MutationRequest, items: Iterable[MutationItem], error_code: int, message: str
+) -> list[bytes]:
     api, version, flexible = request.api, request.version, request.flexible
-    parts = [fields.string(item.name, flexible)]
-    if api is MutationApi.DELETE_TOPICS and version >= 6:
-        parts.append(item.topic_id or fields.NO_ID)
-    elif api is MutationApi.CREATE_TOPICS and version >= 7:
-        parts.append(fields.NO_ID)
-    parts.append(fields.int16(error_code))
+    parts = [fields.int16(error_code)]
     if _has_message(api, version):
-        parts.append(fields.string(message, flexible))
+        parts.append(fields.string(message[:_MESSAGE_MAX], flexible))
     if api is MutationApi.CREATE_TOPICS and version >= 5:
         # As Kafka fills them for a topic that it rejects: no partitions, no replication, no configurations.
         parts += [fields.int32(-1), fields.int16(-1), fields.array_length(0, flexible)]
     parts.append(fields.tags(flexible))
-    return b"".join(parts)
+    end, has_id = b"".join(parts), _has_id(api, version)
+    return [
+        fields.raw_string(request.frame, item.start, flexible)
+        + ((item.topic_id or fields.NO_ID) if has_id else b"")
+        + end
+        for item in items
+    ]
 
 
 def merge(
@@ -151,17 +156,14 @@ def merge(
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
     """
-    added = [
-        _encode_rejected(request, item, error_code, message)
-        for item in request.items
-        if item.position in rejected
-    ]
-    if added:
-        answer = decode_answer(request.api, request.version, response)
-        count = fields.array_length(len(answer.items) + len(added), request.flexible)
-        first = answer.items[0].start if answer.items else answer.list_end
-        head, kept = response[: answer.list_start], response[first : answer.list_end]
-        response = b"".join((head, count, kept, *added, response[answer.list_end :]))
+    refused = [item for item in request.items if item.position in rejected]
+    if refused:
+        added = _encode_rejected(request, refused, error_code, message)
+        # Before what the broker said, so that its list need not be gone through; clients go by the names.
+        start = response_body_offset(request.api, request.version, response) + _THROTTLE_BYTES
+        cursor = Cursor(response, start, request.flexible)
+        count = fields.array_length(max(0, cursor.array_length()) + len(added), request.flexible)
+        response = b"".join((response[:start], count, *added, response[cursor.offset :]))
     return patch_throttle(request.api, request.version, response, throttle_ms)
 
 
@@ -189,7 +191,7 @@ def explain_throttle(api: MutationApi, version: int, response: bytes, message: s
     """
     if version >= STRICT_FROM[api] or not _has_message(api, version):
         return response
-    text = fields.string(message, is_flexible(api, version))
+    text = fields.string(message[:_MESSAGE_MAX], is_flexible(api, version))
     parts: list[bytes] = []
     copied = 0
     for item in decode_answer(api, version, response).items:

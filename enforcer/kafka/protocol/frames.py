@@ -4,6 +4,7 @@ A *frame* here is the payload without its 4-byte length. Everything a peer can s
 `BadFrame`, whose reason is one of a closed set, so it can label a metric.
 """
 
+import hashlib
 import struct
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -21,6 +22,8 @@ class Reason(StrEnum):
     BAD_VARINT = "bad_varint"
     UNEXPECTED_NULL = "unexpected_null"
     BAD_VALUE = "bad_value"
+    TOO_MANY_ITEMS = "too_many_items"
+    INTERNAL = "internal"
 
 
 class BadFrame(WeirError):
@@ -44,6 +47,11 @@ _INT16 = struct.Struct(">h")
 # key, version, correlation id, length of the client id: the part that every request header shares
 _HEADER = struct.Struct(">hhih")
 _MAX_VARINT_BYTES: Final = 5
+CLIENT_ID_MAX: Final = 256
+"""Longer client-ids are known by a digest, bytes."""
+_KEPT_OF_LONG: Final = 64
+TAGS_MAX: Final = 64
+"""Tagged fields in one section; Kafka 4.1 has at most four, and more would only cost us time."""
 
 
 class Unread:
@@ -121,8 +129,6 @@ DELETE_TOPICS: Final = 20
 SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
 DESCRIBE_CLUSTER: Final = 60
-SHARE_FETCH: Final = 78
-SHARE_ACKNOWLEDGE: Final = 79
 
 
 def is_flexible(api_key: int, version: int) -> bool:
@@ -137,7 +143,7 @@ class RequestHeader(NamedTuple):
         api_key: which request.
         api_version: its version.
         correlation_id: number that the response repeats.
-        client_id: None if absent. Bytes that are not UTF-8 become U+FFFD, as in the Java broker.
+        client_id: None if absent; see `client_name`.
         body_offset: where the body begins in the frame.
     """
 
@@ -146,6 +152,18 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str | None
     body_offset: int
+
+
+def client_name(client_id: bytes) -> str:
+    """A client-id as rules, tables and events know it.
+
+    Bytes that are not UTF-8 become U+FFFD, as in the Java broker. One of more than CLIENT_ID_MAX bytes, which
+    may have 32,767 and would be kept in many places, is known by its beginning and a digest.
+    """
+    if len(client_id) <= CLIENT_ID_MAX:
+        return client_id.decode("utf-8", "replace")
+    digest = hashlib.blake2b(client_id, digest_size=16).hexdigest()
+    return f"{client_id[:_KEPT_OF_LONG].decode('utf-8', 'replace')}~{digest}"
 
 
 def parse_header(frame: bytes) -> RequestHeader:
@@ -164,7 +182,7 @@ def parse_header(frame: bytes) -> RequestHeader:
         raw = frame[offset : offset + length]
         if len(raw) < length:
             raise BadFrame(Reason.TRUNCATED_HEADER)
-        client_id = raw.decode("utf-8", "replace")
+        client_id = client_name(raw)
         offset += length
     elif length != -1:
         raise BadFrame(Reason.NEGATIVE_LENGTH)
@@ -174,6 +192,16 @@ def parse_header(frame: bytes) -> RequestHeader:
         # Nearly always there are no tags: one zero byte.
         offset = offset + 1 if frame[offset] == 0 else skip_tags(frame, offset)
     return RequestHeader(key, version, correlation, client_id, offset)
+
+
+def client_id_field(frame: bytes) -> bytes:
+    """The client id of a request as it came, its length included: what is not UTF-8 would else grow.
+
+    Args:
+        frame: a request whose header was parsed.
+    """
+    (length,) = _INT16.unpack_from(frame, _HEADER.size - _INT16.size)
+    return frame[_HEADER.size - _INT16.size : _HEADER.size + max(0, int(length))]
 
 
 def response_body_offset(api_key: int, version: int, response: bytes | bytearray) -> int:
@@ -213,9 +241,11 @@ def skip_tags(data: bytes | bytearray, offset: int) -> int:
     """The offset after the tagged section that begins at `offset`.
 
     Raises:
-        BadFrame: the section runs off the end.
+        BadFrame: the section runs off the end or has more than TAGS_MAX fields.
     """
     count, offset = read_uvarint(data, offset)
+    if count > TAGS_MAX:
+        raise BadFrame(Reason.TOO_MANY_ITEMS)
     for _ in range(count):
         _, offset = read_uvarint(data, offset)
         size, offset = read_uvarint(data, offset)
@@ -225,13 +255,13 @@ def skip_tags(data: bytes | bytearray, offset: int) -> int:
     return offset
 
 
-def produce_acks(frame: bytes, header: RequestHeader) -> int:
-    """The acks field of a Produce request. With 0 the broker sends no response at all.
+def acks_offset(frame: bytes, header: RequestHeader) -> int:
+    """Where the acks field of a Produce request stands.
 
     Before it stands a transactional id: none in v0-2, a classic nullable string in v3-8, compact from v9.
 
     Raises:
-        BadFrame: the frame ends before the field.
+        BadFrame: the frame ends before the field does.
     """
     offset = header.body_offset
     if header.api_version >= 9:
@@ -246,4 +276,13 @@ def produce_acks(frame: bytes, header: RequestHeader) -> int:
         offset += _INT16.size + max(0, length)
     if len(frame) < offset + _INT16.size:
         raise BadFrame(Reason.TRUNCATED_BODY)
-    return int(_INT16.unpack_from(frame, offset)[0])
+    return offset
+
+
+def produce_acks(frame: bytes, header: RequestHeader) -> int:
+    """The acks field of a Produce request. With 0 the broker sends no response at all.
+
+    Raises:
+        BadFrame: the frame ends before the field.
+    """
+    return int(_INT16.unpack_from(frame, acks_offset(frame, header))[0])

@@ -3,55 +3,27 @@
 Sources: docs/protocol_notes.md 3.1, 3.3 and 1.3.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final
 
+from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.fields import INT32_ARRAY, STRING, Cursor
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
     CORRELATION_BYTES,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_CLUSTER,
-    FETCH,
-    FIND_COORDINATOR,
     FLEXIBLE_FROM,
     METADATA,
-    PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
     RequestHeader,
     is_flexible,
     response_body_offset,
 )
 from enforcer.kafka.protocol.topic_counts import TopicCounts
 
-# The versions whose bodies we read or change. Every other known API passes with the broker's own range.
-# Produce keeps minimum 0: older librdkafka looks for it (KAFKA-18659). SaslHandshake 0 would be followed by
-# raw tokens without headers. The low ends of the admin APIs are those of a 4.1 broker.
-UNDERSTOOD: Final[Mapping[int, tuple[int, int]]] = MappingProxyType(
-    {
-        PRODUCE: (0, 13),
-        FETCH: (0, 18),
-        METADATA: (0, 13),
-        FIND_COORDINATOR: (0, 6),
-        SASL_HANDSHAKE: (1, 1),
-        API_VERSIONS: (0, 4),
-        CREATE_TOPICS: (2, 7),
-        DELETE_TOPICS: (1, 6),
-        SASL_AUTHENTICATE: (0, 2),
-        CREATE_PARTITIONS: (0, 3),
-        DESCRIBE_CLUSTER: (0, 2),
-    }
-)
-# Share groups carry leader addresses as ordinary fields; until those are rewritten they are not offered.
-REMOVED: Final = frozenset({SHARE_FETCH, SHARE_ACKNOWLEDGE})
+# An API that is not in READABLE passes with the broker's own range. Produce keeps minimum 0 there: older
+# librdkafka looks for it (KAFKA-18659). SaslHandshake 0 would be followed by raw tokens without headers.
+# The low ends of the admin APIs are those of a 4.1 broker.
 _ANY: Final = (0, (1 << 15) - 1)
 
 
@@ -63,9 +35,9 @@ def unsupported(header: RequestHeader) -> bool:
     key = header.api_key
     if key == API_VERSIONS:
         return False
-    if key not in FLEXIBLE_FROM or key in REMOVED:
+    if key not in FLEXIBLE_FROM or key in HIDDEN:
         return True
-    lowest, highest = UNDERSTOOD.get(key, _ANY)
+    lowest, highest = READABLE.get(key, _ANY)
     return not lowest <= header.api_version <= highest
 
 
@@ -74,7 +46,7 @@ def api_versions_refusal(header: RequestHeader) -> bytes | None:
 
     Error 35 in the form of version 0 with the range of ApiVersions itself; the client then asks again.
     """
-    lowest, highest = UNDERSTOOD[API_VERSIONS]
+    lowest, highest = READABLE[API_VERSIONS]
     if lowest <= header.api_version <= highest:
         return None
     row = fields.int16(API_VERSIONS) + fields.int16(lowest) + fields.int16(highest)
@@ -110,9 +82,9 @@ def _limited(body: bytes, version: int) -> bytes:
         key, low, high = cursor.int16(), cursor.int16(), cursor.int16()
         tags_start = cursor.offset
         cursor.skip_tags()
-        if key not in FLEXIBLE_FROM or key in REMOVED:
+        if key not in FLEXIBLE_FROM or key in HIDDEN:
             continue
-        lowest, highest = UNDERSTOOD.get(key, _ANY)
+        lowest, highest = READABLE.get(key, _ANY)
         low, high = max(low, lowest), min(high, highest)
         if low <= high:
             row = fields.int16(key) + fields.int16(low) + fields.int16(high)
@@ -130,26 +102,30 @@ def forbid_auto_creation(frame: bytes, header: RequestHeader) -> tuple[bytes, bo
     Versions 0-3 have no flag and always create, so they become version 4: turn the answer back with
     `metadata_answer_as`. (Version 4 differs from 3 by the flag alone.)
 
+    What was not read is not passed on: a byte behind the topics would be read in the flag's place. Brokers
+    ignore such bytes, and librdkafka 2.16 sends three of them when it asks for all topics in version 13, so
+    they are no reason to refuse the request.
+
     Raises:
         BadFrame: the request ends too early or a length in it is impossible.
     """
     version = header.api_version
     cursor = Cursor(frame, header.body_offset, is_flexible(METADATA, version))
     count = cursor.array_length()
+    cursor.offset = header.body_offset
+    cursor.skip_rows(before=len(fields.NO_ID) if version >= 10 else 0, parts=(STRING,))
+    flag = cursor.offset
     if version < _AUTO_CREATION_FROM:
         # In version 0 an empty list asks for all topics; later versions say that with a null list.
-        topics = fields.int32(-1) if version == 0 and count == 0 else frame[header.body_offset :]
+        topics = fields.int32(-1) if version == 0 and count == 0 else frame[header.body_offset : flag]
         head = frame[:2] + fields.int16(_AUTO_CREATION_FROM) + frame[4 : header.body_offset]
         return head + topics + b"\0", True
-    for _ in range(max(0, count)):
-        if version >= 10:
-            cursor.skip(len(fields.NO_ID))
-        cursor.skip_string()
-        cursor.skip_tags()
-    flag = cursor.offset
-    if not cursor.int8():
+    creates = cursor.int8() != 0
+    cursor.skip(0 if version < 8 else 2 if version <= 10 else 1)  # whether to tell authorized operations
+    cursor.skip_tags()
+    if not creates:
         return frame, False
-    return frame[:flag] + b"\0" + frame[flag + 1 :], True
+    return frame[:flag] + b"\0" + frame[flag + 1 : cursor.offset], True
 
 
 def metadata_answer_as(response: bytes, version: int) -> bytes:
@@ -186,21 +162,66 @@ def metadata_answer_as(response: bytes, version: int) -> bytes:
         parts.append(response[start : cursor.offset])
         cursor.skip(1)  # is internal, from version 1
         start = cursor.offset
-        for _ in cursor.elements():
-            cursor.skip(2 + 4 + 4)
-            cursor.skip_int32_array()
-            cursor.skip_int32_array()
+        _skip_partitions(cursor, _AUTO_CREATION_FROM)
         parts.append(response[start : cursor.offset])
     return b"".join(parts)
+
+
+_UNKNOWN_TOPIC: Final = 3
+
+
+def skip_brokers(cursor: Cursor, version: int) -> int:
+    """Moves a cursor at the body of a Metadata response to its topics; returns how many brokers it names."""
+    cursor.skip(4 if version >= 3 else 0)  # throttle time
+    count = 0
+    for _ in cursor.elements(rows=3):
+        cursor.skip(4)
+        cursor.skip_string()
+        cursor.skip(4)
+        if version >= 1:
+            cursor.skip_string()  # rack
+        cursor.skip_tags()
+        count += 1
+    if version >= 2:
+        cursor.skip_string()  # cluster id
+    cursor.skip(4 if version >= 1 else 0)  # controller
+    return count
+
+
+def unknown_topics(response: bytes, version: int) -> list[str]:
+    """The topics that a Metadata response 0-13 does not know (error 3).
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    flexible = is_flexible(METADATA, version)
+    cursor = Cursor(response, response_body_offset(METADATA, version, response), flexible)
+    skip_brokers(cursor, version)
+    unknown = []
+    for _ in cursor.elements():
+        error, name = cursor.int16(), cursor.nullable_string()
+        cursor.skip((16 if version >= 10 else 0) + (1 if version >= 1 else 0))  # id, whether internal
+        _skip_partitions(cursor, version)
+        cursor.skip(4 if version >= 8 else 0)  # authorized operations
+        cursor.skip_tags()
+        if error == _UNKNOWN_TOPIC and name is not None:
+            unknown.append(name)
+    return unknown
 
 
 TOPICS_VERSION: Final = 12  # the first that can ask by topic id (Kafka 3.1)
 
 
 def topics_request(
-    correlation_id: int, client_id: str | None, names: Sequence[str], topic_ids: Sequence[bytes]
+    correlation_id: int, client_id: bytes, names: Sequence[str], topic_ids: Sequence[bytes]
 ) -> bytes:
     """A Metadata v12 request of our own that creates nothing, for `decode_topics`.
+
+    Args:
+        correlation_id: number that the response repeats.
+        client_id: as the client wrote it, its length included (frames.client_id_field).
+        names: topics to ask for.
+        topic_ids: the same by id.
 
     Raises:
         ValueError: names and ids together; a broker would look at the ids only. Ask twice.
@@ -208,14 +229,14 @@ def topics_request(
     if names and topic_ids:
         raise ValueError("a Metadata request asks by name or by id, not both")
     head = fields.int16(METADATA) + fields.int16(TOPICS_VERSION) + fields.int32(correlation_id)
-    parts = [head, fields.string(client_id, False), fields.NO_TAGS]
+    parts = [head, client_id, fields.NO_TAGS]
     parts.append(fields.array_length(len(names) + len(topic_ids), True))
     parts += [fields.NO_ID + fields.string(name, True) + fields.NO_TAGS for name in names]
     parts += [topic_id + fields.string(None, True) + fields.NO_TAGS for topic_id in topic_ids]
     return b"".join((*parts, b"\0\0", fields.NO_TAGS))  # no auto creation, no authorized operations
 
 
-_NO_SUCH_TOPIC: Final = frozenset({3, 17, 100})  # unknown topic, invalid name, unknown topic id
+_NO_SUCH_TOPIC: Final = frozenset({_UNKNOWN_TOPIC, 17, 100})  # the others: invalid name, unknown topic id
 
 
 def decode_topics(response: bytes) -> TopicCounts:
@@ -225,23 +246,14 @@ def decode_topics(response: bytes) -> TopicCounts:
         BadFrame: the response ends too early or a length in it is impossible.
     """
     cursor = Cursor(response, response_body_offset(METADATA, TOPICS_VERSION, response), True)
-    cursor.skip(4)
-    brokers = cursor.array_length()
-    for _ in range(max(0, brokers)):
-        cursor.skip(4)
-        cursor.skip_string()
-        cursor.skip(4)
-        cursor.skip_string()
-        cursor.skip_tags()
-    cursor.skip_string()
-    cursor.skip(4)
+    brokers = skip_brokers(cursor, TOPICS_VERSION)
     by_name: dict[str, int | None] = {}
     by_id: dict[bytes, int | None] = {}
     topic_names: dict[bytes, str] = {}
     for _ in cursor.elements():
         error, name, topic_id = cursor.int16(), cursor.nullable_string(), cursor.raw(16)
         cursor.skip(1)
-        partitions = _skip_partitions(cursor)
+        partitions = _skip_partitions(cursor, TOPICS_VERSION)
         cursor.skip(4)
         cursor.skip_tags()
         if error not in (0, *_NO_SUCH_TOPIC) and not partitions:
@@ -253,16 +265,11 @@ def decode_topics(response: bytes) -> TopicCounts:
             by_id[topic_id] = count
             if name is not None:
                 topic_names[topic_id] = name
-    return TopicCounts(by_name=by_name, by_id=by_id, names=topic_names, broker_count=max(0, brokers))
+    return TopicCounts(by_name=by_name, by_id=by_id, names=topic_names, broker_count=brokers)
 
 
-def _skip_partitions(cursor: Cursor) -> int:
-    """Moves over the partitions of a topic in a Metadata v12 response; returns how many there are."""
-    count = max(0, cursor.array_length())
-    for _ in range(count):
-        cursor.skip(2 + 4 + 4 + 4)  # error, index, leader, leader epoch
-        cursor.skip_int32_array()
-        cursor.skip_int32_array()
-        cursor.skip_int32_array()
-        cursor.skip_tags()
-    return count
+def _skip_partitions(cursor: Cursor, version: int) -> int:
+    """Moves over the partitions of a topic in a Metadata response; returns how many there are."""
+    before = 2 + 4 + 4 + (4 if version >= 7 else 0)  # error, index, leader, leader epoch
+    # All replicas, those in step, those that are off line.
+    return max(0, cursor.skip_rows(before=before, parts=(INT32_ARRAY,) * (3 if version >= 5 else 2)))

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.fields import INT32_ARRAY, STRING, Cursor
 from enforcer.kafka.protocol.frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -116,19 +116,57 @@ class MutationRequest:
         return is_flexible(self.api, self.version)
 
 
-def decode_request(frame: bytes, header: RequestHeader) -> MutationRequest:
+DETAILS_PER_ITEM: Final = 10
+"""Manual assignments and configurations of a request, for each of the topics that it may have."""
+
+
+class TooManyItems(Exception):
+    """A request has more topics, or details of topics, than are gone through.
+
+    Attributes:
+        request: what was read of it, to be answered and not to be forwarded.
+    """
+
+    def __init__(self, request: MutationRequest) -> None:
+        super().__init__(f"{request.api.event_name} with too many items")
+        self.request = request
+
+
+def decode_request(frame: bytes, header: RequestHeader, items_max: int = fields.ROWS_MAX) -> MutationRequest:
     """Reads CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3.
+
+    Args:
+        frame: the request.
+        header: its header.
+        items_max: topics that it may have, and DETAILS_PER_ITEM as many assignments and configurations.
 
     Raises:
         BadFrame: the request ends too early, has bytes left over, or a length in it is impossible.
+        TooManyItems: it has more of them.
         ValueError: it is another API.
     """
     api, version = MutationApi(header.api_key), header.api_version
     cursor = Cursor(frame, header.body_offset, is_flexible(api, version))
+    cursor.room = items_max * DETAILS_PER_ITEM
     read = _READERS[api]
-    items = []
-    for position in cursor.elements():
-        items.append(read(cursor, version, position))
+    items: list[MutationItem] = []
+    count = max(0, cursor.array_length())
+    start = cursor.offset
+    try:
+        for position in range(min(count, items_max)):
+            start = cursor.offset
+            items.append(read(cursor, version, position))
+    except BadFrame:
+        if cursor.room >= 0:
+            raise
+        cursor.offset, count = start, items_max + 1
+        items.append(_undetailed(cursor, len(items)))
+    if count > items_max:
+        part = MutationRequest(
+            api=api, version=version, correlation_id=header.correlation_id, validate_only=False,
+            timeout_ms=0, items=tuple(items), frame=frame, list_start=0, list_end=0,
+        )  # fmt: skip
+        raise TooManyItems(part)
     list_end = cursor.offset
     timeout_ms = cursor.int32()
     validate_only = api is not MutationApi.DELETE_TOPICS and cursor.int8() != 0
@@ -151,15 +189,8 @@ def decode_request(frame: bytes, header: RequestHeader) -> MutationRequest:
 def _read_creation(cursor: Cursor, version: int, position: int) -> MutationItem:
     start = cursor.offset
     name, partitions, replication_factor = cursor.string(), cursor.int32(), cursor.int16()
-    assignments = max(0, cursor.array_length())
-    for _ in range(assignments):
-        cursor.skip(4)
-        cursor.skip_int32_array()
-        cursor.skip_tags()
-    for _ in cursor.elements():
-        cursor.skip_string()
-        cursor.skip_string()
-        cursor.skip_tags()
+    assignments = max(0, cursor.skip_rows(before=4, parts=(INT32_ARRAY,)))
+    cursor.skip_rows(parts=(STRING, STRING))  # configurations
     cursor.skip_tags()
     return MutationItem(
         position=position, name=name, topic_id=None, partitions=partitions, start=start, end=cursor.offset,
@@ -187,14 +218,20 @@ def _read_deletion(cursor: Cursor, version: int, position: int) -> MutationItem:
 def _read_growth(cursor: Cursor, version: int, position: int) -> MutationItem:
     start = cursor.offset
     name, count = cursor.string(), cursor.int32()
-    assignments = cursor.array_length()
-    for _ in range(max(0, assignments)):
-        cursor.skip_int32_array()
-        cursor.skip_tags()
+    assignments = cursor.skip_rows(parts=(INT32_ARRAY,))
     cursor.skip_tags()
     return MutationItem(
         position=position, name=name, topic_id=None, partitions=count, start=start, end=cursor.offset,
         replication_factor=-1, assignments=assignments,
+    )  # fmt: skip
+
+
+def _undetailed(cursor: Cursor, position: int) -> MutationItem:
+    """An item that begins at the cursor, by its name alone."""
+    start = cursor.offset
+    return MutationItem(
+        position=position, name=cursor.nullable_string(), topic_id=None, partitions=-1, start=start,
+        end=cursor.offset, replication_factor=-1, assignments=0,
     )  # fmt: skip
 
 
@@ -311,6 +348,8 @@ def _deletion_cost(item: MutationItem, topics: TopicCounts, default_partitions: 
             return 0, Cost.INVALID_SHAPE
         count = topics.by_id.get(item.topic_id, _UNKNOWN_COUNT_MUTATIONS)
     elif item.name is not None:
+        if not is_legal_name(item.name):
+            return 0, Cost.INVALID_NAME
         count = topics.by_name.get(item.name, _UNKNOWN_COUNT_MUTATIONS)
     else:
         count = None
@@ -319,6 +358,8 @@ def _deletion_cost(item: MutationItem, topics: TopicCounts, default_partitions: 
 
 def _growth_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
     name = item.name or ""
+    if not is_legal_name(name):
+        return 0, Cost.INVALID_NAME
     if name not in topics.by_name:
         return _UNKNOWN_COUNT_MUTATIONS, Cost.CHARGED
     current = topics.by_name[name]

@@ -3,7 +3,7 @@
 from typing import Final
 
 from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.fields import STRING, Cursor
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
     PRODUCE,
@@ -14,6 +14,8 @@ from enforcer.kafka.protocol.frames import (
 )
 
 _THROTTLE_BYTES: Final = 4
+# The end of a partition of a Produce response as nearly always: no records, no message, no tags.
+_NOTHING_REFUSED: Final = (b"\1\0\0", b"\0\0\0")
 
 # First version whose response has the field, as its first field (Kafka 4.1's response schemas).
 FIRST_FIELD_FROM: Final[dict[int, int]] = {
@@ -114,12 +116,12 @@ def skip_produce_partitions(cursor: Cursor, version: int) -> None:
             cursor.skip(len(fields.NO_ID))
         else:
             cursor.skip_string()
-        for _ in cursor.elements():
-            cursor.skip(4 + 2 + 8 + 8 + 8)  # index, error, base offset, append time, log start offset
-            for _ in cursor.elements():
-                cursor.skip(4)  # index of the refused record in its batch
-                cursor.skip_string()
-                cursor.skip_tags()
+        for _ in cursor.elements(rows=2):
+            cursor.offset += 4 + 2 + 8 + 8 + 8  # index, error, base offset, append time, log start offset
+            if cursor.data[cursor.offset : cursor.offset + 3] in _NOTHING_REFUSED:
+                cursor.offset += 3
+                continue
+            cursor.skip_rows(before=4, parts=(STRING,))  # refused records: index in the batch, message
             cursor.skip_string()
             cursor.skip_tags()
         cursor.skip_tags()

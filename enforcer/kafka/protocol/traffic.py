@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from enforcer.kafka.protocol.frames import (
     FETCH,
-    METADATA,
     PRODUCE,
     BadFrame,
     Reason,
@@ -24,12 +23,21 @@ from enforcer.kafka.protocol.frames import (
 
 Frame = bytes | bytearray
 TOPIC_ID_BYTES: Final = 16
+PRODUCE_PARTS_MAX: Final = 10_000
+"""Topics and partitions of one Produce request that are gone through; more would hold up other traffic."""
+FETCH_PARTS_MAX: Final = 50_000
+"""The same of a Fetch request, whose parts take a fifth of the time, and of a Fetch response."""
+BATCHES_MAX: Final = 100_000
+"""Batches of one partition that are gone through: of 61 bytes each, 6 MB; a metered Fetch brings less."""
 PRODUCE_IDS_FROM: Final = 13
 FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
 
+_TAGS_MAX: Final = 8
+
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
+_INT32_PAIR: Final = struct.Struct(">ii")
 # At the start of a batch: its offset, its length from here on, leader epoch (crc before version 2), magic.
 _BATCH: Final = struct.Struct(">8xi4xb")
 _LENGTH_END: Final = 12
@@ -39,6 +47,17 @@ _ATTRIBUTES: Final = 21
 _V2_LENGTH_MIN: Final = 49
 _V1_LENGTH_MIN: Final = 14
 _CONTROL: Final = 0x20  # a transaction marker, which no consumer gets to see
+_COMPRESSION: Final = 0x07
+_RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, no key, no value and no headers, of one byte each."""
+_COMPRESSED_PER_BYTE: Final = (0, 150, 4, 40, 5_000, 1, 1, 1)
+"""Records in a byte of a compressed batch at most, by codec: none, gzip, snappy, lz4, zstd, no codec at all.
+
+What a byte can hold of equal records, by each format's longest repetitions (gzip 1,032 bytes, snappy 21,
+lz4 255, zstd a block of 128 KiB in four). Smallest records that differ by their offset alone compress to 0.6
+bytes each at best, but a broker that compresses anew gives equal ones offsets. A claim that is not true is
+refused, and refunded.
+"""
 
 
 class Passed(NamedTuple):
@@ -53,6 +72,26 @@ class Passed(NamedTuple):
     topic: bytes
     records: int
     size: int
+
+
+class Part(NamedTuple):
+    """What one partition gets in a Produce request.
+
+    Attributes:
+        topic: as in Passed.
+        number: the partition's.
+        records: how many.
+        size: their bytes.
+    """
+
+    topic: bytes
+    number: int
+    records: int
+    size: int
+
+
+PARTS_MAX: Final = 1_000
+"""Partitions of one Produce request that are told apart; what a broker refuses of others is not known."""
 
 
 class Fetching(NamedTuple):
@@ -71,15 +110,17 @@ class Fetching(NamedTuple):
     full: bool
 
 
-def count_records(data: Frame, start: int, end: int) -> int:
-    """Records in the batches between two offsets.
+def count_records(data: Frame, start: int, end: int, batches_max: int = BATCHES_MAX) -> int:
+    """Records in the first `batches_max` batches between two offsets.
 
-    A batch that is cut off at the end, as in Fetch responses, does not count: no client can read it. Before
+    What a batch claims counts as far as its bytes can hold it, whatever they are. A batch that is cut off at
+    the end, as in Fetch responses, does not count: no client can read it. Before
     version 2 each message counts, and a compressed set of them counts as one, since only its content says
     how many there are (Kafka 4 has neither).
     """
     count, offset = 0, start
-    while end - offset > _LENGTH_END + 4:
+    while end - offset > _LENGTH_END + 4 and batches_max:
+        batches_max -= 1
         length, magic = _BATCH.unpack_from(data, offset)
         after = offset + _LENGTH_END + length
         if after > end:
@@ -89,7 +130,10 @@ def count_records(data: Frame, start: int, end: int) -> int:
                 break
             attributes, records = _BATCH_V2.unpack_from(data, offset + _ATTRIBUTES)
             if records > 0 and not attributes & _CONTROL:
-                count += records
+                room = length - _V2_LENGTH_MIN
+                codec = attributes & _COMPRESSION
+                most = room * _COMPRESSED_PER_BYTE[codec] if codec else room // _RECORD_BYTES_MIN
+                count += records if records <= most else most
         elif 0 <= magic < 2 and length >= _V1_LENGTH_MIN:
             count += 1
         else:
@@ -98,8 +142,13 @@ def count_records(data: Frame, start: int, end: int) -> int:
     return count
 
 
-def produced(frame: Frame, header: RequestHeader) -> list[Passed]:
+def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Passed]:
     """What a Produce request brings, per topic.
+
+    Args:
+        frame: the request.
+        header: its header.
+        parts: gets the same per partition, up to PARTS_MAX.
 
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
@@ -108,46 +157,58 @@ def produced(frame: Frame, header: RequestHeader) -> list[Passed]:
     try:
         if is_flexible(PRODUCE, version):
             size, offset = read_uvarint(frame, header.body_offset)
-            return _produced_flexible(frame, offset + max(0, size - 1) + 6, version >= PRODUCE_IDS_FROM)
+            offset += max(0, size - 1) + 6
+            return _produced_flexible(frame, offset, version >= PRODUCE_IDS_FROM, parts)
         offset = header.body_offset
         if version >= 3:
             offset += 2 + max(0, _INT16.unpack_from(frame, offset)[0])
-        return _produced_classic(frame, offset + 6)
+        return _produced_classic(frame, offset + 6, parts)
     except (struct.error, IndexError) as error:
         raise BadFrame(Reason.TRUNCATED_BODY) from error
 
 
-def _produced_classic(frame: Frame, offset: int) -> list[Passed]:
+def _produced_classic(frame: Frame, offset: int, parts: list[Part]) -> list[Passed]:
     found = []
     (topics,) = _INT32.unpack_from(frame, offset)
+    room = _room(PRODUCE_PARTS_MAX, topics)
     offset += 4
     for _ in range(topics):
         topic, offset = _classic_name(frame, offset)
         (partitions,) = _INT32.unpack_from(frame, offset)
+        room = _room(room, partitions)
         offset += 4
         records = size = 0
         for _ in range(partitions):
-            (length,) = _INT32.unpack_from(frame, offset + 4)
+            index, length = _INT32_PAIR.unpack_from(frame, offset)
             start = offset + 8
             offset = start + max(0, length)
+            count = count_records(frame, start, _within(frame, offset))
             size += offset - start
-            records += count_records(frame, start, _within(frame, offset))
+            records += count
+            if len(parts) < PARTS_MAX:
+                parts.append(Part(topic, index, count, offset - start))
         found.append(Passed(topic, records, size))
     return found
 
 
-def _produced_flexible(frame: Frame, offset: int, ids: bool) -> list[Passed]:
+def _produced_flexible(frame: Frame, offset: int, ids: bool, parts: list[Part]) -> list[Passed]:
     found = []
     topics, offset = read_uvarint(frame, offset)
+    room = _room(PRODUCE_PARTS_MAX, topics)
     for _ in range(topics - 1):
         topic, offset = _flexible_topic(frame, offset, ids)
         partitions, offset = read_uvarint(frame, offset)
+        room = _room(room, partitions)
         records = size = 0
         for _ in range(partitions - 1):
+            (index,) = _INT32.unpack_from(frame, offset)
             length, start = read_uvarint(frame, offset + 4)
             offset = start + max(0, length - 1)
+            count = count_records(frame, start, _within(frame, offset))
             size += offset - start
-            records += count_records(frame, start, _within(frame, offset))
+            records += count
+            if len(parts) < PARTS_MAX:
+                parts.append(Part(topic, index, count, offset - start))
             offset = _after_tags(frame, offset)
         offset = _after_tags(frame, offset)
         found.append(Passed(topic, records, size))
@@ -175,10 +236,12 @@ def _fetched_classic(frame: Frame, offset: int, version: int) -> list[Passed]:
     before = 14 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
     found = []
     (topics,) = _INT32.unpack_from(frame, offset)
+    room = _room(FETCH_PARTS_MAX, topics)
     offset += 4
     for _ in range(topics):
         topic, offset = _classic_name(frame, offset)
         (partitions,) = _INT32.unpack_from(frame, offset)
+        room = _room(room, partitions)
         offset += 4
         records = size = 0
         for _ in range(partitions):
@@ -201,13 +264,16 @@ def _fetched_classic(frame: Frame, offset: int, version: int) -> list[Passed]:
 def _fetched_flexible(frame: Frame, offset: int, ids: bool) -> list[Passed]:
     found = []
     topics, offset = read_uvarint(frame, offset)
+    room = _room(FETCH_PARTS_MAX, topics)
     for _ in range(topics - 1):
         topic, offset = _flexible_topic(frame, offset, ids)
         partitions, offset = read_uvarint(frame, offset)
+        room = _room(room, partitions)
         records = size = 0
         for _ in range(partitions - 1):
             # Index, error, high watermark, last stable and log start offset.
             aborted, offset = read_uvarint(frame, offset + 30)
+            room = _room(room, aborted - 1)
             for _ in range(aborted - 1):
                 offset = _after_tags(frame, offset + 16)
             length, start = read_uvarint(frame, offset + 4)
@@ -253,6 +319,7 @@ def _fetch_topics(frame: Frame, offset: int, version: int) -> list[bytes]:
     topics: list[bytes] = []
     if not is_flexible(FETCH, version):
         (count,) = _INT32.unpack_from(frame, offset)
+        _room(FETCH_PARTS_MAX, count)
         offset += 4
         for _ in range(count):
             topic, offset = _classic_name(frame, offset)
@@ -261,53 +328,16 @@ def _fetch_topics(frame: Frame, offset: int, version: int) -> list[bytes]:
             topics.append(topic)
         return topics
     count, offset = read_uvarint(frame, offset)
+    room = _room(FETCH_PARTS_MAX, count)
     for _ in range(count - 1):
         topic, offset = _flexible_topic(frame, offset, version >= FETCH_IDS_FROM)
         partitions, offset = read_uvarint(frame, offset)
+        room = _room(room, partitions)
         for _ in range(partitions - 1):
             offset = _after_tags(frame, offset + width)
         offset = _after_tags(frame, offset)
         topics.append(topic)
     return topics
-
-
-def described(frame: Frame, version: int) -> dict[bytes, str]:
-    """Topic id -> name, as a Metadata response v10-13 tells them.
-
-    Raises:
-        BadFrame: it ends too early or a length in it is impossible.
-    """
-    try:
-        offset = response_body_offset(METADATA, version, frame) + 4
-        brokers, offset = read_uvarint(frame, offset)
-        for _ in range(brokers - 1):
-            offset = _after_string(frame, offset + 4)
-            offset = _after_tags(frame, _after_string(frame, offset + 4))
-        offset = _after_string(frame, offset) + 4
-        names: dict[bytes, str] = {}
-        topics, offset = read_uvarint(frame, offset)
-        for _ in range(topics - 1):
-            size, offset = read_uvarint(frame, offset + 2)
-            name = bytes(frame[offset : offset + max(0, size - 1)])
-            offset += len(name)
-            topic_id = bytes(frame[offset : offset + TOPIC_ID_BYTES])
-            if size > 1 and any(topic_id):
-                names[topic_id] = name.decode("utf-8", "replace")
-            offset = _after_tags(frame, _after_partitions(frame, offset + TOPIC_ID_BYTES + 1) + 4)
-        return names
-    except (struct.error, IndexError) as error:
-        raise BadFrame(Reason.TRUNCATED_BODY) from error
-
-
-def _after_partitions(frame: Frame, offset: int) -> int:
-    partitions, offset = read_uvarint(frame, offset)
-    for _ in range(partitions - 1):
-        offset += 14  # error, index, leader and its epoch
-        for _ in range(3):  # replicas: all, in step, off line
-            count, offset = read_uvarint(frame, offset)
-            offset += 4 * max(0, count - 1)
-        offset = _after_tags(frame, offset)
-    return offset
 
 
 def _classic_name(frame: Frame, offset: int) -> tuple[bytes, int]:
@@ -325,14 +355,20 @@ def _flexible_topic(frame: Frame, offset: int, ids: bool) -> tuple[bytes, int]:
     return bytes(frame[offset : _within(frame, end)]), end
 
 
-def _after_string(frame: Frame, offset: int) -> int:
-    size, offset = read_uvarint(frame, offset)
-    return offset + max(0, size - 1)
-
-
 def _after_tags(frame: Frame, offset: int) -> int:
-    # Nearly always there are none: one zero byte.
-    return offset + 1 if frame[offset] == 0 else skip_tags(frame, offset)
+    # Nearly always there are none: one zero byte. Kafka 4.1 has at most three in a partition.
+    if frame[offset] == 0:
+        return offset + 1
+    if frame[offset] > _TAGS_MAX:
+        raise BadFrame(Reason.TOO_MANY_ITEMS)
+    return skip_tags(frame, offset)
+
+
+def _room(room: int, count: int) -> int:
+    """How many parts may still be gone through after so many more."""
+    if count > room:
+        raise BadFrame(Reason.TOO_MANY_ITEMS)
+    return room - max(0, count)
 
 
 def _within(frame: Frame, end: int) -> int:

@@ -1,21 +1,25 @@
-"""One connection's part in metering: charges its frames, and holds it back when their groups are in debt."""
+"""One connection's part in metering: its requests wait while those who are charged for them owe."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.protocol.frames import RequestHeader
+from enforcer.kafka.protocol.outcomes import emptied, refused, surely_accepted
 from enforcer.kafka.protocol.traffic import (
     FETCH_IDS_FROM,
     METADATA_IDS_FROM,
     Fetching,
     Frame,
-    described,
+    Part,
+    fetched,
     fetching,
 )
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.metering.account import Account, Wait
-from enforcer.metering.topic_accounts import Charged
+from enforcer.kafka.traffic.line_up import LineUp, Pause
+from enforcer.kafka.traffic.topic_ids import described
+from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.metering.topic_accounts import Bill, Charged
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 
@@ -23,88 +27,157 @@ SESSION_TOPICS_MAX: Final = 1_000
 """Topics of one connection's fetch session that are remembered; others do not make its responses smaller."""
 LEARN_MAX_BYTES: Final = 262_144
 """Larger Metadata responses are not read for topic ids; they are looked up when needed."""
+ABSENT_MS: Final = 5_000.0
+"""For how long a topic id that a broker does not know is not looked up again by the same connection."""
+ABSENT_MAX: Final = 1_000
+"""So many such ids of a connection are remembered."""
+ASKED_AT_ONCE: Final = 500
+"""Topics of one look-up."""
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 
 
-class Brake(Protocol):
-    """What holds a connection back; see pacing.Pacer."""
+class Admitted(NamedTuple):
+    """A Produce request that goes on.
 
-    def brake(self, wait_ms: float) -> bool:
-        """Handle and read nothing for so long; False if it must wait longer anyway."""
-        ...
+    Attributes:
+        bill: who was charged for it.
+        charged: what came of that.
+        parts: what each partition gets.
+        told_ms: throttle time for its response; 0: none.
+    """
 
-    def hasten(self, factor: float) -> None:
-        """Only this part of what is left of that wait is needed."""
-        ...
+    bill: Bill
+    charged: Charged
+    parts: list[Part]
+    told_ms: int
 
 
 class ConnectionMeter:
     """A connection as the meter sees it.
 
+    Attributes:
+        proven: the broker has answered what it answers only to those whom it lets in. Before that nothing is
+            charged: where it demands SASL, anybody may send anything and will be cut off.
+
     Args:
-        frames: charges what passes, for all connections.
+        frames: says whom to charge, for all connections.
         metrics: counts throttled answers.
-        brake: holds the connection back.
+        pause: holds the connection back.
         look_up: asks the broker for the names of topic ids, on this connection, before anything sent later.
     """
 
-    def __init__(self, frames: FrameMeter, metrics: Metrics, brake: Brake, look_up: LookUp) -> None:
+    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
+        self.proven = False
         self._frames = frames
         self._meter = frames.meter
+        self._steady_ms = frames.meter.clock.steady_ms
         self._metrics = metrics
-        self._brake = brake
+        self._pause = pause
         self._look_up = look_up
+        self._line_up = LineUp(pause, frames.split_ms, frames.slice_ms)
+        self._asking = False
+        self._asked: set[bytes] = set()
+        self._absent: dict[bytes, float] = {}
         self._session: dict[bytes, None] = {}
         self._session_ids = False
         self._accounts: set[Account] = set()
         self._generation = -1
-        self._waits_for: Wait | None = None
 
-    def produce(self, frame: Frame, header: RequestHeader, user: str, later: Callable[[int], None]) -> int:
-        """Charge a Produce request, which is forwarded all the same; the connection waits at once.
-
-        Args:
-            frame: the request.
-            header: its header.
-            user: Kafka principal.
-            later: told a throttle time that is known only before the response, if any.
-
-        Returns:
-            The throttle time for its response, ms; 0: none.
+    def produce(self, frame: Frame, header: RequestHeader, user: str) -> Admitted | None:
+        """Charge a Produce request; None: it must wait, and is to be handled again when the pause is over.
 
         Raises:
             BadFrame: it cannot be read.
         """
-        charged = self._frames.produced(frame, header, user)
-        if charged.unknown:
-            self._charge_later(charged.unknown, later)
-        return self._wait(charged)
+        if not self.proven:
+            self._ask([])
+            return None
+        parts: list[Part] = []
+        bill = self._frames.produced(frame, header, user, parts)
+        if bill.unknown and self._must_ask(bill.unknown):
+            return None
+        # What a look-up did not help is not metered: the broker does not know it, or not for this user.
+        self._meter.unmetered += len(bill.unknown)
+        self._asked.clear()
+        now_ms = self._steady_ms()
+        if not self._line_up.admits(bill.owed, now_ms):
+            return None
+        charged = bill.charge(PUBLISH, now_ms)
+        told_ms = 0
+        if charged.wait is not None:
+            told_ms = self._told_ms(charged.wait, charged.wait.account.lines[0].queued_ms)
+        return Admitted(bill, charged, parts, told_ms)
 
-    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> bytes:
+    def answered(self, admitted: Admitted, response: bytes, version: int) -> bool:
+        """Undo the charge for what the broker refused of a Produce request; True if it refused something.
+
+        Only what groups are charged: for the byte rate of a user counts what it sends.
+
+        Raises:
+            BadFrame: the response cannot be read.
+        """
+        if len(admitted.parts) == 1 and surely_accepted(response, version, admitted.parts[0]):
+            return False
+        errors = refused(response, version)
+        if not errors:
+            return False
+        parts = {(part.topic, part.number): part for part in admitted.parts}
+        for error in errors:
+            part = parts.pop(error, None)
+            if part is not None:
+                admitted.bill.refund(PUBLISH, part.topic, part.records, part.size, admitted.charged)
+        return True
+
+    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
         """A Fetch request as it is forwarded: a consumer of a limited group gets less at once.
 
+        Returns:
+            None: it must wait, and is to be handled again when the pause is over.
+
         Raises:
             BadFrame: it cannot be read.
         """
+        if not self.proven:
+            self._ask([])
+            return None
         asked = fetching(frame, header)
-        self._note_session(asked, ids=header.api_version >= FETCH_IDS_FROM)
-        limit = self._frames.fetch_limit(asked, self._session_accounts(), user, header.client_id or "")
+        ids = header.api_version >= FETCH_IDS_FROM
+        if ids and self._must_ask(self._frames.unknown_ids(asked.topics)):
+            return None
+        self._asked.clear()
+        self._note_session(asked, ids)
+        accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
+        if not self._line_up.admits_fetch(accounts, self._steady_ms()):
+            return None
+        limit = self._frames.fetch_limit(asked, accounts)
         if limit is None or asked.limit_offset is None:
             return frame
         end = asked.limit_offset + 4
         return b"".join((frame[: asked.limit_offset], limit.to_bytes(4, "big"), frame[end:]))
 
-    def fetched(self, response: Frame, header: RequestHeader, user: str) -> int:
-        """Charge a Fetch response; returns the throttle time for it, ms, 0 for none.
+    def fetched(self, response: Frame, header: RequestHeader, user: str) -> tuple[Frame, int]:
+        """Charge a Fetch response.
+
+        One that comes while somebody owes whom it is charged to loses its records, as with Kafka's own
+        quota: many may be on their way when the first puts them into debt. It is charged nothing.
+
+        Returns:
+            The response as the client gets it, and the throttle time for it, ms, 0 for none.
 
         Raises:
             BadFrame: it cannot be read.
         """
-        charged = self._frames.fetched(response, header, user)
+        bill = self._frames.fetched(response, header, user)
         # Looked up when the session began; who has no name then has none.
-        self._meter.unmetered += len(charged.unknown)
-        return self._wait(charged)
+        self._meter.unmetered += len(bill.unknown)
+        now_ms = self._steady_ms()
+        debt = self._line_up.fetched(bill.owed, now_ms)
+        if debt is not None and fetched(response, header.api_version):
+            self._metrics.traffic.emptied += 1
+            return emptied(response, header.api_version), self._told_ms(debt)
+        wait = bill.charge(DISPATCH, now_ms).wait
+        return response, 0 if wait is None else self._told_ms(wait)
 
     def described(self, response: Frame, version: int) -> None:
         """Learn topic ids from a Metadata response.
@@ -112,63 +185,70 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
+        self.proven = True
         if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
             self._frames.learn(described(response, version))
 
-    def hasten(self, account: Account, dimension: int, factor: float) -> None:
-        """The rate that this connection waits for has grown (account.Waiter)."""
-        wait = self._waits_for
-        if wait is not None and wait.account is account and wait.dimension == dimension:
-            self._brake.hasten(factor)
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now, whoever owes (LineUp.step_aside)."""
+        self._line_up.step_aside()
 
     def close(self) -> None:
         """The connection is gone."""
-        self._wait_for(None)
+        self._line_up.close()
 
-    def _wait(self, charged: Charged) -> int:
-        wait = charged.wait
-        if wait is None:
-            return 0
+    def _told_ms(self, wait: Wait, queued_ms: float = 0.0) -> int:
         by = "user" if wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"
         self._metrics.throttled.labels(by, DIMENSIONS[wait.dimension]).inc()
-        if self._brake.brake(wait.ms):
-            self._wait_for(wait)
-        return self._meter.told_ms(wait)
+        return self._meter.told_ms(wait, queued_ms)
 
-    def _wait_for(self, wait: Wait | None) -> None:
-        if self._waits_for is not None:
-            self._waits_for.account.waiting.discard(self)
-        if wait is not None:
-            wait.account.waiting.add(self)
-        self._waits_for = wait
+    def _must_ask(self, topics: list[bytes]) -> bool:
+        """Whether the names of some topic ids are asked for, each once for the request at the head."""
+        now_ms = self._steady_ms()
+        unknown = [
+            topic for topic in topics if topic not in self._asked and self._absent.get(topic, 0.0) <= now_ms
+        ]
+        if unknown or self._asking:
+            self._ask(unknown[:ASKED_AT_ONCE])
+            return True
+        return False
 
-    def _charge_later(self, passed: Sequence[tuple[bytes, int, int]], later: Callable[[int], None]) -> None:
-        def charge(names: Mapping[bytes, str]) -> None:
-            self._frames.learn(names, asked_for)
-            told_ms = self._wait(self._frames.charge_later(passed))
-            if told_ms:
-                later(told_ms)
+    def _ask(self, topics: list[bytes]) -> None:
+        """Ask for names, or only whether the broker answers, and wait for that."""
+        self._pause.pause(self._frames.split_ms)
+        if self._asking:
+            return
+        self._asking = True
 
-        asked_for = [topic for topic, _, _ in passed]
-        self._look_up(asked_for, charge)
+        def learn(names: Mapping[bytes, str]) -> None:
+            self._asking = False
+            self._learn(names, topics)
+            self._pause.wake()
+
+        self._look_up(topics, learn)
+
+    def _learn(self, names: Mapping[bytes, str], asked_for: list[bytes]) -> None:
+        self.proven = True
+        self._generation = -1
+        self._frames.learn(names)
+        until_ms = self._steady_ms() + ABSENT_MS
+        for topic in asked_for:
+            if topic not in names:
+                self._asked.add(topic)
+                self._absent.pop(topic, None)
+                if len(self._absent) >= ABSENT_MAX:
+                    del self._absent[next(iter(self._absent))]
+                self._absent[topic] = until_ms
 
     def _note_session(self, asked: Fetching, ids: bool) -> None:
         if asked.full:
             self._session.clear()
+            self._generation = -1
         if not asked.topics:
             return
         self._generation, self._session_ids = -1, ids
         for topic in asked.topics[: SESSION_TOPICS_MAX - len(self._session)]:
             self._session[topic] = None
-        unknown = self._frames.unknown_ids(asked.topics) if ids else []
-        if unknown:
-
-            def learn(names: Mapping[bytes, str]) -> None:
-                self._generation = -1
-                self._frames.learn(names, unknown)
-
-            # The answer comes before that of the Fetch, in time for charging it.
-            self._look_up(unknown, learn)
 
     def _session_accounts(self) -> set[Account]:
         if self._generation != self._meter.generation:

@@ -3,178 +3,42 @@
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
-from coordinator_kit import Desk
+import pytest
+from connection_kit import (
+    API_VERSIONS,
+    METADATA,
+    PRODUCE,
+    FakeTransport,
+    Rig,
+    framed,
+    frames_of,
+    header,
+    opaque,
+)
 from kafka.protocol.producer import ProduceResponse
-from kafka_kit import build, response
+from kafka_kit import build, request, response
 from meter_kit import TOPIC
 from traffic_kit import batch, produce
+from wire_client import create_request
 
-from enforcer.kafka.brokers import Brokers
-from enforcer.kafka.connection import Connection
-from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.kafka.upstream import Owner, Upstream
-from enforcer.metering.meter import Meter
+from enforcer.core.health.pool import Seat
+from enforcer.core.health.turns import TURN_S
+from enforcer.kafka.guard.layout import read_body, response_layout
+from enforcer.kafka.protocol.frames import CREATE_TOPICS, response_body_offset
+from enforcer.kafka.upstream import Upstream
 from streaming.policy.policy_set import PolicySet
 
-METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
-
-
-def framed(payload: bytes) -> bytes:
-    """A frame with its length."""
-    return struct.pack(">i", len(payload)) + payload
-
-
-def header(key: int, version: int, correlation_id: int) -> bytes:
-    """A request header without client-id."""
-    return struct.pack(">hhih", key, version, correlation_id, -1)
-
-
-def opaque(correlation_id: int, size: int = 0) -> bytes:
-    """A ListGroups v0 request, which no rule touches; `size` further bytes."""
-    return framed(header(16, 0, correlation_id) + bytes(size))
-
-
-def frames_of(data: bytes) -> list[bytes]:
-    """The payloads in a stream; the last may be cut off."""
-    found = []
-    while data:
-        (length,) = struct.unpack(">i", data[:4])
-        found.append(data[4 : 4 + length])
-        data = data[4 + length :]
-    return found
-
-
-class FakeTransport:
-    """A socket's writing end."""
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.reading = True
-        self.closed = False
-
-    def write(self, data: bytes) -> None:
-        """Keep what is written."""
-        self.data += data
-
-    def is_closing(self) -> bool:
-        """Whether it was closed."""
-        return self.closed
-
-    def pause_reading(self) -> None:
-        """No more data comes."""
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        """Data comes again."""
-        self.reading = True
-
-    def close(self) -> None:
-        """Close after what is written."""
-        self.closed = True
-
-    abort = close
-
-    def set_write_buffer_limits(self, high: int, low: int) -> None:
-        """Nothing to do."""
-
-    def answered(self) -> list[int]:
-        """Correlation ids of the frames written, in order."""
-        return [struct.unpack(">i", frame[:4])[0] for frame in frames_of(self.data)]
-
-
-class FakeUpstream:
-    """A broker connection that keeps requests until the test answers them."""
-
-    def __init__(self) -> None:
-        self.data, self.unfinished = b"", False
-        self.writable, self.full, self.reading, self.abandoned = True, False, True, False
-
-    def connect(self, host: str, port: int) -> None:
-        """At once."""
-
-    def send(self, frame: bytes) -> bool:
-        """Keep it."""
-        return self.pass_on(framed(frame), False)
-
-    def pass_on(self, data: bytes, unfinished: bool) -> bool:
-        """Keep it, and whether more is to come."""
-        self.data += data
-        self.unfinished = unfinished
-        return True
-
-    @property
-    def sent(self) -> list[bytes]:
-        """The requests, whole or begun."""
-        return frames_of(self.data)
-
-    def pause_reading(self) -> None:
-        """No more responses."""
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        """Responses again."""
-        self.reading = True
-
-    def abandon(self) -> None:
-        """The client is gone."""
-        self.abandoned = True
-
-
-class Rig:
-    """A connection between a fake client and a fake broker."""
-
-    def __init__(self, **settings: Any) -> None:
-        desk = Desk(**settings)
-        self.settings, self.coordinator, self.metrics = desk.settings, desk.coordinator, desk.metrics
-        self.desk = desk
-        self.meter = Meter(desk.settings, desk.coordinator.clock)
-        self.frame_meter = FrameMeter(self.meter, desk.settings)
-        self.recent_topics = RecentTopics(
-            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms
-        )
-        self.brokers = Brokers(
-            listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
-        )
-        self.client, self.upstream = FakeTransport(), FakeUpstream()
-
-        def make_upstream(_owner: Owner, _settings: Any) -> Upstream:
-            return cast(Upstream, self.upstream)
-
-        self.connection = Connection(self, lambda: ("kafka", 9092), make_upstream)
-        self.connection.connection_made(cast(asyncio.Transport, self.client))
-
-    def answer(self, frames: list[bytes]) -> None:
-        """The broker sends these responses."""
-        self.connection.upstream_received(b"".join(map(framed, frames)))
-
-    def now_ms(self) -> float:
-        """The desk's clock (link.Hub)."""
-        return self.desk.now_ms
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Never called in these tests (link.Hub)."""
-        raise AssertionError("nothing here waits")
-
-    def admit(self, connection: Any) -> bool:
-        """Everybody comes in (link.Hub)."""
-        return True
-
-    def forget(self, connection: Any) -> None:
-        """Nothing is kept (link.Hub)."""
-
-    def closed(self, reason: str) -> float | None:
-        """How many connections ended for this reason."""
-        name = "weir_proxy_closed_connections_total"
-        return self.metrics.registry.get_sample_value(name, {"reason": reason})
+REFUSED = framed(header(API_VERSIONS, 99, 2) + b"\0")
+"""A request that the proxy reads and answers by itself."""
+LARGE, OURS = 40 << 20, "weir.policies"
 
 
 def test_answers_keep_the_order_of_the_requests() -> None:
     """An answer of our own waits for those of the broker that are due before it."""
     rig = Rig()
-    rig.connection.data_received(opaque(1) + framed(header(API_VERSIONS, 99, 2) + b"\0") + opaque(3))
+    rig.connection.data_received(opaque(1) + REFUSED + opaque(3))
     assert rig.client.answered() == []
     rig.answer([struct.pack(">i", 1) + b"body"])
     assert rig.client.answered() == [1, 2]
@@ -185,7 +49,7 @@ def test_answers_keep_the_order_of_the_requests() -> None:
 def test_produce_without_acks_has_no_answer() -> None:
     """acks=0 takes no place among the answers, or all later ones would be shifted."""
     rig = Rig()
-    no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhi", -1, 0, 1_000)
+    no_acks = header(PRODUCE, 3, 1) + struct.pack(">hhii", -1, 0, 1_000, 0)
     rig.connection.data_received(framed(no_acks) + opaque(2))
     assert len(rig.upstream.sent) == 2
     rig.answer([struct.pack(">i", 2)])
@@ -315,6 +179,7 @@ def test_traffic_is_read_only_while_it_is_metered() -> None:
     rig = Rig()
     frame, _ = produce(9, {TOPIC: [batch(4)]})
     answer = response(build(ProduceResponse, 9, responses=[]))
+    rig.prove()
     for policies in ({}, GROUPS, {}):
         rig.meter.set_policies(PolicySet(policies))
         rig.connection.data_received(framed(frame))
@@ -331,6 +196,7 @@ def test_a_metered_request_is_gathered_another_streams() -> None:
         path = f"quotas[user=ANONYMOUS,client-id={limited}]"
         rig.meter.set_policies(PolicySet({path: {"producer_byte_rate": 10**9}}))
         frame, _ = produce(9, {TOPIC: [batch(4, size=20_000)]})
+        rig.prove()
         rig.connection.data_received(framed(frame)[:30_000])
         assert bool(rig.upstream.data) == (limited == "others")
         rig.connection.data_received(framed(frame)[30_000:])
@@ -344,5 +210,175 @@ def test_a_damaged_metered_request_ends_its_connection() -> None:
     rig = Rig()
     rig.meter.set_policies(PolicySet(GROUPS))
     frame, _ = produce(9, {TOPIC: [batch(4)]})
+    rig.prove()
     rig.connection.data_received(framed(frame[:-30]))
     assert rig.client.closed and rig.closed("bad_frame") == 1 and rig.upstream.sent == []
+
+
+def test_a_client_that_does_not_read_is_not_read() -> None:
+    """While its answers wait to be taken, no more of its requests are handled; then they are, in order."""
+    rig = Rig()
+    rig.connection.pause_writing()
+    assert not rig.client.reading
+    rig.connection.data_received(opaque(1) + REFUSED)
+    assert rig.upstream.sent == [] and rig.client.data == b""
+    rig.connection.resume_writing()
+    assert len(rig.upstream.sent) == 1 and rig.client.reading
+    rig.answer([struct.pack(">i", 1)])
+    assert rig.client.answered() == [1, 2]
+
+
+def test_answers_of_ours_that_wait_are_bounded() -> None:
+    """Behind an answer that is missing no more than a buffer's worth of them is kept."""
+    rig = Rig(write_buffer_high_bytes=100, write_buffer_low_bytes=10)
+    rig.connection.data_received(opaque(1) + REFUSED * 50)
+    assert rig.connection._responses.kept_bytes <= 120
+    rig.answer([struct.pack(">i", 1)])
+    assert rig.client.answered() == [1] + [2] * 50
+
+
+def test_requests_that_are_read_take_turns() -> None:
+    """When a round's time is over the others wait for the next round of the loop."""
+    rig = Rig()
+    tick = rig.turns._now_s
+
+    def slow() -> float:
+        rig.now_s += 0.004
+        return tick()
+
+    rig.turns._now_s = slow
+    rig.connection.data_received(REFUSED * 20)
+    assert 0 < len(rig.client.answered()) < 20
+    while rig.timers:
+        rig.timers.pop(0)()
+    assert rig.client.answered() == [2] * 20
+
+
+def test_turns_are_taken_in_the_order_of_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several whose requests are dear none has two before the others have had one."""
+    rigs, order = [Rig(), Rig(), Rig()], list[int]()
+    first = rigs[0]
+
+    def handle(number: int) -> None:
+        order.append(number)
+        first.now_s += 2 * TURN_S
+
+    for number, rig in enumerate(rigs):
+        rig.turns, rig.timers = first.turns, first.timers
+        handler = rig.connection._handler
+        monkeypatch.setattr(handler, "handle", lambda _frame, number=number: handle(number))
+        rig.connection.data_received(REFUSED * 4)
+    while first.timers:
+        first.timers.pop(0)()
+    assert order == [0] + [0, 1, 2] * 3 + [1, 2]
+
+
+def test_idle_connections_keep_no_frame() -> None:
+    """What was handled is dropped in both directions."""
+    rig = Rig()
+    rig.connection.data_received(opaque(1, 10_000))
+    rig.answer([struct.pack(">i", 1) + bytes(10_000)])
+    assert not rig.connection._requests.data and not rig.connection._responses.data
+
+
+def test_a_mistake_of_ours_ends_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted, its time too, and nothing escapes to the loop."""
+    rig = Rig()
+    monkeypatch.setattr(rig.client, "get_extra_info", lambda _name: ("127.0.0.1", 1), raising=False)
+
+    def broken(_frame: bytes) -> None:
+        rig.now_s += 2 * TURN_S
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(rig.connection._handler, "handle", broken)
+    rig.connection.data_received(REFUSED)
+    # What it took is taken from the others all the same.
+    assert rig.turns.begin() is None
+    bad = rig.metrics.registry.get_sample_value("weir_proxy_bad_frames_total", {"reason": "internal"})
+    assert rig.client.closed and rig.closed("internal") == 1 and bad == 1
+
+
+def test_an_answer_of_ours_says_what_was_taken_out() -> None:
+    """A topic of Weir's among more others than are read: they have one error, and it has its own."""
+    rig = Rig(max_items=2)
+    rig.connection.data_received(framed(request(create_request(dict.fromkeys([*"abc", OURS], 1)), None)[0]))
+    (answer,) = frames_of(rig.client.data)
+    offset = response_body_offset(CREATE_TOPICS, 7, answer)
+    topics = read_body(response_layout(CREATE_TOPICS, 7), answer, offset)["Topics"]
+    codes = {topic["Name"].decode(): topic["ErrorCode"] for topic in topics}
+    assert codes == {"a": 44, "b": 44, OURS: 29} and rig.upstream.sent == []
+
+
+def waiting_rig() -> tuple[Rig, Seat]:
+    """A client whose large request waits for its place, and who has it."""
+    rig = Rig(gathered_mb=48, partial_frame_timeout_ms=1_200)
+    rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
+    holder = Seat(rig.pool, lambda: None)
+    assert holder.fits(LARGE)
+    rig.desk.now_ms = 1_000
+    rig.connection.data_received(struct.pack(">i", LARGE) + header(PRODUCE, 9, 1))
+    assert rig.pool.crowded and not rig.client.reading
+    return rig, holder
+
+
+def test_who_may_not_read_lets_the_next_one_in() -> None:
+    """First in line for a place, but it takes no answers: it stands behind the others until it does."""
+    rig, holder = waiting_rig()
+    other = Seat(rig.pool, lambda: other.fits(LARGE))  # type: ignore[arg-type]
+    assert not other.fits(LARGE)
+    rig.connection.pause_writing()
+    holder.leave()
+    assert other.held == LARGE
+    rig.connection.resume_writing()
+    assert rig.pool.crowded and not rig.client.reading
+    other.leave()
+    assert rig.client.reading and not rig.pool.crowded
+
+
+def test_who_waited_for_a_place_has_all_of_the_time() -> None:
+    """For what is left of the request, counted from when it may be read."""
+    rig, holder = waiting_rig()
+    rig.desk.now_ms = 2_100
+    holder.leave()
+    assert rig.client.reading
+    rig.connection.check(3_300)
+    assert not rig.client.closed
+    rig.connection.check(3_301)
+    assert rig.client.closed and rig.closed("slow_sender") == 1
+
+
+def reads_nothing(rig: Rig) -> None:
+    """Its client leaves its answers where they are."""
+    rig.connection.pause_writing()
+
+
+def is_closed(rig: Rig) -> None:
+    """By the proxy, while its client still has the socket."""
+    rig.connection.end("stop")
+
+
+RATED = {"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10_000}}
+
+
+@pytest.mark.parametrize("stop", [reads_nothing, is_closed])
+def test_who_cannot_go_on_keeps_nobody_waiting(stop: Callable[[Rig], None]) -> None:
+    """The one in front of a line of its account; the next one has its turn."""
+    rich = Rig(joining_fraction=1.0, protect_topics=False)
+    first, second = Rig(rich), Rig(rich)
+    rich.meter.set_policies(PolicySet(RATED))
+    frame, other = (produce(9, {TOPIC: [batch(1)]}, client_id=name)[0] for name in ("tests", "other"))
+    large = produce(9, {TOPIC: [batch(1, size=50_000)]})[0]
+    first.connection.data_received(opaque(1))
+    before = first.upstream.data
+    for rig, sent in ((rich, large), (first, frame), (second, other)):
+        rig.prove()
+        rig.connection.data_received(framed(sent))
+    assert rich.upstream.sent and first.upstream.data == before and not second.upstream.data
+    stop(first)
+    rich.desk.pass_ms(20_000)
+    first.run_timers()
+    second.run_timers()
+    assert second.upstream.sent == [other]
+    if stop is reads_nothing:
+        first.connection.resume_writing()
+        assert first.upstream.data == before + framed(frame)

@@ -9,15 +9,24 @@ import pytest
 from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
-from kafka_kit import build, decode, request, response
+from kafka_kit import build, decode, response
 from meter_kit import TOPIC, Desk
-from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, topic_id
+from traffic_kit import (
+    batch,
+    fetch_request,
+    fetch_response,
+    key_of,
+    produce,
+    produce_response,
+    topic_id,
+)
 
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.metered import Metered
+from enforcer.kafka.protocol.frames import RequestHeader
 
 GROUPS: dict[str, Any] = {
     "broker": {"resourceUsagePublishIntervalInSecs": 1},
@@ -29,8 +38,8 @@ GROUPS: dict[str, Any] = {
 class Rig:
     """A connection's metering with everything around it (link.Line); timers run when a test says so."""
 
-    def __init__(self, policies: Mapping[str, Any] = GROUPS) -> None:
-        self.desk = Desk(policies)
+    def __init__(self, policies: Mapping[str, Any] = GROUPS, proven: bool = True, **settings: Any) -> None:
+        self.desk = Desk(policies, **settings)
         self.sent: list[tuple[Slot | None, bytes]] = []
         self.reserved: list[Slot] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
@@ -41,13 +50,23 @@ class Rig:
         brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
-        hub = SimpleNamespace(frame_meter=self.desk.frames, metrics=self.desk.metrics, brokers=brokers)
+        hub = SimpleNamespace(
+            frame_meter=self.desk.frames, metrics=self.desk.metrics, rewrite=brokers.rewrite,
+            settings=self.desk.settings,
+        )  # fmt: skip
+        self.kept: list[bytes] = []
+        self.ended: list[str] = []
         self.pacer = Pacer(coordinator, self.call_later, self.resume)
         self.metered = Metered(cast(Hub, hub), self, self.pacer)
+        self.metered._connection_meter.proven = proven
 
     def reserve(self, slot: Slot) -> None:
         """Noted (link.Line)."""
         self.reserved.append(slot)
+
+    def amend(self, finish: Callable[[bytes], bytes] | None) -> None:
+        """Not needed here (link.Line)."""
+        raise AssertionError
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Noted (link.Line)."""
@@ -58,6 +77,18 @@ class Rig:
         """Not needed here (link.Line)."""
         raise AssertionError
 
+    def reply(self, slot: Slot) -> None:
+        """Not needed here (link.Line)."""
+        raise AssertionError
+
+    def put_back(self, frame: bytes) -> None:
+        """Not needed here (link.Line)."""
+        raise AssertionError
+
+    def end(self, reason: str) -> None:
+        """Noted (link.Line)."""
+        self.ended.append(reason)
+
     def resume(self) -> None:
         """The connection may go on."""
         self.resumed += 1
@@ -66,7 +97,13 @@ class Rig:
         """A timer that `pass_ms` runs (link.Line)."""
         timer = (self.desk.now_ms + delay_ms, function)
         self.timers.append(timer)
-        return cast(asyncio.TimerHandle, SimpleNamespace(cancel=lambda: self.timers.remove(timer)))
+
+        def cancel() -> None:
+            # As with asyncio's, one that has run may be cancelled too.
+            if timer in self.timers:
+                self.timers.remove(timer)
+
+        return cast(asyncio.TimerHandle, SimpleNamespace(cancel=cancel))
 
     def pass_ms(self, count: float) -> None:
         """Time goes on."""
@@ -78,104 +115,171 @@ class Rig:
             timer[1]()
         self.desk.now_ms = until_ms
 
-    def produce(self, count: int, version: int = 9, acks: int = 1) -> Slot | None:
-        """A client produces; returns the slot of its response."""
+    def forward(self, frame: bytes, header: RequestHeader, user: str) -> None:
+        """A request is handled; one that waits is kept."""
+        if not self.metered.forward(frame, header, user):
+            self.kept.append(frame)
+
+    def produce(self, count: int, version: int = 9, acks: int = 1, user: str = "ANONYMOUS") -> Slot | None:
+        """A client produces; returns the slot of its response, None if there is none or it waits."""
         frame, header = produce(version, {TOPIC: [batch(count)]}, acks)
-        self.metered.forward(frame, header, "bob")
-        assert self.sent[-1][1] == frame
-        return self.sent[-1][0]
+        before = len(self.sent)
+        self.forward(frame, header, user)
+        if len(self.sent) == before:
+            assert self.kept.pop() == frame
+            return None
+        slot, sent = self.sent[-1]
+        assert acks == 0 or sent == frame
+        return slot
 
 
 def told(slot: Slot | None, version: int = 9) -> int:
     """The throttle time of a Produce response as it reaches the client."""
-    assert slot is not None
-    answer = response(build(ProduceResponse, version, responses=[]))
-    if slot.done is None:
-        return 0
-    slot.done(answer)
+    assert slot is not None and slot.done is not None
+    slot.done(produce_response(version, {TOPIC: [0]}))
     assert slot.response is not None
     return int(decode(ProduceResponse, version, slot.response).throttle_time_ms)
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
 def test_a_produce_response_tells_the_wait(version: int) -> None:
-    """Within the share the response is not even read; over it, it says how long, and the connection waits."""
+    """Over the share the response says how long, and the next request waits so long."""
     rig = Rig()
-    first = rig.produce(2, version)
-    assert first is not None and first.done is None and rig.pacer.may_handle
+    assert told(rig.produce(2, version), version) == 0 and rig.pacer.idle
     assert told(rig.produce(3, version), version) == 500  # 5 a second, 2.5 in stock
-    assert not rig.pacer.may_handle and not rig.pacer.may_read and not rig.pacer.idle
+    assert rig.pacer.idle
+    assert rig.produce(1, version) is None
+    assert not rig.pacer.may_handle and rig.pacer.may_read and not rig.pacer.idle
     rig.pass_ms(499)
     assert not rig.pacer.may_handle and rig.resumed == 0
     rig.pass_ms(2)
     assert rig.pacer.may_handle and rig.pacer.idle and rig.resumed == 1
+    assert rig.produce(1, version) is not None
     assert [slot for slot, _ in rig.sent] == rig.reserved
 
 
-def test_without_acks_there_is_no_slot() -> None:
-    """No response is waited for, and the connection waits all the same."""
+def test_without_acks_the_leader_answers_all_the_same() -> None:
+    """To the proxy alone: a refusal is refunded and ends the connection, as it would at a broker."""
     rig = Rig()
-    assert rig.produce(10, acks=0) is None
-    assert rig.reserved == [] and not rig.pacer.may_read
+    slot = rig.produce(10, acks=0)
+    assert slot is not None and slot.done is not None and rig.reserved == []
+    asked, _ = produce(9, {TOPIC: [batch(10)]}, acks=1)
+    assert rig.sent[-1][1] == asked
+    slot.done(produce_response(9, {TOPIC: [0]}))
+    assert rig.ended == [] and rig.produce(1, acks=0) is None
+    rig.pass_ms(10_000)
+    slot = rig.produce(4, acks=0)
+    assert slot is not None and slot.done is not None
+    slot.done(produce_response(9, {TOPIC: [3]}))
+    account = rig.desk.meter.accounts["rg1"]
+    assert rig.ended == ["refused_without_acks"] and (account.used[0], account.refunded[0]) == (14, 4)
+
+
+def test_without_acks_so_many_answers_are_waited_for() -> None:
+    """As many as with them; then the connection waits for one."""
+    rig = Rig({**GROUPS, "resourcegroups.rg1": {"publishRateInMsgs": 10**6}}, inflight_max=2)
+    slots = [rig.produce(1, acks=0), rig.produce(1, acks=0)]
+    assert rig.produce(1, acks=0) is None and not rig.pacer.may_handle
+    assert slots[0] is not None and slots[0].done is not None
+    slots[0].done(produce_response(9, {TOPIC: [0]}))
+    rig.pass_ms(1)
+    assert rig.pacer.may_handle and rig.produce(1, acks=0) is not None
+
+
+def test_bytes_of_users_alone_are_not_asked_for() -> None:
+    """Without groups nothing is refunded, so neither acks nor answers are looked at."""
+    rig = Rig({"quotas[user=alice]": {"producer_byte_rate": 10**9}})
+    assert rig.produce(1, acks=0, user="alice") is None and rig.sent[-1][0] is None
+    slot = rig.produce(1, user="alice")
+    assert slot is not None and slot.done is None
 
 
 def test_a_larger_share_ends_the_wait_sooner() -> None:
     """10 at 5 a second would be 1.5 s; ten times the share, a tenth of it."""
     rig = Rig()
     rig.produce(10)
+    assert rig.produce(1) is None
     rig.desk.share(publishRateInMsgs=50.0)
+    rig.pass_ms(0)
+    assert rig.produce(1) is None
     rig.pass_ms(149)
-    assert not rig.pacer.may_read
+    assert not rig.pacer.may_handle
     rig.pass_ms(2)
-    assert rig.pacer.may_read
+    assert rig.pacer.may_handle and rig.produce(1) is not None
 
 
 def test_a_mute_is_not_shortened_by_a_share() -> None:
     """Waits for mutations and for traffic are two; the connection waits for both."""
     rig = Rig()
-    rig.pacer.mute(1_000)
     rig.produce(10)
-    assert rig.desk.metrics.traffic.muted == 1
+    assert rig.produce(1) is None
+    rig.pacer.mute(1_000)
     rig.desk.share(publishRateInMsgs=50.0)
     rig.pass_ms(999)
-    assert not rig.pacer.may_read
+    assert not rig.pacer.may_handle and rig.desk.metrics.traffic.muted == 1
     rig.pass_ms(2)
-    assert rig.pacer.may_read and rig.desk.metrics.traffic.muted == 0
+    assert rig.pacer.may_handle and rig.desk.metrics.traffic.muted == 0
 
 
 def test_in_a_long_wait_one_request_passes_now_and_then() -> None:
     """Or the client would give up: it is charged, and the wait goes on."""
-    rig = Rig()
+    rig = Rig(debt_max_s=10**6)
     rig.produce(1)
     rig.desk.share(publishRateInMsgs=1.0)
     rig.produce(100)
-    rig.pass_ms(25_001)
-    assert rig.pacer.may_handle and not rig.pacer.idle
-    assert not rig.pacer.pass_one()
-    rig.produce(1)
+    assert rig.produce(1) is None
+    rig.pass_ms(24_999)
     assert not rig.pacer.may_handle
+    rig.pass_ms(2)
+    assert rig.pacer.may_handle and rig.produce(1) is not None
+    assert rig.produce(1) is None and not rig.pacer.may_handle
 
 
 def test_an_id_that_is_looked_up_in_front_of_its_request() -> None:
-    """The question leaves first, its answer stays here, the request's response tells the wait."""
+    """The question leaves, its answer stays here; then the request goes, and its response tells the wait."""
     rig = Rig()
-    slot = rig.produce(30, version=13)
-    (question, asked), (_, _) = rig.sent
-    assert slot is not None and question is not None and rig.reserved == [slot]
+    assert told_by_id(rig) == 1_000
+
+
+def test_a_broker_is_asked_before_anything_is_charged() -> None:
+    """For no topics; whoever has an identity has been let in already."""
+    rig = Rig(proven=False)
+    frame, header = produce(9, {TOPIC: [batch(1)]})
+    rig.forward(frame, header, "ANONYMOUS")
+    question, asked = rig.sent[0]
+    assert decode(MetadataRequest, 12, asked).topics == [] and rig.kept == [frame]
+    assert not rig.pacer.may_handle and question is not None and question.done is not None
+    question.done(response(build(MetadataResponse, 12, topics=[])))
+    rig.pass_ms(1)
+    assert rig.pacer.may_handle and rig.produce(1) is not None
+    named = Rig(proven=False)
+    assert named.produce(1, user="alice") is not None
+
+
+def told_by_id(rig: Rig) -> int:
+    """A client produces by an id that nobody has heard of; returns the throttle time that it is told."""
+    frame, header = produce(13, {TOPIC: [batch(30)]})
+    rig.forward(frame, header, "ANONYMOUS")
+    ((question, asked),) = rig.sent
+    assert question is not None and rig.reserved == [] and rig.kept == [frame]
     read = decode(MetadataRequest, 12, asked)
     assert [topic.topic_id for topic in read.topics] == [topic_id(TOPIC)]
     topic = build(MetadataResponse.MetadataResponseTopic, 12, name=TOPIC, topic_id=topic_id(TOPIC))
     assert question.done is not None
     question.done(response(build(MetadataResponse, 12, topics=[topic])))
-    assert not rig.pacer.may_read
-    assert told(slot, 13) == 1_000
+    rig.pass_ms(1)
+    assert rig.pacer.may_handle
+    rig.forward(frame, header, "ANONYMOUS")
+    slot = rig.sent[-1][0]
+    assert [slot] == rig.reserved
+    return told(slot, 13)
 
 
 def test_a_fetch_is_charged_by_its_response() -> None:
     """The records reach the client at once, and the next request waits."""
     rig = Rig()
     frame, header = fetch_request(12, {TOPIC: 1})
-    rig.metered.forward(frame, header, "bob")
+    rig.forward(frame, header, "bob")
     slot, sent = rig.sent[0]
     assert slot is not None and sent != frame and rig.pacer.may_read
     data = batch(3)
@@ -185,28 +289,23 @@ def test_a_fetch_is_charged_by_its_response() -> None:
     read = decode(FetchResponse, 12, slot.response)
     assert read.throttle_time_ms == 100  # 5 a second, 2.5 in stock
     assert read.responses[0].partitions[0].records == data
-    assert not rig.pacer.may_read
+    rig.forward(frame, header, "bob")
+    assert not rig.pacer.may_handle and rig.kept == [frame]
 
 
 def test_metadata_teaches_ids() -> None:
-    """And passes with its addresses rewritten, as ever."""
+    """What a client learns of topics, the meter learns too."""
     rig = Rig()
-    frame, header = request(build(MetadataRequest, 12, topics=[]))
-    rig.metered.forward(frame, header, "bob")
-    slot = rig.sent[0][0]
     topic = build(MetadataResponse.MetadataResponseTopic, 12, name=TOPIC, topic_id=topic_id(TOPIC))
-    answer = response(build(MetadataResponse, 12, topics=[topic]))
-    assert slot is not None and slot.done is not None
-    slot.done(answer)
-    assert slot.response == answer
+    rig.metered.described(response(build(MetadataResponse, 12, topics=[topic])), 12)
     assert dict(rig.desk.frames.names) == {key_of(TOPIC, True): TOPIC}
 
 
 def test_a_lost_connection_leaves_nothing() -> None:
-    """No timer, no waiter."""
+    """No timer, nobody who waits."""
     rig = Rig()
     rig.produce(100)
+    assert rig.produce(1) is None and rig.timers
     rig.pacer.close()
     rig.metered.close()
-    assert rig.timers == [] and rig.desk.metrics.traffic.muted == 0
-    assert not rig.desk.meter.accounts["rg1"].waiting
+    assert rig.timers == [] and not rig.desk.meter.accounts["rg1"].lines[0].busy

@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enforcer.kafka.guard.apis import FILTERED
+from enforcer.kafka.guard.layout import request_layout
+from enforcer.kafka.guard.produce import names_ours
+from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.link import Slot
-from enforcer.kafka.protocol.frames import BadFrame, Reason
-from enforcer.kafka.requests import STREAMED_FROM_BYTES, Requests
+from enforcer.kafka.protocol.frames import BadFrame, Reason, parse_header
+from enforcer.kafka.requests import STREAMED_FROM_BYTES, UNREAD, Requests
+from streaming.contract.topics import Topics
 
-LIMIT_BYTES = 50_000
+LIMIT_BYTES, ADMIN_BYTES, SMALL_BYTES = 50_000, 40_000, 30_000
 METADATA, PRODUCE, LIST_GROUPS, CREATE_TOPICS = 3, 0, 16, 19
 
 
@@ -31,7 +36,11 @@ def produce(version: int, acks: int, transaction: bytes | None = None) -> bytes:
 
 def fresh() -> Requests:
     """A connection's requests, where the Metadata requests of one client must be read."""
-    return Requests(LIMIT_BYTES, lambda key, client_id: key == METADATA and client_id == b"limited")
+
+    def must_read(key: int, client_id: bytes) -> bool:
+        return key == METADATA and client_id == b"limited"
+
+    return Requests(LIMIT_BYTES, must_read, ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES)
 
 
 class Reader:
@@ -197,3 +206,186 @@ def test_garbage_is_refused_or_waits(pieces: list[bytes]) -> None:
     except BadFrame:
         return
     assert len(reader.passed) + sum(len(frame) + 4 for frame in reader.read) <= sum(map(len, pieces))
+
+
+def guarded() -> Requests:
+    """A connection's requests where topics under `weir.` must not pass, nor one with a certain id."""
+    protected = Protected(Topics(), active=True)
+    protected.learn([b"W" * 16])
+    return Requests(
+        LIMIT_BYTES, lambda key, client_id: False, ADMIN_BYTES, SMALL_BYTES, LIMIT_BYTES, protected
+    )
+
+
+@pytest.mark.parametrize("key", sorted(FILTERED & UNREAD.keys() - {PRODUCE}))
+def test_a_request_that_could_name_weirs_topics_is_read(key: int) -> None:
+    """By the bytes of a name or an id anywhere in it; without them it passes, JoinGroup always."""
+    version = UNREAD[key][1]
+    by_id = key in (1, 3, 8, 9)
+    for body, passes in ((b"..weir.policies..", False), (b"..mine..", True), (b"W" * 16, not by_id)):
+        requests = guarded()
+        assert requests.add(request(key, version, 1, body))
+        assert bool(requests.run([], 9)) is passes
+    requests = guarded()
+    assert requests.add(request(11, 5, 1, b"weir.")) and requests.run([], 9)
+
+
+def produce_to(
+    version: int, topics: list[bytes], transaction: bytes | None = None, records: int = 70
+) -> bytes:
+    """A framed Produce request with a partition of each topic."""
+    parts = [
+        {"Name": topic, "TopicId": topic.ljust(16, b"i")[:16],
+         "PartitionData": [{"Index": 0, "Records": bytes(records)}]}
+        for topic in topics
+    ]  # fmt: skip
+    body = {"TransactionalId": transaction, "Acks": 1, "TopicData": parts}
+    return request(PRODUCE, version, 1, b"\0" * (version >= 9) + request_layout(0, version).write(body))
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 12])
+@pytest.mark.parametrize(
+    ("topics", "transaction", "passes"),
+    [
+        ([b"mine"], None, True), ([b"weir.usage"], None, False), ([b"mine", b"weir.usage"], None, False),
+        ([b"mine", b"acme.weir.x"], b"txn", True), ([b"mine"], b"weir.policies", False),
+        ([b"weir." + b"x" * 200], None, False), ([b"x" * 200 + b"weir."], None, True), ([], None, True),
+    ],
+)  # fmt: skip
+def test_produce_passes_by_its_structure(
+    version: int, topics: list[bytes], transaction: bytes | None, passes: bool
+) -> None:
+    """However it is cut: what has a topic of Weir's is read, what has none passes."""
+    passes = passes or (version < 3 and transaction == b"weir.policies")
+    for records in (70, 20_000):
+        data = produce_to(version, topics, transaction, records)
+        for cut in (*range(0, 120), len(data) - 1):
+            reader = Reader()
+            reader.requests = guarded()
+            reader.feed(data[:cut])
+            reader.feed(data[cut:])
+            assert (bytes(reader.passed), reader.read) == ((data, []) if passes else (b"", [data[4:]]))
+
+
+def overlong(number: int, size: int) -> bytes:
+    """A varint of so many bytes, longer than need be."""
+    return bytes([number | 0x80, *[0x80] * (size - 2), 0])
+
+
+def written_longer(data: bytes, before: bytes, number: bytes, after: bytes, size: int) -> bytes:
+    """A framed request with the number between these bytes as a varint of so many bytes."""
+    assert data.count(before + number + after) == 1
+    payload = data[4:].replace(before + number + after, before + overlong(number[0], size) + after)
+    return struct.pack(">i", len(payload)) + payload
+
+
+@pytest.mark.parametrize("transaction", [None, b"txn"])
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_a_number_longer_than_need_be_hides_nothing(
+    version: int, size: int, transaction: bytes | None
+) -> None:
+    """Of the name, of the topics, of the header's tags: a broker takes it, so it is read as one does."""
+    own_id = version == 13
+    for topic, passes in ((b"W" * 16 if own_id else b"weir.policies", False), (b"mine", True)):
+        length = bytes([len(topic) + 1])
+        start = topic.ljust(16, b"i") if own_id else length + topic
+        places = [(b"c", b"\0", b"\0" if transaction is None else b"\x04txn"), (b"", b"\2", start)]
+        places += [] if own_id else [(b"\2", length, topic)]
+        for place in places:
+            for records in (70, 20_000):
+                data = written_longer(produce_to(version, [topic], transaction, records), *place, size)
+                for cut in (*range(0, 60, 3), len(data) - 1, len(data)):
+                    reader = Reader()
+                    reader.requests = guarded()
+                    reader.feed(data[:cut])
+                    reader.feed(data[cut:])
+                    expected = (data, []) if passes else (b"", [data[4:]])
+                    assert (bytes(reader.passed), reader.read) == expected
+
+
+@pytest.mark.parametrize("records", [70, 20_000])
+@pytest.mark.parametrize("last", [0x10, 0x70])
+def test_bits_beyond_32_hide_nothing(last: int, records: int) -> None:
+    """A broker drops them; no client sends them, so whoever does is read, and refused as damaged."""
+    spot = b"\x0eweir.policies"
+    payload = produce_to(9, [spot[1:]], None, records)[4:]
+    payload = payload.replace(spot, bytes([0x8E, 0x80, 0x80, 0x80, last]) + spot[1:])
+    reader = Reader()
+    reader.requests = guarded()
+    reader.feed(struct.pack(">i", len(payload)) + payload)
+    assert (reader.passed, reader.read) == (b"", [payload])
+    with pytest.raises(BadFrame):
+        names_ours(payload, parse_header(payload), reader.requests._protected)
+
+
+def test_produce_by_id() -> None:
+    """From version 13 on topics have ids."""
+    for topics, passes in (([b"W" * 16], False), ([b"V" * 16], True), ([b"V" * 16, b"W" * 16], False)):
+        requests = guarded()
+        requests.add(produce_to(13, topics))
+        assert bool(requests.run([], 9)) is passes
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "limit"),
+    [
+        (CREATE_TOPICS, 5, ADMIN_BYTES),
+        (17, 1, SMALL_BYTES),
+        (999, 0, SMALL_BYTES),
+        (LIST_GROUPS, 0, LIMIT_BYTES),
+    ],
+)
+def test_what_is_gathered_is_bounded(key: int, version: int, limit: int) -> None:
+    """By its kind, as soon as its header is here; what passes unread may be as long as any."""
+    for length in (limit, limit + 1):
+        requests = fresh()
+        requests.add(struct.pack(">ihhih", length, key, version, 1, -1))
+        if length == limit:
+            requests.run([], 9)
+            continue
+        with pytest.raises(BadFrame) as caught:
+            requests.run([], 9)
+        assert caught.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize(("version", "name_bytes"), [(3, -2), (99, -1), (-1, -1)])
+def test_a_damaged_produce_is_not_gathered_as_data(version: int, name_bytes: int) -> None:
+    """Before anybody has logged in, its 14 bytes would keep others from the room for large requests."""
+    requests = fresh()
+    requests.add(struct.pack(">ihhih", SMALL_BYTES + 1, PRODUCE, version, 1, name_bytes))
+    with pytest.raises(BadFrame) as caught:
+        requests.run([], 9)
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_a_head_that_comes_in_pieces_gathers_nothing(version: int) -> None:
+    """A long Produce passes as soon as its acks are here, however long its client id is."""
+    body = struct.pack(">h", -1) + struct.pack(">h", 1) if version < 9 else b"\0\0" + struct.pack(">h", 1)
+    data = request(PRODUCE, version, 1, body + bytes(10_000), b"c" * 30_000)
+    reader = Reader()
+    for start in range(0, 32_000, 500):
+        reader.feed(data[start : start + 500])
+    assert len(reader.passed) >= 31_000 and reader.read == []
+
+
+def test_what_might_pass_is_bounded_where_it_is_kept() -> None:
+    """In a mute requests are taken one by one, whole."""
+    begun = request(LIST_GROUPS, 0, 1, bytes(ADMIN_BYTES))[:100]
+    kept, passing = fresh(), fresh()
+    assert kept.add(begun) and passing.add(begun)
+    assert passing.run([], 9)
+    with pytest.raises(BadFrame):
+        kept.gather()
+
+
+def test_a_large_produce_passes_as_soon_as_its_topic_is_known() -> None:
+    """Cut in front of the topic it waits for a few bytes more, and is not gathered."""
+    reader = Reader()
+    reader.requests = guarded()
+    data = produce_to(9, [b"mine"], None, 30_000)
+    reader.feed(data[:24])
+    assert reader.passed == b""
+    reader.feed(data[24:200])
+    assert reader.passed == data[:200]

@@ -10,9 +10,14 @@ from kafka.protocol.admin import topics
 from kafka_kit import build, decode, request, response
 from wire_client import create_request
 
+from enforcer.core.questions import sizes
 from enforcer.core.settings import OnLate
-from enforcer.kafka.mutations.admission import Admission, Passing, Permissive, Refused, Strict
+from enforcer.kafka.mutations.admission import Admission, Passing, Strict
+from enforcer.kafka.mutations.free_questions import FreeQuestions
+from enforcer.kafka.mutations.permissive import Permissive
 from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.mutations.refusal import Refused
+from enforcer.kafka.protocol.frames import BadFrame
 from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
 from enforcer.kafka.protocol.topic_counts import TopicCounts
 
@@ -69,18 +74,21 @@ class Scene:
 
     def __init__(
         self, way: type[Admission], names: dict[str, int], *, version: int = 7, wait_ms: float = 0,
-        existing: dict[str, int] | None = None, **settings: Any,
+        existing: dict[str, int] | None = None, dry: bool = False, shadow: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         self.version = version
         self.desk = Desk(**settings)
-        self.desk.limit(controller_mutation_rate=1)
+        self.desk.limit(controller_mutation_rate=1, shadow=shadow)
         self.link = FakeLink(existing or {})
-        self.request: MutationRequest = decode_request(*request(create_request(names, version)))
+        self.request: MutationRequest = decode_request(
+            *request(create_request(names, version, validate_only=dry))
+        )
         recent = RecentTopics(
             keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: self.desk.now_ms
         )
+        free = FreeQuestions(self.desk.settings.validate_only_factor, 100, lambda: self.desk.now_ms)
         self.admission = way(
-            self.link, self.desk.coordinator, recent, self.request, user="a", client_id="c",
+            self.link, self.desk.coordinator, recent, free, self.request, user="a", client_id="c",
             quota=self.desk.coordinator.quota("a", "c"), wait_ms=wait_ms,
         )  # fmt: skip
         self.admission.start()
@@ -190,6 +198,15 @@ def test_permissive_waits_for_both() -> None:
         assert "user=a" in message and "900 ms" in message
 
 
+def test_a_permissive_answer_that_cannot_be_read_fails_once() -> None:
+    """Its connection ends; the decision that comes meanwhile has nothing to answer."""
+    scene = Scene(Permissive, {"x": 5}, version=5)
+    with pytest.raises(BadFrame):
+        scene.link.forwarded[-1][1](b"\0\0\0\7\0")
+    scene.decide(throttle_time_ms=900)
+    assert scene.link.answers == []
+
+
 def test_permissive_gives_back_what_the_broker_refused() -> None:
     """All was charged; what failed is refunded, and the client is throttled all the same."""
     scene = Scene(Permissive, {"x": 5, "y": 2}, version=5)
@@ -226,3 +243,122 @@ def test_refused_is_answered_without_asking() -> None:
     mixed.desk.pass_ms(100)
     mixed.broker_says(y=36)
     assert mixed.client_hears() == ({"x": 89, "y": 36}, 600, 0)
+
+
+@pytest.fixture
+def small_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events have room for some 300 items of the shortest names, as others have for 30,000."""
+    monkeypatch.setattr(sizes, "EVENT_BYTES_MAX", 10_000)
+
+
+@pytest.mark.usefixtures("small_events")
+def test_what_fits_no_event_is_refused_whole() -> None:
+    """Too many items to be charged one by one: nothing is forwarded or asked, all get error 89."""
+    names = {f"t{number}": 1 for number in range(400)}
+    scene = Scene(Strict, names)
+    assert scene.link.forwarded == [] and scene.desk.events == []
+    assert scene.client_hears() == (dict.fromkeys(names, 89), 2_000, 2_000)
+    counted = scene.desk.metrics.requests.labels("CreateTopics", "too_large")
+    assert counted._value.get() == 1
+
+
+@pytest.mark.usefixtures("small_events")
+def test_the_same_of_an_old_version_is_charged_as_one_sum() -> None:
+    """It is carried out whatever is said, so what is sent is what it costs in all."""
+    scene = Scene(Permissive, {f"t{number}": 2 for number in range(400)}, version=5)
+    (event,) = scene.desk.of_type("request")
+    assert event["items"] == [{"name": "400 items", "mutations": 800}]
+
+
+def test_an_event_that_kafka_refuses_is_no_late_one() -> None:
+    """Its topic takes only smaller records: the strict request is refused, not let through after a while."""
+    scene = Scene(Strict, {"x": 5})
+    assert scene.admission.ask is not None
+    scene.desk.coordinator.refused(scene.admission.ask.id)
+    scene.desk.coordinator.refused("unknown")
+    assert scene.link.forwarded == [] and scene.link.timers[0].cancelled
+    assert scene.client_hears() == ({"x": 89}, 2_000, 2_000)
+    scene.admission.gone()
+
+
+@pytest.mark.usefixtures("small_events")
+def test_cut_names_are_decided_by_their_own() -> None:
+    """A decision names the items as they were sent; those of the request are rejected, and corrected by."""
+    names = {"x" * 240 + f"{number:05}": 5 for number in range(50)}
+    scene = Scene(Strict, names)
+    sent = [item["name"] for item in scene.desk.of_type("request")[0]["items"]]
+    scene.decide(throttle_time_ms=4_000, rejected=frozenset(sent[2:]))
+    assert scene.asked_for() == list(names)[:2]
+    first, second = list(names)[:2]
+    scene.broker_says(**{first: 0, second: 40})
+    assert scene.desk.of_type("refund")[0]["items"] == [{"name": second, "mutations": 5}]
+    assert list(scene.client_hears()[0].values()).count(89) == 48
+
+
+def test_a_broker_quicker_than_the_decision_is_believed_too() -> None:
+    """An old version's topic fails before the decision is there: what was charged is given back, once."""
+    scene = Scene(Permissive, {"x": 5}, version=5)
+    scene.broker_says(x=40)
+    assert scene.desk.of_type("refund") == []
+    scene.decide(throttle_time_ms=0)
+    (refund,) = scene.desk.of_type("refund")
+    assert refund["items"] == [{"name": "x", "mutations": 5}]
+
+
+@pytest.mark.parametrize("ends", ["decided", "late", "gone", "nothing to ask"])
+@pytest.mark.parametrize("way", [Strict, Permissive])
+def test_a_question_is_open_until_it_is_over(way: type[Admission], ends: str) -> None:
+    """However it ends, others of the subject may ask then, once."""
+    existing = {"x": 5} if ends == "nothing to ask" else {}
+    version = 7 if way is Strict else 5
+    scene = Scene(way, {"x": 5}, version=version, existing=existing, open_questions_max=1)
+    turns = scene.desk.coordinator.questions
+    assert turns.full("user=a") == (ends != "nothing to ask")
+    if ends == "decided":
+        scene.decide()
+    elif ends == "late":
+        scene.link.timers[0].fire()
+    scene.admission.gone()
+    assert not turns.full("user=a")
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_refusals_beyond_their_rate_are_not_reported_and_mute(dry: bool) -> None:
+    """A burst of 11 topics is reported; then the connection waits too, and nobody is told."""
+    scene = Scene(Refused, {f"t{number}": 1 for number in range(12)}, wait_ms=60_000, dry=dry)
+    (_, throttle_ms, mute_ms) = scene.client_hears()
+    assert (throttle_ms, mute_ms) == (60_000, 0)
+    again = Refused(
+        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
+        user="a", client_id="c", quota=scene.admission.quota, wait_ms=60_000, dry=True,
+    )  # fmt: skip
+    again.start()
+    assert (
+        scene.link.answers[1][1] == 100
+        and b"Dry runs of user=a are beyond 10 times" in scene.link.answers[1][0]
+    )
+    assert len(scene.desk.of_type("request")) == 1
+    assert scene.desk.metrics.unreported._value.get() == 1
+
+
+def test_dry_runs_under_a_shadow_quota_are_reported_at_their_rate() -> None:
+    """The first is; the balance is in debt then, so the next is passed on and nobody is told."""
+    scene = Scene(Passing, {f"t{number}": 1 for number in range(12)}, dry=True, shadow=True)
+    again = Passing(
+        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
+        user="a", client_id="c", quota=scene.admission.quota,
+    )  # fmt: skip
+    again.start()
+    assert (len(scene.link.forwarded), len(scene.desk.of_type("request"))) == (2, 1)
+
+
+def test_dry_runs_that_nothing_limits_are_not_reported() -> None:
+    """They are passed on: nobody is charged, and nobody decides."""
+    scene = Scene(Passing, {"x": 5}, dry=True, shadow=True)
+    before = len(scene.desk.events)
+    free = Passing(
+        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
+        user="b", client_id="c", quota=None,
+    )  # fmt: skip
+    free.start()
+    assert (len(scene.link.forwarded), len(scene.desk.events)) == (2, before)

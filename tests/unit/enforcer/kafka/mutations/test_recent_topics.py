@@ -15,9 +15,7 @@ class Recent:
 
     def over(self, **by_name: int | None) -> TopicCounts:
         """What the broker's metadata says, corrected."""
-        return self.topics.over(
-            TopicCounts(by_name=by_name, by_id={b"i" * 16: 7}, names={}, broker_count=1)
-        )
+        return self.topics.over(TopicCounts(by_name=by_name, by_id={b"i" * 16: 7}, names={}, broker_count=1))
 
 
 def test_recent_changes_win_for_a_while() -> None:

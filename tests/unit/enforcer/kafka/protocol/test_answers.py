@@ -107,7 +107,7 @@ def test_rejected_topics_are_added(api: MutationApi, version: int) -> None:
     broker_rows = [row(api, version, "done"), row(api, version, "bad", 3, "unknown")]
     merged = merge(answer(api, version, broker_rows, 50), read, {0, 2}, MESSAGE, 4000)
     rejected = [row(api, version, name, THROTTLING_QUOTA_EXCEEDED, MESSAGE) for name in ("no1", "no2")]
-    assert merged == answer(api, version, broker_rows + rejected, 4000)
+    assert merged == answer(api, version, rejected + broker_rows, 4000)
     less = merge(answer(api, version, broker_rows, 5000), read, (), MESSAGE, 4000)
     assert less == answer(api, version, broker_rows, 5000)
 
@@ -143,8 +143,8 @@ def test_merging_keeps_unknown_tags() -> None:
     end = decode_answer(api, 7, plain).items[0].end
     tagged = with_tag(with_tag(plain, len(plain) - 1), end - 1)
     read = read_request(api, 7, "done", "no")
-    grown = answer(api, 7, [row(api, 7, "done"), row(api, 7, "no", THROTTLING_QUOTA_EXCEEDED, MESSAGE)], 9)
-    expected = with_tag(with_tag(grown, len(grown) - 1), end - 1)
+    grown = answer(api, 7, [row(api, 7, "no", THROTTLING_QUOTA_EXCEEDED, MESSAGE), row(api, 7, "done")], 9)
+    expected = with_tag(with_tag(grown, len(grown) - 1), len(grown) - 2)
     assert merge(tagged, read, {1}, MESSAGE, 9) == expected
 
 

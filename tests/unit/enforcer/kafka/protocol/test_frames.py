@@ -13,10 +13,12 @@ from kafka.protocol.producer import ProduceRequest
 from kafka_kit import CORRELATION_ID, build, request
 
 from enforcer.kafka.protocol.frames import (
+    CLIENT_ID_MAX,
     FLEXIBLE_FROM,
     NEVER,
     BadFrame,
     Reason,
+    client_name,
     is_flexible,
     parse_header,
     produce_acks,
@@ -150,3 +152,13 @@ def test_varints_and_tags_survive_garbage(data: bytes, offset: int) -> None:
     for read in (lambda: read_uvarint(data, offset)[1], lambda: skip_tags(data, offset)):
         with suppress(BadFrame):
             assert offset < read() <= len(data)
+
+
+def test_a_long_client_id_is_known_by_its_beginning_and_a_digest() -> None:
+    """Different ones stay different, and none is longer than what a table is to hold."""
+    assert client_name(b"x" * CLIENT_ID_MAX) == "x" * CLIENT_ID_MAX
+    names = {client_name(b"x" * 300 + bytes([end])) for end in range(100)}
+    assert len(names) == 100 and {len(name) for name in names} == {64 + 1 + 32}
+    assert client_name(b"\xff" * 32_767).startswith("\ufffd" * 64 + "~")
+    frame, header = request(build(metadata.MetadataRequest, 12, topics=[]), "y" * 32_767)
+    assert header.client_id == client_name(b"y" * 32_767) and parse_header(frame) == header

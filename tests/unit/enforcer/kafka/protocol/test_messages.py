@@ -83,8 +83,8 @@ def test_too_new_api_versions_is_answered_in_version_0() -> None:
         (0, 13, False), (0, 14, True), (1, 19, True), (3, 13, False), (3, 14, True), (3, -1, True),
         (10, 7, True), (17, 0, True), (17, 1, False), (18, 99, False), (19, 1, True), (19, 7, False),
         (19, 8, True), (20, 0, True), (20, 7, True), (36, 3, True), (37, 4, True), (60, 3, True),
-        (78, 1, True), (79, 1, True), (22, 99, False), (92, 0, False), (93, 0, True), (-1, 0, True),
-        (1000, 0, True),
+        (78, 1, True), (79, 1, True), (22, 99, True), (72, 9, False), (88, 0, True), (93, 0, True),
+        (-1, 0, True), (1000, 0, True),
     ],
 )  # fmt: skip
 def test_what_must_be_closed(api_key: int, version: int, closed: bool) -> None:
@@ -131,6 +131,31 @@ def test_old_versions_become_version_4(version: int, names: list[str] | None) ->
     assert changed_frame == request(metadata_request(4, expected, False))[0]
 
 
+@pytest.mark.parametrize("version", range(14))
+@pytest.mark.parametrize("more", [b"\1", b"\0", b"\1\1"])
+def test_bytes_left_over_are_not_passed_on(version: int, more: bytes) -> None:
+    """A byte behind the topics would be read in the place of the flag that is put in."""
+    frame, head = request(metadata_request(version, ["a"], True))
+    assert messages.forbid_auto_creation(frame + more, head) == messages.forbid_auto_creation(frame, head)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_unknown_topics_are_found(version: int) -> None:
+    """Topics with error 3, and no others, whatever else the answer holds."""
+    broker = build(MetadataResponse.MetadataResponseBroker, version, node_id=1, host="h", port=1, rack="r")
+    topic = MetadataResponse.MetadataResponseTopic
+    part = build(
+        topic.MetadataResponsePartition, version, partition_index=0, leader_id=1, replica_nodes=[1],
+        isr_nodes=[1], offline_replicas=[2],
+    )  # fmt: skip
+    found = [
+        build(topic, version, name=name, error_code=error, partitions=[] if error else [part, part])
+        for name, error in (("there", 0), ("absent", 3), ("secret", 29), ("gone", 3))
+    ]
+    answer = build(MetadataResponse, version, brokers=[broker], cluster_id="c", controller_id=1, topics=found)
+    assert messages.unknown_topics(response(answer), version) == ["absent", "gone"]
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_answers_turn_back_into_old_versions(version: int) -> None:
     """A version 4 answer loses exactly the fields that the old version lacks."""
@@ -160,17 +185,17 @@ def test_answers_turn_back_into_old_versions(version: int) -> None:
 def test_topics_request_creates_nothing() -> None:
     """Our own lookup is a Metadata v12 request by name or by id, never by both."""
     row = MetadataRequest.MetadataRequestTopic
-    frame = messages.topics_request(CORRELATION_ID, CLIENT_ID, ["a", "b"], [])
+    frame = messages.topics_request(CORRELATION_ID, b"\0\5tests", ["a", "b"], [])
     rows = [build(row, 12, name=name, topic_id=uuid.UUID(int=0)) for name in ("a", "b")]
     quiet = {"allow_auto_topic_creation": False}
     assert frame == request(build(MetadataRequest, 12, topics=rows, **quiet))[0]
     topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
     rows = [build(row, 12, name=None, topic_id=topic_id)]
-    by_id = messages.topics_request(CORRELATION_ID, None, [], [topic_id.bytes])
+    by_id = messages.topics_request(CORRELATION_ID, b"\xff\xff", [], [topic_id.bytes])
     assert by_id == request(build(MetadataRequest, 12, topics=rows, **quiet), None)[0]
     assert parse_header(by_id).api_key == METADATA
     with pytest.raises(ValueError, match="by name or by id"):
-        messages.topics_request(1, None, ["a"], [bytes(16)])
+        messages.topics_request(1, b"\xff\xff", ["a"], [bytes(16)])
 
 
 def test_topic_counts_are_read() -> None:

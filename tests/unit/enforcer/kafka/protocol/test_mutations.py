@@ -19,6 +19,7 @@ from enforcer.kafka.protocol.mutations import (
     Cost,
     MutationApi,
     MutationRequest,
+    TooManyItems,
     count_mutations,
     decode_request,
     is_legal_name,
@@ -245,3 +246,21 @@ def test_requests_survive_garbage(api: tuple[int, int], body: bytes) -> None:
         count_mutations(read, TOPICS, 1)
         assert subset(read, range(len(read.items))) == frame
         assert len(decode_request(subset(read, {0}), header).items) <= 1
+
+
+def test_more_topics_than_are_gone_through() -> None:
+    """What was read until then is handed on, to be refused by name."""
+    with pytest.raises(TooManyItems) as caught:
+        decode_request(*request(create(7, ("a", 1, 1, 0), ("b", 1, 1, 0), ("c", 1, 1, 0))), 2)
+    assert [item.name for item in caught.value.request.items] == ["a", "b"]
+    with pytest.raises(TooManyItems) as caught:
+        decode_request(*request(create(7, ("a", 1, 1, 0), ("b", -1, -1, 21))), 2)
+    assert [item.name for item in caught.value.request.items] == ["a", "b"]
+
+
+def test_tags_by_the_million_are_damage() -> None:
+    """Real messages have a handful."""
+    frame = struct.pack(">hhih", 19, 7, 1, -1) + b"\xff\x7f" + b"\1\0" * 20_000
+    with pytest.raises(BadFrame) as caught:
+        parse_header(frame)
+    assert caught.value.reason is Reason.TOO_MANY_ITEMS

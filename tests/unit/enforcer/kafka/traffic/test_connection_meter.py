@@ -3,56 +3,97 @@
 from collections.abc import Callable, Mapping
 
 import pytest
-from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import decode
 from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, used
-from traffic_kit import batch, fetch_request, fetch_response, key_of, produce
+from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
 from enforcer.kafka.protocol.traffic import fetching
-from enforcer.kafka.traffic.connection_meter import LEARN_MAX_BYTES, SESSION_TOPICS_MAX, ConnectionMeter
+from enforcer.kafka.traffic.connection_meter import (
+    ABSENT_MAX,
+    ABSENT_MS,
+    ASKED_AT_ONCE,
+    LEARN_MAX_BYTES,
+    SESSION_TOPICS_MAX,
+    Admitted,
+    ConnectionMeter,
+)
+from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
 from enforcer.metering.account import Account
 from streaming.policy.policy_set import PolicySet
 
 
 class Line:
-    """A connection: what it was told to do, and look-ups that a test answers."""
+    """A connection: how it was paused, and look-ups that a test answers."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.waits: list[float] = []
-        self.factors: list[float] = []
+    def __init__(self, desk: Desk, proven: bool = True) -> None:
+        self.pauses: list[float] = []
+        self.woken = 0
         self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
-        self.later: list[int] = []
         self.connection_meter = ConnectionMeter(
             desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
         )
+        self.connection_meter.proven = proven
 
-    def brake(self, wait_ms: float) -> bool:
-        """Noted (connection_meter.Brake)."""
-        self.waits.append(wait_ms)
-        return True
+    def pause(self, wait_ms: float) -> None:
+        """Noted (line_up.Pause)."""
+        self.pauses.append(wait_ms)
 
-    def hasten(self, factor: float) -> None:
-        """Noted (connection_meter.Brake)."""
-        self.factors.append(factor)
+    def wake(self) -> None:
+        """Counted (line_up.Pause)."""
+        self.woken += 1
 
-    def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> int:
-        """Produce some records; returns the throttle time."""
+    def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> Admitted | None:
+        """Produce some records."""
         frame, header = produce(version, {topic: [batch(count)]})
-        return self.connection_meter.produce(frame, header, user, self.later.append)
+        return self.connection_meter.produce(frame, header, user)
+
+    def told(self, count: int, user: str = "bob") -> int:
+        """Produce some records, which must be admitted; returns the throttle time."""
+        admitted = self.produce(count, user=user)
+        assert admitted is not None
+        return admitted.told_ms
 
 
-def test_a_group_in_debt_brakes_its_connection() -> None:
-    """The whole wait is braked; while the share is on its way only a round of it is told."""
+def test_a_group_in_debt_keeps_the_next_request_waiting() -> None:
+    """All of its connections; while the share is on its way only a round of it is told."""
     desk = Desk({**GROUPS, "broker": {"resourceUsagePublishIntervalInSecs": 1}})
-    line = Line(desk)
-    assert line.produce(2) == 0
-    assert line.produce(10) == 1_000  # 5 a second, 2.5 in stock
-    assert line.waits == [pytest.approx(1_900)]
+    line, other = Line(desk), Line(desk)
+    assert line.told(2) == 0
+    assert line.told(10) == 1_000  # 5 a second, 2.5 in stock
+    assert line.produce(1) is None and line.pauses == [pytest.approx(1_900)]
+    assert other.produce(1) is None and other.pauses == [desk.frames.split_ms]
     desk.share(publishRateInMsgs=10.0)
-    assert line.factors == [0.5]
-    assert line.produce(90) == pytest.approx(9_950, abs=1)
+    assert line.woken and not other.woken
+    desk.now_ms = 951
+    assert line.produce(90) is not None and other.woken
+    assert other.produce(1) is None and other.pauses[-1] == pytest.approx(9_000, abs=10)
     assert desk.metrics.throttled.labels("group", "publishRateInMsgs")._value.get() == 2
+
+
+def test_what_waits_already_is_told_too() -> None:
+    """A client that obeys comes back when those in front of it had their turn."""
+    desk = Desk(GROUPS)
+    desk.meter.interval_ms = 10**9
+    lines = [Line(desk) for _ in range(4)]
+    assert lines[0].told(10) == pytest.approx(1_500)
+    for line in lines[1:]:
+        assert line.produce(10) is None
+    desk.now_ms = 1_501
+    assert lines[1].told(10) == pytest.approx(6_000, abs=2)
+
+
+def test_nothing_is_charged_before_the_broker_has_answered() -> None:
+    """What it answers to those only whom it lets in; one question, whatever comes."""
+    desk = Desk(GROUPS)
+    line = Line(desk, proven=False)
+    assert line.produce(100) is None and line.produce(100) is None
+    frame, header = fetch_request(12, {TOPIC: 1})
+    assert line.connection_meter.fetch(frame, header, "bob") is None
+    assert [ids for ids, _ in line.asked] == [[]] and not used(desk.meter)
+    line.asked[0][1]({})
+    assert line.woken and line.produce(100) is not None and used(desk.meter)["rg1"][0] == 100
 
 
 def test_the_stricter_of_user_and_group_wins() -> None:
@@ -60,14 +101,13 @@ def test_the_stricter_of_user_and_group_wins() -> None:
     desk = Desk({**GROUPS, **ALICE})
     line = Line(desk)
     desk.meter.interval_ms = 10**9
-    line.produce(100, user="alice")
+    frame, _ = produce(9, {TOPIC: [batch(100)]})
+    assert line.told(100, "alice") == pytest.approx((len(frame) - 25) / 50 * 1_000)
     by_user = desk.metrics.throttled.labels("user", "publishRateInBytes")._value.get()
     by_group = desk.metrics.throttled.labels("group", "publishRateInMsgs")._value.get()
     account = desk.meter.accounts["quota/user=alice"]
     assert (by_user, by_group) == (1, 0)
-    frame, _ = produce(9, {TOPIC: [batch(100)]})
     assert account.used == [0, len(frame), 0, 0]
-    assert line.waits[0] == pytest.approx((len(frame) - 25) / 50 * 1_000)
 
 
 def test_bytes_of_users_are_those_of_whole_frames() -> None:
@@ -81,6 +121,40 @@ def test_bytes_of_users_are_those_of_whole_frames() -> None:
     assert used(desk.meter) == {"quota/user=alice": [0, len(frame), 0, len(response)]}
 
 
+def test_a_response_that_comes_in_debt_brings_nothing() -> None:
+    """Many Fetches were on their way when the first took all: the others lose records, not their place."""
+    desk = Desk({**POLICIES, "resourcegroups.rg1": {"dispatchRateInMsgs": 100}}, joining_fraction=1.0)
+    desk.meter.interval_ms = 10**9
+    header = RequestHeader(FETCH, 12, 1, "tests", 0)
+    response = fetch_response(12, {TOPIC: [batch(300)]}, session_id=5)
+    first, second = Line(desk), Line(desk)
+    assert first.connection_meter.fetched(response, header, "bob")[0] == response
+    emptied, told_ms = second.connection_meter.fetched(response, header, "bob")
+    read = decode(FetchResponse, 12, bytes(emptied))
+    assert (read.session_id, read.error_code, read.responses, told_ms) == (5, 0, [], 2_500)
+    assert used(desk.meter)["rg1"][2] == 300 and desk.metrics.traffic.emptied == 1
+    without = fetch_response(12, {TOPIC: [b""]})
+    assert second.connection_meter.fetched(without, header, "bob") == (without, 0)
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_what_a_broker_refuses_is_refunded(version: int) -> None:
+    """Of each partition by its own error."""
+    desk = Desk({**GROUPS, "tenants.acme": {"resourcegroup": "rg2"}})
+    line = Line(desk)
+    topics = {TOPIC: [batch(5), batch(7)], "acme.other.t": [batch(3)]}
+    desk.frames.learn({key_of(name, True): name for name in topics})
+    frame, header = produce(version, topics)
+    admitted = line.connection_meter.produce(frame, header, "bob")
+    assert admitted is not None and len(admitted.parts) == 3
+    errors = {TOPIC: [0, 87], "acme.other.t": [3]}
+    assert line.connection_meter.answered(admitted, produce_response(version, errors), version)
+    assert desk.meter.accounts["rg1"].refunded[:2] == [7, len(batch(7))]
+    assert desk.meter.accounts["rg2"].refunded[:2] == [3, len(batch(3))]
+    good = {name: [0] * len(batches) for name, batches in topics.items()}
+    assert not line.connection_meter.answered(admitted, produce_response(version, good), version)
+
+
 def test_topic_ids_that_are_known() -> None:
     """Learnt from Metadata, they cost nothing."""
     desk = Desk(GROUPS)
@@ -91,30 +165,53 @@ def test_topic_ids_that_are_known() -> None:
 
 
 def test_topic_ids_that_are_looked_up() -> None:
-    """The request passes at once; it is charged when the name is there, before its own response."""
+    """The request waits for the name, so that nobody passes without one."""
     desk = Desk({**GROUPS, "broker": {"resourceUsagePublishIntervalInSecs": 1}})
     line = Line(desk)
-    assert line.produce(30, version=13) == 0 and not line.waits
+    assert line.produce(30, version=13) is None and line.produce(30, version=13) is None
     ((ids, done),) = line.asked
-    assert ids == [key_of(TOPIC, True)]
+    assert ids == [key_of(TOPIC, True)] and not used(desk.meter)
     done({ids[0]: TOPIC})
-    assert desk.meter.accounts["rg1"].used[0] == 30
-    assert line.later == [1_000] and line.waits == [pytest.approx(5_500)]
-    line.produce(1, version=13)
-    assert len(line.asked) == 1
+    admitted = line.produce(30, version=13)
+    assert line.woken and admitted is not None and admitted.told_ms == 1_000
+    assert desk.meter.accounts["rg1"].used[0] == 30 and len(line.asked) == 1
 
 
 def test_a_topic_that_nobody_knows_is_not_looked_up_each_time() -> None:
-    """After a while it is, since a new topic reaches the brokers late."""
+    """After a while it is, since a new topic reaches the brokers late; and by others, who may see more."""
     desk = Desk(GROUPS)
-    line = Line(desk)
+    line, other = Line(desk), Line(desk)
     line.produce(1, version=13)
     line.asked[0][1]({})
-    line.produce(1, version=13)
-    assert len(line.asked) == 1
-    desk.now_ms += 5_001
-    line.produce(1, version=13)
-    assert len(line.asked) == 2
+    assert line.produce(1, version=13) is not None and desk.meter.unmetered == 1
+    assert len(line.asked) == 1 and other.produce(1, version=13) is None
+    desk.now_ms += ABSENT_MS + 1
+    assert line.produce(1, version=13) is None and len(line.asked) == 2
+
+
+def test_ids_that_nobody_knows_are_bounded() -> None:
+    """The oldest is looked up again."""
+    desk = Desk(GROUPS)
+    line = Line(desk)
+    for number in range(ABSENT_MAX + 5):
+        assert line.produce(1, f"t{number}", version=13) is None
+        line.asked[-1][1]({})
+        assert line.produce(1, f"t{number}", version=13) is not None
+    assert len(line.connection_meter._absent) == ABSENT_MAX
+    assert line.produce(1, "t0", version=13) is None
+
+
+def test_one_request_with_many_ids_ends_asking() -> None:
+    """Some at a time and each once, however many nobody knows."""
+    desk = Desk(GROUPS)
+    line = Line(desk)
+    frame, header = produce(13, {f"t{number}": [batch(1)] for number in range(3 * ASKED_AT_ONCE)})
+    for asked in (1, 2, 3):
+        assert line.connection_meter.produce(frame, header, "bob") is None
+        assert len(line.asked) == asked and len(line.asked[-1][0]) == ASKED_AT_ONCE
+        line.asked[-1][1]({})
+    assert line.connection_meter.produce(frame, header, "bob") is not None
+    assert desk.meter.unmetered == 3 * ASKED_AT_ONCE and not line.connection_meter._asked
 
 
 def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
@@ -123,10 +220,8 @@ def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
     line = Line(desk)
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     response = fetch_response(16, {TOPIC: [batch(1)]})
-    assert line.connection_meter.fetched(response, header, "bob") == 0 and desk.meter.unmetered == 1
-    desk.frames.learn({}, [key_of(TOPIC, True)])
-    line.connection_meter.fetched(response, header, "bob")
-    assert desk.meter.unmetered == 2
+    assert line.connection_meter.fetched(response, header, "bob") == (response, 0)
+    assert desk.meter.unmetered == 1
 
 
 def test_the_table_of_a_session_is_bounded() -> None:
@@ -134,7 +229,7 @@ def test_the_table_of_a_session_is_bounded() -> None:
     desk = Desk(GROUPS)
     line = Line(desk)
     names = {f"plain-{number}": 1 for number in range(SESSION_TOPICS_MAX)}
-    assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == 50_000_000
+    assert sessions(line, 11, {**names, TOPIC: 1}, epoch=0) == FETCH_LIMIT_MAX
     assert len(line.connection_meter._session) == SESSION_TOPICS_MAX
 
 
@@ -151,7 +246,8 @@ def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) ->
     """max_bytes of a Fetch request as it is forwarded."""
     frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch)
     sent = line.connection_meter.fetch(frame, header, "bob")
-    assert len(sent) == len(frame)
+    assert sent is not None and len(sent) == len(frame)
+    line.connection_meter.fetched(fetch_response(version, {}), header, "bob")
     decode(FetchRequest, version, sent)
     return fetching(sent, header).limit_bytes
 
@@ -167,7 +263,8 @@ def test_a_fetch_of_a_limited_group_brings_less(version: int) -> None:
     if version >= 7:
         assert sessions(line, version, {}, epoch=1) == 25_000
         assert sessions(line, version, {"plain": 1}, epoch=2) == 25_000
-    assert sessions(line, version, {"plain": 1}, epoch=0) == 50_000_000
+    # What is read whole is never so much that a few consumers would fill the proxy.
+    assert sessions(line, version, {"plain": 1}, epoch=0) == FETCH_LIMIT_MAX
 
 
 def test_a_fetch_limit_follows_the_policies() -> None:
@@ -176,7 +273,18 @@ def test_a_fetch_limit_follows_the_policies() -> None:
     line = Line(desk)
     assert sessions(line, 11, {TOPIC: 2}, epoch=0) == 5_000
     desk.meter.set_policies(PolicySet({**GROUPS, "namespaces.acme/orders": {"resourcegroup": "rg2"}}))
-    assert sessions(line, 11, {}, epoch=1) == 50_000_000
+    assert sessions(line, 11, {}, epoch=1) == FETCH_LIMIT_MAX
+
+
+@pytest.mark.parametrize("version", [7, 12, 16])
+def test_a_full_fetch_without_topics_forgets_the_last_session(version: int) -> None:
+    """It opens a session that is empty, or ends one: nobody's debt holds it back any more."""
+    desk = Desk(GROUPS)
+    line = Line(desk)
+    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    for epoch in (0, -1):
+        assert sessions(line, version, {TOPIC: 2}, epoch=0) == 5_000
+        assert sessions(line, version, {}, epoch=epoch) == FETCH_LIMIT_MAX
 
 
 def test_a_limit_in_messages_is_turned_into_bytes() -> None:
@@ -194,22 +302,26 @@ def test_fetched_records_are_charged_by_id() -> None:
     """A Fetch by id looks its topics up when its session begins."""
     desk = Desk(GROUPS)
     line = Line(desk)
-    sessions(line, 16, {TOPIC: 1}, epoch=0)
+    frame, header = fetch_request(16, {TOPIC: 1})
+    assert line.connection_meter.fetch(frame, header, "bob") is None
     ((ids, done),) = line.asked
     done({ids[0]: TOPIC})
+    assert sessions(line, 16, {TOPIC: 1}, epoch=0) == 5_000
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     data = batch(300, size=100)
-    assert line.connection_meter.fetched(fetch_response(16, {TOPIC: [data]}), header, "bob") > 0
+    assert line.connection_meter.fetched(fetch_response(16, {TOPIC: [data]}), header, "bob")[1] > 0
     assert desk.meter.accounts["rg1"].used == [0, 0, 300, len(data)]
+    desk.now_ms = 10_000.0
     assert sessions(line, 16, {}, epoch=1) == 5_000
 
 
 def test_a_closed_connection_waits_for_nothing() -> None:
-    """Nothing is kept for it."""
+    """Nothing is kept for it, and the next one has its turn."""
     desk = Desk(GROUPS)
-    line = Line(desk)
-    line.produce(100)
+    line, next_one = Line(desk), Line(desk)
+    line.told(100)
+    assert line.produce(1) is None and next_one.produce(1) is None
     account: Account = desk.meter.accounts["rg1"]
-    assert account.waiting == {line.connection_meter}
+    assert len(account.lines[0]) == 2
     line.connection_meter.close()
-    assert not account.waiting
+    assert len(account.lines[0]) == 1 and next_one.woken == 1

@@ -4,6 +4,7 @@ from meter_kit import ALICE, GROUPS, Desk
 from traffic_kit import batch, produce
 
 from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE
+from enforcer.metering.account import PUBLISH
 
 
 def test_clients_without_a_byte_rate_are_not_read() -> None:
@@ -17,17 +18,13 @@ def test_clients_without_a_byte_rate_are_not_read() -> None:
 
 
 def test_the_tables_of_topics_are_bounded() -> None:
-    """Names, ids without one, and accounts: what was used longest ago leaves, and is looked up again."""
+    """Names and accounts: what was used longest ago leaves, and is looked up again."""
     desk = Desk(GROUPS, topics_max=4)
     for number in range(10):
         frame, header = produce(9, {f"acme.orders.t{number}": [batch(1)]})
-        desk.frames.produced(frame, header, "bob")
+        desk.frames.produced(frame, header, "bob", []).charge(PUBLISH, 0.0)
         desk.frames.learn({bytes([number]) * 16: f"acme.orders.t{number}"})
-        desk.frames.learn({}, [bytes([number + 100]) * 16])
     assert list(desk.frames.names.values()) == [f"acme.orders.t{number}" for number in range(6, 10)]
-    assert len(desk.frames._by_name._accounts) == 4 and len(desk.frames._absent) == 4
+    assert len(desk.frames._by_name._accounts) == 4
     assert desk.meter.accounts["rg1"].used[0] == 10
-    assert desk.frames.unknown_ids([bytes([number]) * 16 for number in (5, 6, 108, 109, 110)]) == [
-        bytes([5]) * 16,
-        bytes([110]) * 16,
-    ]
+    assert desk.frames.unknown_ids([bytes([number]) * 16 for number in (5, 6)]) == [bytes([5]) * 16]

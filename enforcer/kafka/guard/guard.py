@@ -1,0 +1,244 @@
+"""What clients may not name or change: taken out of requests, refused in answers, hidden in lists.
+
+As Kafka's own authorizer does for a principal without rights, per entry and without an end of the connection
+(docs/protocol_notes.md 7). Frames that cannot name anything are not read; see `protected`.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import Alter, ProxySettings
+from enforcer.kafka.guard.apis import APIS, REFUSED
+from enforcer.kafka.guard.cut import Cut, Taken, add, name_of, take
+from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
+from enforcer.kafka.guard.produce import names_ours
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.rules import (
+    CLUSTER_AUTHORIZATION_FAILED,
+    RULES,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTION_OF,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    Kind,
+    Rule,
+    rules_of,
+)
+from enforcer.kafka.protocol import fields
+from enforcer.kafka.protocol.frames import (
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+    RequestHeader,
+    is_flexible,
+    response_body_offset,
+)
+
+logger = logging.getLogger(__name__)
+
+CREATE_ACLS: Final = 30
+CONSUMER_GROUP_HEARTBEAT: Final = 68
+DELETE_ACLS: Final = 31
+DESCRIBE_CONFIGS: Final = 32
+ALWAYS_READ: Final = REFUSED | {CREATE_ACLS, DELETE_ACLS}
+"""APIs whose requests are read whatever they name."""
+
+# Of ACLs and of configurations.
+_ANY_TYPE, _TOPIC, _BROKER, _TRANSACTIONAL_ID, _BROKER_LOGGER = 1, 2, 4, 5, 8
+_TRANSACTION: Final = 1  # what FindCoordinator looks for
+# Requests in the name of a transactional id whose answers say what became of each topic.
+_PER_ENTRY: Final = TRANSACTION_OF.keys() & RULES.keys()
+_PRINCIPALS_MAX: Final = 1_000
+_LOG_AGAIN_MS: Final = 600_000
+
+Finish = Callable[[bytes], bytes]
+
+
+class Judged(NamedTuple):
+    """What becomes of a request that names what it must not.
+
+    Attributes:
+        frame: what is left of it, for the broker; None: nothing.
+        finish: puts the refused into the broker's answer.
+        answer: the answer if the broker is not asked; None: the client waits for none.
+    """
+
+    frame: bytes | None
+    finish: Finish | None
+    answer: bytes | None
+
+
+class Guard:
+    """For all connections of a proxy.
+
+    Args:
+        protected: what is Weir's.
+        settings: who may change what.
+        metrics: counts what is refused.
+        now_ms: the steady clock.
+    """
+
+    def __init__(
+        self, protected: Protected, settings: ProxySettings, metrics: Metrics, now_ms: Callable[[], float]
+    ) -> None:
+        self.protected = protected
+        self._settings = settings
+        self._metrics = metrics
+        self._now_ms = now_ms
+        self._admins = frozenset(settings.admins)
+        # Principal -> when it was last spoken of in the log.
+        self._logged: dict[str, float] = {}
+
+    def judge(self, frame: bytes, header: RequestHeader, user: str) -> Judged | None:
+        """Look at a request.
+
+        Args:
+            frame: the request, in a version of `apis.READABLE`.
+            header: its header.
+            user: the client's principal.
+
+        Returns:
+            None: nothing in it is refused.
+
+        Raises:
+            BadFrame: it cannot be read, or is too large to be judged.
+        """
+        key, version = header.api_key, header.api_version
+        if key not in ALWAYS_READ and not self._may_name(frame, header):
+            return None
+        layout = request_layout(key, version)
+        body = read_body(layout, frame, header.body_offset, ASKED_MAX)
+        code = self._code_of_all(key, version, body)
+        if code and key not in _PER_ENTRY:
+            return self._refuse_all(header, user, code)
+        if key == FIND_COORDINATOR and body.get("KeyType") != _TRANSACTION:
+            return None
+
+        def code_of(rule: Rule, entry: Any) -> int:
+            return code or self._code(key, user, rule, entry)
+
+        cut = take(body, rules_of(key, version), code_of)
+        if not cut.taken and not code:
+            return None
+        self._count(key, user, cut)
+        if cut.left or any(item.rule.forwarded for item in cut.taken):
+            emptied = key == METADATA and version == 0 and not cut.left
+            finish = partial(_finished, header, cut.taken, emptied)
+            return Judged(frame[: header.body_offset] + layout.write(body), finish, None)
+        if key == PRODUCE and body["Acks"] == 0:
+            return Judged(None, None, None)
+        return Judged(None, None, _answer(header, cut.taken))
+
+    def _may_name(self, frame: bytes, header: RequestHeader) -> bool:
+        protected, key, version = self.protected, header.api_key, header.api_version
+        ids_from = protected.searched.get(key)
+        if ids_from is None:
+            return False
+        if key == PRODUCE:
+            return names_ours(frame, header, protected)
+        return protected.may_be_in(frame, header.body_offset, len(frame), version >= ids_from)
+
+    def _code_of_all(self, key: int, version: int, body: Fields) -> int:
+        """The error that a request is refused with as a whole, or each of its entries; else 0."""
+        has = self.protected.has
+        if has(body.get(TRANSACTION_OF.get(key, ""))):
+            return TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        if key == FIND_COORDINATOR and version < 4:
+            ours = body.get("KeyType") == _TRANSACTION and has(body["Key"])
+            return TRANSACTIONAL_ID_AUTHORIZATION_FAILED if ours else 0
+        if key == CONSUMER_GROUP_HEARTBEAT:
+            ours = any(map(has, body["SubscribedTopicNames"] or ()))
+            return TOPIC_AUTHORIZATION_FAILED if ours else 0
+        return 0
+
+    def _code(self, key: int, user: str, rule: Rule, entry: Any) -> int:
+        """The error that one entry is refused with; 0: none."""
+        protected = self.protected
+        if rule.kind is Kind.QUOTAS:
+            return 0 if self._may(self._settings.alter_client_quotas, user) else CLUSTER_AUTHORIZATION_FAILED
+        if rule.kind is Kind.USERS:
+            return 0 if self._may(self._settings.alter_cluster, user) else CLUSTER_AUTHORIZATION_FAILED
+        if rule.kind is Kind.ACLS:
+            ours = self._concerns(entry) and not self._may(self._settings.alter_cluster, user)
+            return CLUSTER_AUTHORIZATION_FAILED if ours else 0
+        if rule.kind is Kind.RESOURCES:
+            kind = entry["ResourceType"]
+            if kind == _TOPIC:
+                return TOPIC_AUTHORIZATION_FAILED if protected.has(entry["ResourceName"]) else 0
+            denied = key != DESCRIBE_CONFIGS and kind in (_BROKER, _BROKER_LOGGER)
+            denied = denied and not self._may(self._settings.alter_cluster, user)
+            return CLUSTER_AUTHORIZATION_FAILED if denied else 0
+        ours = protected.has(name_of(rule, entry))
+        if not ours and rule.name is not None:
+            ours = protected.has_id(entry.get("TopicId"))
+        return int(rule.kind.value) if ours else 0
+
+    def _concerns(self, entry: Fields) -> bool:
+        """Whether an ACL, or a filter of ACLs, is about Weir's topics or transactional ids by name."""
+        if "ResourceType" in entry:
+            kind, name = entry["ResourceType"], entry["ResourceName"]
+        else:
+            kind, name = entry["ResourceTypeFilter"], entry["ResourceNameFilter"]
+            if kind == _ANY_TYPE:
+                kind = _TOPIC
+            if name is None and kind in (_TOPIC, _TRANSACTIONAL_ID):
+                return self.protected.active
+        return kind in (_TOPIC, _TRANSACTIONAL_ID) and self.protected.has(name)
+
+    def _may(self, rule: Alter, user: str) -> bool:
+        return rule is Alter.ALLOW or (rule is Alter.ADMINS and user in self._admins)
+
+    def _refuse_all(self, header: RequestHeader, user: str, code: int) -> Judged:
+        self._metrics.refused_topics.labels(APIS[header.api_key].name).inc()
+        self._log(header.api_key, user)
+        answer = {"ErrorCode": code, "NodeId": -1, "Port": -1}
+        return Judged(None, None, _answer_head(header) + _written(header, answer))
+
+    def _count(self, key: int, user: str, cut: Cut) -> None:
+        changes = sum(item.code == CLUSTER_AUTHORIZATION_FAILED for item in cut.taken)
+        name = APIS[key].name
+        if changes:
+            self._metrics.refused_changes.labels(name).inc(changes)
+        if changes < len(cut.taken):
+            self._metrics.refused_topics.labels(name).inc(len(cut.taken) - changes)
+        self._log(key, user)
+
+    def _log(self, key: int, user: str) -> None:
+        """Once a principal, and again after a while: whoever tries all day must not fill the log."""
+        now_ms = self._now_ms()
+        if now_ms - self._logged.get(user, -_LOG_AGAIN_MS) < _LOG_AGAIN_MS:
+            return
+        self._logged.pop(user, None)
+        if len(self._logged) >= _PRINCIPALS_MAX:
+            del self._logged[next(iter(self._logged))]
+        self._logged[user] = now_ms
+        logger.warning("%s of %r was refused, in part or whole: it is not theirs to do", APIS[key].name, user)
+
+
+def _finished(header: RequestHeader, taken: list[Taken], emptied: bool, response: bytes) -> bytes:
+    """The broker's answer to what was left, with what was refused."""
+    key, version = header.api_key, header.api_version
+    offset = response_body_offset(key, version, response)
+    answer = read_body(response_layout(key, version), response, offset)
+    if emptied:
+        # In version 0 of Metadata an empty list asks for all topics.
+        answer["Topics"] = []
+    add(answer, taken)
+    return response[:offset] + _written(header, answer)
+
+
+def _answer(header: RequestHeader, taken: list[Taken]) -> bytes:
+    answer: Fields = {}
+    add(answer, taken)
+    return _answer_head(header) + _written(header, answer)
+
+
+def _answer_head(header: RequestHeader) -> bytes:
+    flexible = is_flexible(header.api_key, header.api_version)
+    return fields.int32(header.correlation_id) + fields.tags(flexible)
+
+
+def _written(header: RequestHeader, answer: Fields) -> bytes:
+    return response_layout(header.api_key, header.api_version).write(answer)

@@ -1,0 +1,78 @@
+"""Which ids Weir's topics have now: requests may name one by it, and a topic made again has a new one."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from enforcer.kafka.guard.protected import IDS_MAX, Protected
+from enforcer.kafka.watch import Watch
+
+_ASK_LIMIT_S: Final = 5.0
+# All names of a cluster are a large answer: other topics under the prefix are looked for each so many looks.
+_LIST_EACH: Final = 30
+_HALF: Final = 1 << 64
+
+
+class IdWatch(Watch):
+    """Looks at the topics.
+
+    Args:
+        properties: librdkafka properties of the connection.
+        protected: says which topics are Weir's.
+        interval_ms: time between two looks.
+        deliver: gets the ids each time, in the thread.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        protected: Protected,
+        interval_ms: int,
+        deliver: Callable[[frozenset[bytes]], None],
+    ) -> None:
+        super().__init__(properties, interval_ms, retry_s=interval_ms / 1000)
+        self._own = protected.topics.all()
+        self._protected = protected
+        self._names = self._own
+        self._deliver = deliver
+        self._looks = 0
+
+    def _look(self, admin: AdminClient) -> None:
+        if self._looks % _LIST_EACH == 0:
+            self._names = self._listed(admin)
+        self._deliver(ids_of(admin, self._names))
+        self._looks += 1
+
+    def _listed(self, admin: AdminClient) -> tuple[str, ...]:
+        others = [
+            name
+            for name in admin.list_topics(timeout=_ASK_LIMIT_S).topics
+            if name not in self._own and self._protected.has(name.encode())
+        ]
+        return (*self._own, *sorted(others)[: IDS_MAX - len(self._own)])
+
+
+def ids_of(admin: AdminClient, names: tuple[str, ...]) -> frozenset[bytes]:
+    """The ids of those topics that are there.
+
+    Raises:
+        KafkaException: the cluster does not answer.
+        TimeoutError: it takes too long.
+    """
+    found = set()
+    answers = admin.describe_topics(TopicCollection(list(names)), request_timeout=_ASK_LIMIT_S)
+    for answer in answers.values():
+        try:
+            found.add(_bytes(answer.result(2 * _ASK_LIMIT_S).topic_id))
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    return frozenset(found)
+
+
+def _bytes(topic_id: Any) -> bytes:  # confluent_kafka.Uuid, which has no types
+    high: int = topic_id.get_most_significant_bits()
+    low: int = topic_id.get_least_significant_bits()
+    return (high % _HALF).to_bytes(8, "big") + (low % _HALF).to_bytes(8, "big")

@@ -1,0 +1,86 @@
+"""Leaves Weir's topics out of Metadata answers, which are large and many: found by search, not by a walk.
+
+Whoever asks for all topics gets Weir's own among them. The names in the list of topics are found by their
+bytes, and what stands before such a place tells whether a name begins there, since names have no bytes below
+0x2d: in classic versions the high byte of its length, which is 0; in flexible ones the second byte of a long
+length, which is 1, or before a short one an error code below 7, as topics that exist have it.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.protocol import fields
+from enforcer.kafka.protocol.fields import INT32_ARRAY, Cursor
+from enforcer.kafka.protocol.frames import METADATA, is_flexible, response_body_offset
+from enforcer.kafka.protocol.messages import skip_brokers
+from enforcer.kafka.protocol.traffic import METADATA_IDS_FROM
+
+_ERRORS: Final = 7
+
+
+def without_ours(response: bytes, version: int, protected: Protected) -> bytes:
+    """A Metadata answer without topics of Weir's; the ids of those are learnt from it.
+
+    Raises:
+        BadFrame: it ends too early or a length in it is impossible.
+    """
+    if not protected.may_be_in(response, 0, len(response), False):
+        return response
+    flexible = is_flexible(METADATA, version)
+    cursor = Cursor(response, response_body_offset(METADATA, version, response), flexible)
+    skip_brokers(cursor, version)
+    list_at = cursor.offset
+    count = cursor.array_length()
+    parts, copied, ids = list[bytes](), cursor.offset, set[bytes]()
+    for start in _starts(response, copied, flexible, protected):
+        if start < copied:
+            continue
+        cursor.offset = start
+        name, topic_id = _skip_topic(cursor, version)
+        if protected.has(name):
+            parts.append(response[copied:start])
+            copied = cursor.offset
+            ids.add(topic_id)
+    if not parts:
+        return response
+    if version >= METADATA_IDS_FROM:
+        protected.saw(ids)
+    head = response[:list_at] + fields.array_length(count - len(parts), flexible)
+    return b"".join((head, *parts, response[copied:]))
+
+
+def _starts(data: bytes, offset: int, flexible: bool, protected: Protected) -> Iterator[int]:
+    """Where topics begin whose names begin with one of ours, in ascending order."""
+    # Before the second byte of a name stands its length, which is then at least so much.
+    errors = min(_ERRORS, protected.shortest_bytes + 2)
+    found = [
+        start
+        for hit in protected.places(data, offset)
+        if (start := _start(data, hit, flexible, errors)) >= offset
+    ]
+    return iter(sorted(found))
+
+
+def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:
+    """Where the topic begins whose name begins there; -1 if no name begins there."""
+    if not flexible:
+        return name - 4 if data[name - 2] == 0 else -1
+    if data[name - 1] == 1:
+        return name - 4
+    short = data[name - 3] == 0 and data[name - 2] < errors
+    return name - 3 if short else -1
+
+
+def _skip_topic(cursor: Cursor, version: int) -> tuple[bytes, bytes]:
+    """Moves over a topic; returns its name and id."""
+    cursor.skip(2)
+    name = cursor.raw(max(0, cursor.string_length()))
+    topic_id = cursor.raw(len(fields.NO_ID)) if version >= METADATA_IDS_FROM else fields.NO_ID
+    cursor.skip(1 if version >= 1 else 0)  # is internal
+    fixed = 2 + 4 + 4 + (4 if version >= 7 else 0)  # error, index, leader, its epoch
+    replicas = (INT32_ARRAY,) * (3 if version >= 5 else 2)  # all, in step, off line
+    cursor.skip_rows(before=fixed, parts=replicas)
+    cursor.skip(4 if version >= 8 else 0)  # what may be done
+    cursor.skip_tags()
+    return name, topic_id

@@ -1,0 +1,84 @@
+"""Which topics a Produce request names, by its structure: records may be megabytes and are stepped over."""
+
+from typing import Final
+
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.protocol import fields
+from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.frames import PRODUCE, RequestHeader, is_flexible
+from enforcer.kafka.protocol.traffic import PRODUCE_IDS_FROM
+
+Bytes = bytes | bytearray
+# acks and timeout
+_BEFORE_TOPICS: Final = 6
+# Behind the client id of a request without transactional id: that, acks and timeout, from version 3 on.
+PLAIN_TOPICS_AT: Final = 8
+# A length of one byte, of two bytes.
+_ONE_TOPIC: Final = (b"\0\0\0\1", b"\2")
+
+
+def plain_names_ours(data: Bytes, offset: int, stop: int, version: int, protected: Protected) -> bool | None:
+    """Whether the one topic of a request is Weir's, from its first bytes alone.
+
+    Args:
+        data: holds the request, or its beginning.
+        offset: where its list of topics begins.
+        stop: where it ends.
+        version: its version.
+        protected: what is Weir's.
+
+    Returns:
+        None: it has not one topic, or the part that is here does not tell.
+    """
+    flexible = version >= 9
+    count = _ONE_TOPIC[flexible]
+    if not data.startswith(count, offset):
+        return None
+    name = offset + len(count)
+    if min(len(data), stop) < name + protected.looked_at_bytes:
+        return None
+    if version >= PRODUCE_IDS_FROM:
+        return bytes(data[name : name + len(fields.NO_ID)]) in protected.ids
+    # A length from 127 on takes two bytes in the flexible versions; others always do.
+    if flexible and data[name] > 0x7F and data[name + 1] > 0x7F:
+        # Longer than it need be, which a broker takes, or no topic: it is read as a broker reads it.
+        return None
+    return protected.starts_at(data, name + (2 if not flexible or data[name] > 0x7F else 1))
+
+
+def head_names_ours(head: Bytes, header: RequestHeader, protected: Protected) -> bool | None:
+    """The same for a request with a transactional id, or without the field, from its first bytes.
+
+    Raises:
+        BadFrame: they end before the topics.
+    """
+    cursor = Cursor(head, header.body_offset, is_flexible(PRODUCE, header.api_version))
+    if header.api_version >= 3 and protected.has(cursor.raw(max(0, cursor.string_length()))):
+        return True
+    return plain_names_ours(head, cursor.offset + _BEFORE_TOPICS, len(head), header.api_version, protected)
+
+
+def names_ours(frame: Bytes, header: RequestHeader, protected: Protected) -> bool:
+    """Whether a Produce request has a topic or a transactional id of Weir's.
+
+    Raises:
+        BadFrame: it ends too early or a length in it is impossible.
+    """
+    version = header.api_version
+    cursor = Cursor(frame, header.body_offset, is_flexible(PRODUCE, version))
+    if version >= 3 and protected.has(cursor.raw(max(0, cursor.string_length()))):
+        return True
+    cursor.skip(_BEFORE_TOPICS)
+    by_id = version >= PRODUCE_IDS_FROM
+    for _ in cursor.elements():
+        if by_id:
+            if cursor.raw(len(fields.NO_ID)) in protected.ids:
+                return True
+        elif protected.has(cursor.raw(max(0, cursor.string_length()))):
+            return True
+        for _ in cursor.elements():
+            cursor.skip(4)
+            cursor.skip_bytes()
+            cursor.skip_tags()
+        cursor.skip_tags()
+    return False

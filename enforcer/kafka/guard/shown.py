@@ -1,0 +1,107 @@
+"""What answers show: the addresses of brokers are replaced, what belongs to Weir is left out of lists."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from enforcer.kafka.guard.layout import Fields, read_body, response_layout
+from enforcer.kafka.guard.metadata import without_ours
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.rules import SHOWN
+from enforcer.kafka.protocol.frames import METADATA, response_body_offset
+
+DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_QUORUM: Final = 55
+SHOWN_KEYS: Final = SHOWN.keys() | {DESCRIBE_CONFIGS, DESCRIBE_QUORUM}
+"""APIs whose answers are looked at, beside those whose addresses are replaced."""
+
+_BROKER: Final = 4
+# Settings of a broker that name addresses: its own, other brokers', controllers'. By these bytes an answer is
+# found that may hold one.
+_ADDRESSES: Final = (b"listeners", b"bootstrap.servers", b"quorum.voters", b"zookeeper.connect", b"host.name")
+
+Rewrite = Callable[[int, int, bytes], bytes]
+
+
+class Shown:
+    """Makes answers fit to be shown, for all connections of a proxy.
+
+    Args:
+        protected: what is Weir's.
+        rewrite: puts in the addresses where clients go instead of the brokers'.
+    """
+
+    def __init__(self, protected: Protected, rewrite: Rewrite) -> None:
+        self._protected = protected
+        self._rewrite = rewrite
+
+    def __call__(self, key: int, version: int, response: bytes) -> bytes:
+        """An answer as the client gets it.
+
+        Raises:
+            WeirError: it cannot be read, is too large to be judged, or names a broker too many.
+        """
+        protected = self._protected
+        if key == METADATA:
+            response = self._rewrite(key, version, response)
+            return without_ours(response, version, protected) if protected.active else response
+        paths = SHOWN.get(key)
+        if key == DESCRIBE_CONFIGS:
+            if any(name in response for name in _ADDRESSES):
+                return _changed(key, version, response, _blank_settings)
+            return response
+        if key == DESCRIBE_QUORUM:
+            return _changed(key, version, response, _blank_nodes)
+        if paths is None:
+            return self._rewrite(key, version, response)
+        if not protected.active or not protected.may_be_in(response, 0, len(response), True):
+            return response
+
+        def prune(answer: Fields) -> None:
+            for path in paths:
+                self._prune(answer, path)
+
+        return _changed(key, version, response, prune)
+
+    def _prune(self, holder: Fields, path: tuple[str, ...]) -> None:
+        """Leave Weir's own out of the list at the end of a path; its last part is the field with the name."""
+        field, rest = path[0], path[1:]
+        value = holder.get(field)
+        if not value:
+            return
+        if len(rest) == 1:
+            holder[field] = [entry for entry in value if not self._ours(entry, rest[0])]
+        elif isinstance(value, dict):
+            self._prune(value, rest)
+        else:
+            for inner in value:
+                self._prune(inner, rest)
+
+    def _ours(self, entry: Any, name: str) -> bool:
+        if not isinstance(entry, dict):
+            return self._protected.has(entry)
+        return self._protected.has(entry.get(name)) or self._protected.has_id(entry.get("TopicId"))
+
+
+def _changed(key: int, version: int, response: bytes, change: Callable[[Fields], None]) -> bytes:
+    offset = response_body_offset(key, version, response)
+    layout = response_layout(key, version)
+    answer = read_body(layout, response, offset)
+    change(answer)
+    return response[:offset] + layout.write(answer)
+
+
+def _blank_settings(answer: Fields) -> None:
+    """No addresses in the settings of brokers: they are shown as passwords are, without their value."""
+    for resource in answer["Results"]:
+        if resource["ResourceType"] != _BROKER:
+            continue
+        for config in resource["Configs"]:
+            if config["Name"].endswith(_ADDRESSES):
+                config["Value"], config["IsSensitive"] = None, True
+                config["Synonyms"] = [{**one, "Value": None} for one in config.get("Synonyms", ())]
+
+
+def _blank_nodes(answer: Fields) -> None:
+    """Controllers have no address that leads through the proxy, so they are shown without."""
+    for node in answer.get("Nodes", ()):
+        node["Listeners"] = ()

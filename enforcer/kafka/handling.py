@@ -1,0 +1,272 @@
+"""What becomes of each request that a rule reads: which way it goes, and who answers it."""
+
+from collections.abc import Callable
+from math import ceil
+from typing import Final
+
+from enforcer.core.gate import Action, MutationQuota, Verdict
+from enforcer.core.pacing import Pacer
+from enforcer.core.questions.open_questions import line_of
+from enforcer.kafka.link import GatedLink, Hub, Line, Slot
+from enforcer.kafka.metered import Metered
+from enforcer.kafka.mutations.admission import Admission, Passing, Strict
+from enforcer.kafka.mutations.auto_creation import forbids_creation
+from enforcer.kafka.mutations.permissive import Permissive
+from enforcer.kafka.mutations.refusal import Refused
+from enforcer.kafka.protocol.answers import POLICY_VIOLATION, refuse_all
+from enforcer.kafka.protocol.frames import (
+    API_VERSIONS,
+    METADATA,
+    PRODUCE,
+    RequestHeader,
+    client_id_field,
+    client_name,
+    parse_header,
+    produce_acks,
+)
+from enforcer.kafka.protocol.messages import api_versions_refusal, unsupported
+from enforcer.kafka.protocol.mutations import (
+    MUTATION_KEYS,
+    MutationRequest,
+    TooManyItems,
+    decode_request,
+)
+from enforcer.kafka.protocol.sasl import SaslObserver, Unreadable
+from enforcer.kafka.requests import METERED_KEYS
+from enforcer.kafka.responses import SASL_KEYS
+
+_ITEM_BYTES: Final = 500
+"""What an item of a request for mutations takes beside its frame, about."""
+
+
+class Handler:
+    """The requests of one connection, one at a time.
+
+    Args:
+        hub: what all connections share.
+        line: the connection.
+        observer: knows whose it is.
+        pacer: holds it back.
+    """
+
+    def __init__(self, hub: Hub, line: Line, observer: SaslObserver, pacer: Pacer) -> None:
+        self._hub = hub
+        self._line = line
+        self._observer = observer
+        self._pacer = pacer
+        self._coordinator = hub.coordinator
+        self._meter = hub.meter
+        self._metered = Metered(hub, line, pacer)
+        self._guard = hub.guard
+        self._heard = True
+        self._gate: Admission | None = None
+        self._gate_slot: Slot | None = None
+        self._kept: dict[Slot, int] = {}
+        self.held_bytes = 0
+        """Size of the requests for mutations that were read and not answered."""
+        self._ungated: dict[Slot, Passing] = {}
+
+    @property
+    def free(self) -> bool:
+        """Whether the next request may be handled: none waits for its decision, nor too much for answers."""
+        return (
+            self._gate is None
+            and not self._observer.waiting
+            and self.held_bytes <= self._hub.settings.held_bytes_max
+        )
+
+    @property
+    def principal(self) -> str:
+        """Whose the connection is."""
+        return self._observer.principal
+
+    @property
+    def unadmitted(self) -> Slot | None:
+        """The place of a request that was not admitted yet; None if none waits for that."""
+        return self._gate_slot if self._gate is not None and not self._gate.admitted else None
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """Whether a request under way lacks its decision, and nothing that the broker could add."""
+        return self._gate is not None and self._gate.waits_for_decision
+
+    def must_read(self, key: int, client_id: bytes) -> bool:
+        """Whether a rule needs the body of a request of this client (requests.MustRead)."""
+        user, name = self._observer.principal, client_name(client_id)
+        return (self._meter.active and self._hub.frame_meter.reads(key, user, name)) or (
+            key == METADATA and forbids_creation(self._coordinator, user, name)
+        )
+
+    def handle(self, frame: bytes) -> None:
+        """Handle a request.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        probing = self._pacer.pass_one()
+        header = parse_header(frame)
+        if unsupported(header):
+            self._line.end("unsupported_version")
+            return
+        judged = self._guard.judge(frame, header, self._observer.principal)
+        if judged is None:
+            self._dispatch(frame, header, probing, frame)
+        elif judged.frame is None:
+            if judged.answer is not None:
+                self._answer(header, judged.answer)
+        else:
+            self._line.amend(judged.finish)
+            self._dispatch(judged.frame, header, probing, frame)
+            self._line.amend(None)
+
+    def _dispatch(self, frame: bytes, header: RequestHeader, probing: bool, whole: bytes) -> None:
+        """Send a request, or what is left of the whole one, on the way of its API."""
+        if header.api_key in MUTATION_KEYS:
+            self._handle_mutation(frame, header, probing, whole)
+        elif header.api_key == METADATA:
+            self._handle_metadata(frame, header)
+        elif header.api_key in METERED_KEYS and self._meter.active:
+            if not self._metered.forward(frame, header, self._observer.principal):
+                self._line.put_back(whole)
+        else:
+            self._handle_watched(frame, header)
+
+    def finished(self, slot: Slot) -> None:
+        """A slot is answered: if it was the gated one, later requests may go on."""
+        self.held_bytes -= self._kept.pop(slot, 0)
+        if slot is self._gate_slot:
+            self._gate = self._gate_slot = None
+        else:
+            self._ungated.pop(slot, None)
+
+    def unheard(self) -> None:
+        """Nobody hears answers any more: what waits, or would wait, to be admitted is dropped."""
+        self._heard = False
+        slot = self.unadmitted
+        if self._gate is not None and slot is not None:
+            self._gate.gone()
+            self.finished(slot)
+            self._line.forgo(slot)
+            self._hub.metrics.dropped.labels("strict").inc()
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now: nobody shall wait for it."""
+        self._metered.step_aside()
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._metered.close()
+        if self._gate is not None:
+            gate, self._gate = self._gate, None
+            gate.gone()
+        for passing in self._ungated.values():
+            passing.gone()
+        self._ungated.clear()
+
+    def _pass(self, frame: bytes, header: RequestHeader, done: Callable[[bytes], None] | None = None) -> Slot:
+        """Send a request to the broker and keep its place among the answers."""
+        slot = Slot(*header[:3], done)
+        self._line.reserve(slot)
+        self._line.send(slot, frame)
+        return slot
+
+    def _handle_watched(self, frame: bytes, header: RequestHeader) -> None:
+        if header.api_key == PRODUCE:
+            # Without acks the broker sends no response; waiting for one would shift all that follow.
+            if produce_acks(frame, header) == 0:
+                self._line.send(None, frame)
+                return
+        elif header.api_key == API_VERSIONS:
+            refusal = api_versions_refusal(header)
+            if refusal is not None:
+                self._answer(header, refusal)
+                return
+        elif header.api_key in SASL_KEYS:
+            try:
+                self._observer.on_request(frame, header)
+            except Unreadable as login:
+                self._hub.metrics.refused_logins.labels(login.reason).inc()
+                self._answer(header, login.response)
+                return
+        self._pass(frame, header)
+
+    def _answer(self, header: RequestHeader, response: bytes) -> None:
+        """Answer without the broker, in turn."""
+        slot = Slot(*header[:3])
+        slot.response = response
+        self._line.reply(slot)
+
+    def _handle_metadata(self, frame: bytes, header: RequestHeader) -> None:
+        answer = None
+        if forbids_creation(self._coordinator, self._observer.principal, header.client_id or ""):
+            frame, answer = self._hub.auto_creations.keep_from(frame, header, self._observer.principal)
+        if answer is None and not self._meter.active:
+            self._pass(frame, header)
+            return
+
+        def done(response: bytes) -> None:
+            if self._meter.active:
+                # An older version than 4 may have been sent as 4; topics have ids from 10 on.
+                self._metered.described(response, header.api_version)
+            rewrite = self._hub.rewrite
+            slot.response = answer(response) if answer else rewrite(METADATA, header.api_version, response)
+
+        slot = self._pass(frame, header, done)
+
+    def _refuse_too_many(self, header: RequestHeader, request: MutationRequest) -> None:
+        self._hub.metrics.requests.labels(request.api.event_name, "too_many_items").inc()
+        message = f"A request may have {self._hub.settings.max_items} topics; ask for fewer at a time."
+        self._answer(header, refuse_all(request, 0, message, POLICY_VIOLATION))
+
+    def _handle_mutation(self, frame: bytes, header: RequestHeader, probing: bool, whole: bytes) -> None:
+        try:
+            request = decode_request(frame, header, self._hub.settings.max_items)
+        except TooManyItems as many:
+            self._refuse_too_many(header, many.request)
+            return
+        user, client_id = self._observer.principal, header.client_id or ""
+        quota = self._coordinator.quota(user, client_id)
+        verdict, dry = self._judge(quota, request, probing)
+        if quota is not None and verdict.action is Action.HOLD:
+            # Until its subject may go on.
+            self._line.put_back(whole)
+            self._pacer.hold(quota.subject, verdict.wait_ms)
+            return
+        way: type[Admission] = Permissive
+        if quota is None or verdict.action is Action.FORWARD:
+            way = Passing
+        elif request.strict:
+            way = Refused if verdict.action is Action.REFUSE else Strict
+            if not self._heard:
+                self._hub.metrics.dropped.labels("strict").inc()
+                return
+        questions = self._coordinator.questions
+        if quota is not None and verdict.action is Action.ASK and questions.full(quota.subject):
+            # Until one of its subject's questions is answered.
+            self._line.put_back(whole)
+            self._pacer.hold(line_of(quota.subject), self._hub.settings.decision_timeout_ms)
+            return
+        link = GatedLink(self._line, header, client_id_field(frame))
+        admission = way(
+            link, self._coordinator, self._hub.recent_topics, self._hub.free_questions, request,
+            user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms, dry=dry,
+        )  # fmt: skip
+        self._kept[link.slot] = size = len(frame) + _ITEM_BYTES * len(request.items)
+        self.held_bytes += size
+        if isinstance(admission, Passing):
+            self._ungated[link.slot] = admission
+        else:
+            self._gate, self._gate_slot = admission, link.slot
+        admission.start()
+
+    def _judge(
+        self, quota: MutationQuota | None, request: MutationRequest, probing: bool
+    ) -> tuple[Verdict, bool]:
+        """What to do with a request, and whether that is for its subject's dry runs: they have their rate."""
+        verdict = self._coordinator.judge(quota, strict=request.strict, probing=probing)
+        if quota is None or not request.validate_only or verdict.action is not Action.ASK:
+            return verdict, False
+        wait_ms = self._hub.free_questions.wait_ms(quota)
+        if not wait_ms:
+            return verdict, False
+        return Verdict(Action.REFUSE if request.strict else Action.HOLD, ceil(wait_ms)), True

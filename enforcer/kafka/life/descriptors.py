@@ -1,0 +1,50 @@
+"""How many connections the file descriptors of this process are enough for."""
+
+import logging
+import os
+import resource
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+PER_CONNECTION: Final = 2
+"""A client connection is a socket to the client and one to its broker."""
+PER_BROKER: Final = 6
+"""A broker takes a listener of ours, and a socket of each of our own Kafka clients."""
+
+
+class Room:
+    """Room for connections.
+
+    Raises the soft limit of file descriptors towards the hard one, as far as that is needed.
+
+    Args:
+        connections_max: how many are wanted.
+        reserve: descriptors kept for all else, beside those that are open already.
+    """
+
+    def __init__(self, connections_max: int, reserve: int) -> None:
+        self._wanted = connections_max
+        self._kept = reserve + _open_now()
+        needed = PER_CONNECTION * connections_max + self._kept
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != resource.RLIM_INFINITY and soft < needed:
+            soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self._limit = needed if soft == resource.RLIM_INFINITY else soft
+        if self.connections(0) < connections_max:
+            logger.warning(
+                "%d file descriptors are enough for %d connections, not for the %d of proxy.connections_max:"
+                " raise the hard limit (ulimit -Hn) to %d",
+                self._limit, self.connections(0), connections_max, needed,
+            )  # fmt: skip
+
+    def connections(self, brokers: int) -> int:
+        """How many connections may be open while so many brokers are known; at least one."""
+        free = self._limit - self._kept - PER_BROKER * brokers
+        return max(1, min(self._wanted, free // PER_CONNECTION))
+
+
+def _open_now() -> int:
+    """Descriptors that are open already; those of what starts later come out of the reserve."""
+    return len(os.listdir("/dev/fd"))

@@ -1,0 +1,50 @@
+"""Why a connection is ended by the proxy, counted and said."""
+
+import logging
+from collections.abc import Callable
+
+from enforcer.kafka.life.ending import Ending
+from enforcer.kafka.link import Hub
+from enforcer.kafka.protocol.frames import BadFrame, Reason
+from streaming.contract.errors import WeirError
+
+logger = logging.getLogger(__name__)
+
+
+class Troubles:
+    """What may be wrong with one connection; each ends it.
+
+    Args:
+        hub: what all connections share.
+        ending: of this connection.
+        who: whose it is, for the log.
+    """
+
+    def __init__(self, hub: Hub, ending: Ending, who: Callable[[], str]) -> None:
+        self._hub = hub
+        self._ending = ending
+        self._who = who
+
+    def broken(self) -> None:
+        """A mistake of ours, which must not concern anybody else: to be called where it was caught."""
+        self._hub.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
+        if self._hub.turns.may_say():
+            logger.exception("the connection of %s ends: it met a mistake in the proxy", self._who())
+        self._ending.close_client("internal")
+
+    def bad_response(self, error: WeirError) -> None:
+        """An address that we cannot stand for, or bytes that we cannot read, must not be passed on."""
+        logger.warning("the connection of %s ends: %s", self._who(), error)
+        self._ending.close_client("bad_response")
+        self._ending.give_up("upstream")
+
+    def bad_frame(self, bad: BadFrame) -> None:
+        """The client sent what the protocol does not allow."""
+        self._hub.metrics.bad_frames.labels(bad.reason.value).inc()
+        self._ending.close_client("bad_frame")
+
+    def greedy(self, held_bytes: int, reason: str) -> None:
+        """It holds more than there is room for: nothing of it is kept."""
+        logger.warning("the connection of %s ends: it holds %d bytes", self._who(), held_bytes)
+        self._ending.close_client(reason)
+        self._ending.drop(reason)

@@ -1,0 +1,172 @@
+"""Every list that may name something of Weir's: taken out of the request, refused in the answer."""
+
+import struct
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import Alter, ProxySettings
+from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
+from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard
+from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
+from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.protocol.fields import tags
+from enforcer.kafka.protocol.frames import BadFrame, is_flexible, parse_header, response_body_offset
+from streaming.contract.topics import Topics
+
+METADATA = 3
+NAMING = [
+    (key, version)
+    for key in RULES
+    for version in range((APIS[key].versions or (0, 0))[0], (APIS[key].versions or (0, 0))[1] + 1)
+    if any(rule.kind in (Kind.TOPICS, Kind.TRANSACTIONS) for rule in rules_of(key, version))
+]
+OURS, OTHER = b"weir.policies", b"mine"
+OUR_ID, OTHER_ID = b"W" * 16, b"M" * 16
+
+
+def guard(**settings: Any) -> Guard:
+    """A guard that knows an id."""
+    protected = Protected(Topics(), settings.pop("protect", True))
+    protected.learn([OUR_ID])
+    return Guard(protected, ProxySettings(**settings), Metrics(10), lambda: 0.0)
+
+
+def framed(key: int, version: int, body: Fields) -> bytes:
+    """A request."""
+    head = struct.pack(">hhih", key, version, 7, 1) + b"c" + tags(is_flexible(key, version))
+    return head + request_layout(key, version).write(body)
+
+
+def entry(rule: Rule, name: bytes, topic_id: bytes) -> Any:
+    """An entry of a list, with partition 5."""
+    if rule.name is None:
+        return name
+    parts = {rule.parts: [5 if rule.number is None else {rule.number: 5}]} if rule.parts else {}
+    return {rule.name: name, "TopicId": topic_id, **parts}
+
+
+def asking(key: int, version: int, names: dict[bytes, bytes]) -> bytes:
+    """A request whose lists hold these, name -> id."""
+    body: Fields = {"KeyType": 1, "Acks": 1}
+    for rule in rules_of(key, version):
+        outer, _, inner = rule.asked.partition(".")
+        entries = [entry(rule, name, topic_id) for name, topic_id in names.items()]
+        body[outer] = [{rule.key: b"outer", inner: entries}] if inner else entries
+    return framed(key, version, body)
+
+
+def judged(key: int, version: int, names: dict[bytes, bytes]) -> Any:
+    """What a guard says of such a request."""
+    frame = asking(key, version, names)
+    return guard().judge(frame, parse_header(frame), "mallory")
+
+
+def test_no_api_is_forgotten() -> None:
+    """What the table calls filtered or refused has a rule."""
+    ruled = RULES.keys() | TRANSACTION_OF.keys() | SHOWN.keys() | {CONSUMER_GROUP_HEARTBEAT}
+    assert ruled == FILTERED | REFUSED
+
+
+@pytest.mark.parametrize(("key", "version"), NAMING)
+def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
+    """Among others: they go on alone, and the answer has an error for what was taken out."""
+    assert judged(key, version, {OTHER: OTHER_ID}) is None
+    found = judged(key, version, {OTHER: OTHER_ID, OURS: OUR_ID})
+    assert OURS not in found.frame and OUR_ID not in found.frame
+    assert found.frame == asking(key, version, {OTHER: OTHER_ID})
+    flexible = is_flexible(key, version)
+    answer = bytes(4) + tags(flexible) + response_layout(key, version).write({})
+    finished = found.finish(answer)
+    rule = rules_of(key, version)[0]
+    if rule.silent:
+        assert finished == answer
+    else:
+        assert OURS in finished or OUR_ID in finished
+        assert rule.kind.value.to_bytes(2, "big") in finished
+    read_body(response_layout(key, version), finished, response_body_offset(key, version, finished))
+
+
+@pytest.mark.parametrize(("key", "version"), NAMING)
+def test_with_nothing_left_the_broker_is_asked_only_for_what_else_it_says(key: int, version: int) -> None:
+    """The answer is made here, but for Metadata, sessions of Fetch and lists within structs."""
+    found = judged(key, version, {OURS: OUR_ID})
+    rule = rules_of(key, version)[0]
+    assert (found.frame is not None) is rule.forwarded
+    assert (found.answer is None) is rule.forwarded
+
+
+def test_all_topics_are_not_asked_for_instead_of_none() -> None:
+    """In version 0 of Metadata an empty list asks for all: what comes then is not for the client."""
+    found = judged(METADATA, 0, {OURS: OUR_ID})
+    everything = bytes(4) + response_layout(METADATA, 0).write({"Topics": [{"Name": b"mine"}]})
+    finished = found.finish(everything)
+    assert b"mine" not in finished and OURS in finished
+
+
+def test_without_acks_nobody_is_answered() -> None:
+    """Nothing is left, nothing is said."""
+    body = {"TopicData": [{"Name": OURS, "PartitionData": [{"Index": 0}]}]}
+    frame = framed(0, 9, body)
+    assert guard().judge(frame, parse_header(frame), "") == (None, None, None)
+
+
+def test_too_many_refusals_are_too_large() -> None:
+    """An answer with an error for each of so many partitions is not made."""
+    parts = [{"PartitionIndex": 0}] * (ASKED_MAX + 1)
+    frame = framed(2, 1, {"Topics": [{"Name": OURS, "Partitions": parts}]})
+    with pytest.raises(BadFrame):
+        guard().judge(frame, parse_header(frame), "")
+
+
+def test_nothing_is_protected_if_the_setting_says_so() -> None:
+    """Then names pass; quotas are another setting's."""
+    frame = asking(2, 1, {OURS: OUR_ID})
+    assert guard(protect=False).judge(frame, parse_header(frame), "") is None
+    frame = framed(49, 0, {"Entries": [{}]})
+    assert guard(protect=False).judge(frame, parse_header(frame), "") is not None
+    assert guard(alter_client_quotas=Alter.ALLOW).judge(frame, parse_header(frame), "") is None
+
+
+def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
+    """The new consumer protocol is told 29 as a whole, and gets no assignment of such topics."""
+    for version in (0, 1):
+        frame = framed(68, version, {"SubscribedTopicNames": [OTHER, OURS], "TopicPartitions": None})
+        found = guard().judge(frame, parse_header(frame), "")
+        assert found is not None and found.frame is None and found.answer is not None
+        answer = read_body(response_layout(68, version), found.answer, 5)
+        assert answer["ErrorCode"] == 29
+        assigned = [{"TopicId": topic_id, "Partitions": (1,)} for topic_id in (OUR_ID, OTHER_ID)]
+        body = bytes(5) + response_layout(68, version).write({"Assignment": {"TopicPartitions": assigned}})
+        shown = Shown(guard().protected, lambda _key, _version, response: response)(68, version, body)
+        assert OUR_ID not in shown and OTHER_ID in shown
+
+
+def test_lists_show_nothing_of_weirs() -> None:
+    """The deepest of them: the description of a consumer group."""
+    topic = {"TopicName": OURS, "Partitions": (1,)}
+    member = {
+        "SubscribedTopicNames": [OTHER, OURS], "Assignment": {"TopicPartitions": [topic]},
+        "TargetAssignment": {"TopicPartitions": [topic, {"TopicName": OTHER}]},
+    }  # fmt: skip
+    body = bytes(5) + response_layout(69, 1).write({"Groups": [{"Members": [member]}]})
+    shown = Shown(guard().protected, lambda _key, _version, response: response)(69, 1, body)
+    assert OURS not in shown and shown.count(OTHER) == 2
+
+
+def test_who_is_refused_is_logged_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Once a principal, again after ten minutes; the memory of it is bounded."""
+    now = SimpleNamespace(ms=0.0)
+    protected = Protected(Topics(), active=True)
+    one = Guard(protected, ProxySettings(), Metrics(10), lambda: cast(float, now.ms))
+    frame = asking(2, 1, {OURS: OUR_ID})
+    for now.ms, user in ((0, "a"), (1, "a"), (2, "b"), (599_999, "a"), (600_000, "a")):
+        one.judge(frame, parse_header(frame), user)
+    assert [record.args[1] for record in caplog.records if record.args] == ["a", "b", "a"]  # type: ignore[index]
+    for number in range(1_500):
+        one.judge(frame, parse_header(frame), f"user-{number}")
+    assert len(one._logged) == 1_000

@@ -1,0 +1,34 @@
+"""Topics that are not created by asking for them: counted, said once, and not in the way of anything else."""
+
+import pytest
+from coordinator_kit import Desk
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka_kit import build, decode, request, response
+
+from enforcer.kafka.mutations.auto_creation import AutoCreations
+
+
+def absent(version: int) -> bytes:
+    """An answer that knows no topic "absent"."""
+    topic = build(MetadataResponse.MetadataResponseTopic, version, name="absent", error_code=3)
+    return response(build(MetadataResponse, version, brokers=[], cluster_id="c", topics=[topic]))
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_counted_and_logged_once(version: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Each topic counts; the log has a line an hour for each subject, with what to set."""
+    desk = Desk()
+    desk.limit("quotas[user=bob]", controller_mutation_rate=1)
+    creations = AutoCreations(desk.coordinator, lambda _key, _version, data: data)
+    names = [build(MetadataRequest.MetadataRequestTopic, version, name="absent")]
+    frame, header = request(build(MetadataRequest, version, topics=names, allow_auto_topic_creation=True))
+    for _ in range(2):
+        _, answer = creations.keep_from(frame, header, "bob")
+        assert answer is not None
+        seen = decode(MetadataResponse, version, answer(absent(max(version, 4))))
+        assert [topic.error_code for topic in seen.topics] == [3]
+    assert desk.metrics.forbidden_creations._value.get() == 2
+    assert [record.message for record in caplog.records] == [
+        "topic absent is not there and is not created by asking for it, since user=bob has a mutation quota: "
+        "create it, or set proxy.auto_topic_creation: pass"
+    ]
