@@ -13,9 +13,11 @@ from typing import Annotated, Any, Protocol
 from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response, Security
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
 
 from enforcer.admin import docs as admin_docs
-from enforcer.admin.auth import BEARER, Grant
+from enforcer.admin.auth import ASKS_FIRST_HEADER, BEARER, Grant
 from enforcer.admin.docs import refusals
 from enforcer.admin.groups import (
     GROUP_FIELDS,
@@ -116,11 +118,15 @@ def create_app(parts: Parts) -> FastAPI:
         return HTMLResponse(admin_docs.page(app.openapi()), headers=admin_docs.PAGE_HEADERS)
 
     admin_docs.complete(app.openapi())
+    if origins := parts.settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "PUT", "POST", "DELETE"),
+            allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER),
+        )
     app.add_middleware(
-        QuotaCoordinator,
-        grants=parts.grants,
-        metrics=parts.metrics,
-        requests_max=parts.settings.requests_max,
+        QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings
     )
     return app
 
@@ -244,7 +250,7 @@ async def _body(request: Request, settings: AdminSettings) -> bytes:
     """The body, within its limits of size and time.
 
     Raises:
-        Refused: 413, too large; 408, too slow.
+        Refused: 413, too large; 408, too slow; 400, cut off.
     """
     body = bytearray()
     try:
@@ -255,6 +261,8 @@ async def _body(request: Request, settings: AdminSettings) -> bytes:
                     raise Refused(413, f"The body is larger than {settings.body_max_bytes} bytes")
     except TimeoutError:
         raise Refused(408, f"The body did not come within {settings.body_timeout_ms} ms") from None
+    except ClientDisconnect:
+        raise Refused(400, "The connection ended before the body did") from None
     return bytes(body)
 
 

@@ -2,7 +2,9 @@
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+import os
+import stat
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
@@ -22,6 +24,9 @@ from streaming.policy.yaml_lines import read_yaml
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
+_JSON: Final = "application/json"
+ASKS_FIRST_HEADER: Final = "x-requested-by"
+"""Any header that forms cannot set makes a browser ask us before it sends another site's POST."""
 BEARER: Final = HTTPBearer(scheme_name="token", auto_error=False)
 _BASIC: Final = HTTPBasic(auto_error=False)
 
@@ -53,14 +58,21 @@ def digest_of(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-async def admit(grants: Sequence[Grant], request: Request) -> str:
+async def admit(grants: Sequence[Grant], request: Request, origins: Collection[str] = ()) -> str:
     """Let a request in; returns how logs call who sent it.
+
+    Args:
+        grants: the tokens; none lets this machine in.
+        request: its head.
+        origins: of pages that may use the API from a browser.
 
     Raises:
         Refused: 401 without a token that is known, 403 without the right to do this.
     """
     if not grants:
-        return _admit_loopback(request)
+        return _admit_loopback(request, origins)
+    if request.method == "OPTIONS" and request.headers.get("origin") in origins:
+        return "preflight"  # a browser asks on behalf of a listed page whether it may show a token
     token = await _token(request)
     grant = None if token is None else _find(grants, digest_of(token))
     if grant is None:
@@ -94,17 +106,41 @@ async def _token(request: Request) -> str | None:
     return None if basic is None else basic.password
 
 
-def _admit_loopback(request: Request) -> str:
+def _admit_loopback(request: Request, origins: Collection[str]) -> str:
     """Without tokens only programs on this machine may ask, and no browser on behalf of another site."""
+    _must_be_here(request)
+    origin = request.headers.get("origin")
+    if origin in origins:
+        return f"loopback, a page of {origin}"
+    if origin is not None and origin != f"http://{request.headers['host']}":
+        raise Refused(403, "Without configured tokens no other site may ask but admin.allowed_origins")
+    if request.method not in SAFE_METHODS:
+        _must_not_be_sent_by_a_site(request)
+    return "loopback"
+
+
+def _must_be_here(request: Request) -> None:
     address = request.client.host if request.client else ""
     if not is_loopback(address) or any(name in request.headers for name in _FORWARDED):
         raise Refused(403, "Without configured tokens only clients on this machine are answered")
     if not is_loopback(_host(f"//{request.headers.get('host', '')}")):
         raise Refused(403, "Without configured tokens the Host header must name this machine")
-    origin = request.headers.get("origin")
-    if origin is not None and not is_loopback(_host(origin)):
-        raise Refused(403, "Without configured tokens no other site may ask")
-    return "loopback"
+
+
+def _must_not_be_sent_by_a_site(request: Request) -> None:
+    """Not every browser names the site for which it asks, but all ask first before they PUT or DELETE.
+
+    A POST they send at once, if a form could have sent it. We never agree when asked.
+    """
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise Refused(403, "Without configured tokens no other site may change anything")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method == "POST" and media_type != _JSON and ASKS_FIRST_HEADER not in request.headers:
+        raise Refused(
+            403,
+            f"Without configured tokens a POST needs Content-Type: {_JSON} or a header X-Requested-By, "
+            "which no page of another site can send",
+        )
 
 
 def is_loopback(address: str) -> bool:
@@ -158,9 +194,15 @@ def grants_of_file(path: str) -> list[Grant]:
     """Read a file of tokens: `tokens:` with a list of {token or sha256, role, name}.
 
     Raises:
-        ConfigError: every problem; also a file without a token, since that would let everybody in.
+        ConfigError: every problem; also a file without a token, since that would let everybody in, and one
+            that others than its owner and its group may read, or others than its owner write.
     """
     source = read_yaml(path)
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        who = "everybody on this machine may use" if mode & stat.S_IRWXO else "its group may change"
+        message = f"has mode {mode:04o}, so {who} it; expected 0600, or 0640 for a group of its own"
+        raise ConfigError([Problem(file=path, line=1, path="tokens", message=message)])
     read, findings = Form(_Tokens).read({} if source.value is None else source.value)
     problems = [*source.problems, *(source.problem(*finding) for finding in findings)]
     if read is None or problems:

@@ -17,7 +17,7 @@ from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, Section
-from streaming.policy.schema import Unlimited, limit
+from streaming.policy.schema import MIN_RATE, Unlimited, limit
 from streaming.policy.validation import Closed, Form
 from streaming.policy.yaml_lines import dotted
 
@@ -37,12 +37,12 @@ _FIELDS: Final = {
 _PER_SECOND: Final = "per second; -1: not limited"
 # Pulsar keeps rates of messages in 32 bits, so its clients could not read a greater one back.
 _MessageRate = Annotated[
-    Annotated[float, Field(gt=0, le=2**31 - 1)] | Unlimited,
-    limit("a positive number", f" at most {2**31 - 1}, as Pulsar's clients read it"),
+    Annotated[float, Field(ge=MIN_RATE, le=2**31 - 1)] | Unlimited,
+    limit("a positive number", f" at least {MIN_RATE} and at most {2**31 - 1}, as Pulsar's clients read it"),
 ]
 _ByteRate = Annotated[
-    Annotated[int, Field(gt=0, le=INT64_MAX)] | Annotated[float, Field(gt=0, lt=2**63)] | Unlimited,
-    limit("a positive number", f" at most {INT64_MAX}, as Pulsar's clients read it"),
+    Annotated[int, Field(gt=0, le=INT64_MAX)] | Annotated[float, Field(ge=MIN_RATE, lt=2**63)] | Unlimited,
+    limit("a positive number", f" at least {MIN_RATE} and at most {INT64_MAX}, as Pulsar's clients read it"),
 ]
 _GROUP_NAME: Final = re.compile(r"[-=:.\w]{1,255}", re.ASCII)
 _SHOWN_USERS: Final = 3

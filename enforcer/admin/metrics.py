@@ -4,6 +4,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from streaming.kafka_io.topic_watch import TopicMetrics
+
 SECONDS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS"})
 
@@ -31,12 +33,20 @@ class AdminMetrics:
             ["result"],
             registry=self.registry,
         )
+        self.connections = self._gauge("connections", "Connections that are open")
+        self.connections_ended = Counter(
+            "weir_admin_connections_ended",
+            "Connections that were ended here, by reason",
+            ["reason"],
+            registry=self.registry,
+        )
         self.bad_policies = self._gauge("bad_policy_records", "Records on weir.policies that cannot be used")
         self.policy_version = self._gauge("policy_version", "Newest version of the policies that was read")
         self.usage_rows = self._gauge("usage_rows", "Pairs of group and broker whose use is kept")
         self.usage_dropped = Counter(
             "weir_admin_usage_rows_dropped", "Such pairs forgotten for lack of room", registry=self.registry
         )
+        self.topics = TopicMetrics(self.registry, "weir_admin_topic_faults", "weir_admin_topics_replaced")
 
     def answered(self, method: str, route: str, code: int, seconds: float) -> None:
         """Count one answer; `route` is the template of the path, so that names do not become series."""

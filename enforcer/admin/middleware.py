@@ -12,11 +12,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from enforcer.admin.auth import SAFE_METHODS, Grant, admit
 from enforcer.admin.groups import Refused
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.settings import AdminSettings
 
 logger = logging.getLogger("weir.admin")
 
 _CHALLENGES = 'Bearer, Basic realm="weir"'
 _UNKNOWN = "unknown"
+_MINUTE_S = 60.0
+_SHOWN_BYTES = 512
+REFUSALS_A_MINUTE = 30
 
 
 def reason_body(reason: str) -> bytes:
@@ -31,24 +35,25 @@ class QuotaCoordinator:
         app: what answers.
         grants: the tokens; none lets this machine in.
         metrics: where requests are counted.
-        requests_max: requests at a time; further ones are refused.
+        settings: requests at a time, beyond which they are refused, and origins that may ask.
     """
 
     def __init__(
-        self, app: ASGIApp, grants: Sequence[Grant], metrics: AdminMetrics, requests_max: int
+        self, app: ASGIApp, grants: Sequence[Grant], metrics: AdminMetrics, settings: AdminSettings
     ) -> None:
         self._app = app
-        self._requests_max = requests_max
+        self._settings = settings
         self._requests = 0
         self._grants = grants
         self._metrics = metrics
+        self._refusals = FewLines()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the start and end of the server."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status, who = time.monotonic(), 0, "nobody"
+        begun, status, who = time.monotonic(), 0, ""
         self._requests += 1
 
         async def note(message: Message) -> None:
@@ -58,11 +63,13 @@ class QuotaCoordinator:
             await send(message)
 
         try:
-            if self._requests > self._requests_max:
-                raise Refused(503, f"{self._requests_max} requests are under way already")
-            who = await admit(self._grants, Request(scope))
+            if self._requests > self._settings.requests_max:
+                raise Refused(503, f"{self._settings.requests_max} requests are under way already")
+            who = await admit(self._grants, Request(scope), self._settings.allowed_origins)
             await self._app(scope, receive, note)
         except Refused as refused:
+            # The reason names the token's holder where there is one, and never the token.
+            self._refusals.warn(f"{_asked(scope)} refused: {refused.status} {refused.reason}")
             await _refuse(note, refused.status, refused.reason)
         except Exception:
             # A mistake of ours costs this request, and the log says what it was.
@@ -73,10 +80,39 @@ class QuotaCoordinator:
             self._requests -= 1
         route = getattr(scope.get("route"), "path", _UNKNOWN)
         self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
-        if scope["method"] not in SAFE_METHODS:
-            # As it was sent, so with no line breaks in it.
-            sent = scope.get("raw_path", b"").decode("latin-1")
-            logger.info("%s %s by %s: %s", scope["method"], sent, who, status)
+        if who and scope["method"] not in SAFE_METHODS:
+            logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
+
+
+class FewLines:
+    """A log that nobody can fill by being refused: so many lines a minute, then the number of the others."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._lines = self._left_out = 0
+
+    def warn(self, text: str) -> None:
+        """Log a line, or count it."""
+        now_s = time.monotonic()
+        if now_s >= self._until_s:
+            if self._left_out:
+                logger.warning("%d more requests were refused in the minute before", self._left_out)
+            self._until_s, self._lines, self._left_out = now_s + _MINUTE_S, 0, 0
+        if self._lines >= REFUSALS_A_MINUTE:
+            self._left_out += 1
+            return
+        self._lines += 1
+        logger.warning("%s", text)
+
+
+def _asked(scope: Scope) -> str:
+    host, port = scope.get("client") or ("nobody", 0)
+    return f"{scope['method']} {_path(scope)} from {host}:{port}"
+
+
+def _path(scope: Scope) -> str:
+    """As it was sent."""
+    return str(scope.get("raw_path", b"")[:_SHOWN_BYTES].decode("latin-1"))
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:

@@ -13,6 +13,7 @@ from prometheus_client import start_http_server
 
 from enforcer.admin.api import Parts, create_app
 from enforcer.admin.auth import Grant, grants_of_file, grants_of_text
+from enforcer.admin.connections import Connections, guarded
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.store import KafkaPolicyStore
@@ -24,11 +25,13 @@ from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import parse
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import GroupUsage, group_usage
+from streaming.kafka_io.topic_watch import TopicWatch
 
 logger = logging.getLogger("weir.admin")
 
 Address = tuple[str, int]
 _TAIL_STOP_S = 1.0
+_HEAD_MAX_BYTES = 16_384
 _READERS = {"group_usage": group_usage}
 
 
@@ -67,8 +70,15 @@ class AdminService:
         self.has_tokens = bool(grants)
         self._metrics = AdminMetrics()
         self._usage = UsageTable(settings.usage_rows_max)
+        self._topics = cluster.topics
+        self._watch = self._watch_over(cluster)
         self._store = KafkaPolicyStore(
-            cluster.bootstrap, cluster.topics, cluster.client, settings=settings, metrics=self._metrics
+            cluster.bootstrap,
+            cluster.topics,
+            cluster.client,
+            settings=settings,
+            metrics=self._metrics,
+            wrong=lambda: self._watch.wrong(cluster.topics.policies),
         )
         properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
         self._tails = (
@@ -96,7 +106,8 @@ class AdminService:
                 grants=grants,
             )
         )
-        self._server = _Server(_server_config(app, settings))
+        connections = Connections(settings, self._metrics)
+        self._server = _Server(_server_config(app, settings, connections))
         self._serving: asyncio.Task[None] | None = None
         self.url = ""
         self.metrics_url: str | None = None
@@ -118,6 +129,7 @@ class AdminService:
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         if not self.has_tokens:
             logger.warning("no tokens are configured: only clients on this machine are answered")
+        self._watch.start()
         self._store.start()
         for tail in self._tails:
             tail.start(asyncio.get_running_loop())
@@ -131,6 +143,7 @@ class AdminService:
     async def stop(self) -> None:
         """Answer what is under way and end."""
         self._server.should_exit = True
+        self._watch.stop()
         if self._serving is not None:
             await self._serving
         await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails))
@@ -144,6 +157,27 @@ class AdminService:
         except OSError as error:
             raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
         self.metrics_url = f"http://{host}:{server.server_port}/metrics"
+
+    def _watch_over(self, cluster: Cluster) -> TopicWatch:
+        return TopicWatch(
+            cluster.bootstrap,
+            cluster.topics,
+            cluster.client,
+            interval_ms=cluster.topics_check_ms,
+            metrics=self._metrics.topics,
+            logger=logger,
+            on_replaced=self._begin_anew,
+        )
+
+    def _begin_anew(self, topic: str) -> None:
+        """A topic was made again: its new records count from the first on (called by the watch's thread)."""
+        for name, begin_anew in (
+            (self._topics.policies, self._store.begin_anew),
+            (self._topics.decisions, self._tails[0].begin_anew),
+            (self._topics.usage, self._tails[1].begin_anew),
+        ):
+            if name == topic:
+                begin_anew()
 
     def _take_shares(self, shares: list[tuple[Share, int]]) -> None:
         dropped = self._usage.dropped
@@ -162,10 +196,10 @@ class AdminService:
         self._metrics.usage_dropped.inc(self._usage.dropped - dropped_before)
 
 
-def _server_config(app: FastAPI, settings: AdminSettings) -> uvicorn.Config:
+def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=guarded(connections),  # type: ignore[arg-type]  # all that is done with the class is to call it
         ws="none",
         lifespan="off",
         log_config=None,
@@ -173,7 +207,9 @@ def _server_config(app: FastAPI, settings: AdminSettings) -> uvicorn.Config:
         server_header=False,
         # Whoever is on the other end counts, not what a header says about it.
         proxy_headers=False,
-        limit_concurrency=settings.connections_max,
+        h11_max_incomplete_event_size=_HEAD_MAX_BYTES,
+        # Its warnings are one for each request that is no HTTP: counted, since anybody may send them.
+        log_level=logging.ERROR,
         timeout_keep_alive=settings.idle_timeout_s,
         timeout_graceful_shutdown=settings.stop_timeout_s,
     )

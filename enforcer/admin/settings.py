@@ -1,6 +1,24 @@
 """Settings of the admin API (section `admin:` of weir.yaml), declared once and frozen."""
 
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+
 from streaming.policy.settings import Settings, setting
+from streaming.policy.validation import expected, wrong
+
+_ORIGIN: Final = re.compile(r"https?://(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+_ORIGIN_EXPECTED: Final = "an origin as browsers send it, SCHEME://HOST[:PORT] in small letters"
+
+
+def _origin(text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise wrong(f"is no origin; expected {_ORIGIN_EXPECTED}")
+    return text
+
+
+Origin = Annotated[str, AfterValidator(_origin), expected(_ORIGIN_EXPECTED)]
 
 
 class AdminSettings(Settings):
@@ -19,8 +37,27 @@ class AdminSettings(Settings):
     body_max_bytes: int = setting(65_536, "largest body of a request; a larger one gets 413", minimum=1_024)
     body_timeout_ms: int = setting(5_000, "limit for a body to arrive, then 408, ms", minimum=100)
     requests_max: int = setting(200, "requests at a time; further ones get 503", minimum=1)
+    allowed_origins: list[Origin] = setting(
+        [],
+        "origins of pages, such as https://ops.example.org, whose scripts may use the API from a browser; "
+        "without tokens they may change limits",
+    )
+    header_timeout_ms: int = setting(
+        5_000, "limit for the head of a request to arrive, then the connection is ended, ms", minimum=100
+    )
+    request_timeout_ms: int = setting(
+        30_000,
+        "limit from the head of a request until its answer is taken, then the connection is ended, ms",
+        minimum=100,
+    )
     connections_max: int = setting(
-        1_000, "connections, idle ones too; further ones get 503 without a reason", minimum=1
+        1_000,
+        "connections, idle ones too; for a further one that ends which waits for its client longest, or if "
+        "none does, it gets 503",
+        minimum=1,
+    )
+    connections_per_address: int = setting(
+        100, "the same for those of one address, of this machine, or of an IPv6 network (/64)", minimum=1
     )
     idle_timeout_s: int = setting(15, "an idle connection is closed after it, s", minimum=1)
     usage_rows_max: int = setting(

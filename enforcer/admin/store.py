@@ -1,6 +1,7 @@
 """The admin API's policies on `weir.policies`: read as they come, written in turns (see policy_turn)."""
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import time
@@ -18,7 +19,14 @@ from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import NO_LOG, PolicyLog, Update, reason_of
-from streaming.kafka_io.policy_turn import Turn, TurnLost, effective_from, pause_s, records
+from streaming.kafka_io.policy_turn import (
+    Turn,
+    TurnLost,
+    check_in_force,
+    effective_from,
+    pause_s,
+    records,
+)
 
 T = TypeVar("T")
 
@@ -47,6 +55,7 @@ class KafkaPolicyStore:
         client: librdkafka properties of our own connections.
         settings: the limits.
         metrics: where changes are counted.
+        wrong: what is wrong with the topic, empty: nothing; then nothing is changed.
     """
 
     def __init__(
@@ -57,10 +66,12 @@ class KafkaPolicyStore:
         *,
         settings: AdminSettings,
         metrics: AdminMetrics,
+        wrong: Callable[[], str] = lambda: "",
     ) -> None:
         self._properties = {**client, "bootstrap.servers": bootstrap}
         self._bootstrap, self._topics, self._client = bootstrap, topics, client
-        self._settings, self._metrics = settings, metrics
+        self._settings, self._metrics, self._wrong = settings, metrics, wrong
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._log = PolicyLog()
         self._reached = 0
         self._moved = asyncio.Event()
@@ -91,7 +102,14 @@ class KafkaPolicyStore:
 
     def start(self) -> None:
         """Begin to read."""
-        self._tail.start(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._tail.start(self._loop)
+
+    def begin_anew(self) -> None:
+        """The topic was deleted and made again: only what the new one says counts. From any thread."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._forget)
 
     async def stop(self) -> None:
         """End reading; a change under way is left to its own limit."""
@@ -100,6 +118,8 @@ class KafkaPolicyStore:
     async def change(self, decide: Callable[[Entries], Changes]) -> None:
         """See PolicyStore."""
         self._check_read()
+        if wrong := self._wrong():
+            raise Unavailable(f"Not changed, since it could get lost: {wrong}")
         if self._changing >= self._settings.changes_max:
             raise Unavailable(f"{self._changing} changes are under way already")
         limit_s = self._settings.change_timeout_ms / 1000
@@ -157,6 +177,7 @@ class KafkaPolicyStore:
             return
         effective_ts = effective_from(self._log, updates, time.time_ns() // 1_000_000)
         lines, turn, limit_s = records(self._log, updates, effective_ts, ORIGIN), self._turn, left()
+        bad = self._log.bad_records
         try:
             await in_thread(lambda: turn.write(lines, limit_s))
             await self._catch_up(left())
@@ -164,6 +185,7 @@ class KafkaPolicyStore:
             raise
         except WeirError as failure:
             raise _Unknown(str(failure)) from failure
+        check_in_force(self._log, updates, effective_ts, bad)
         self._count("written")
 
     async def _catch_up(self, limit_s: float) -> None:
@@ -201,6 +223,10 @@ class KafkaPolicyStore:
     def _check_read(self) -> None:
         if not self.read.is_set():
             raise Unavailable("The policies have not been read yet: Kafka does not answer")
+
+    def _forget(self) -> None:
+        self._log, self._reached = PolicyLog(), 0
+        self._tail.begin_anew()
 
     def _take(self, lines: list[tuple[bytes | None, int]]) -> None:
         for value, ts in lines:

@@ -28,7 +28,7 @@ def api() -> TestClient:
 def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and body, as JSON where it is."""
     content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
-    response = api.request(method, path, content=content)
+    response = api.request(method, path, content=content, headers={"content-type": "application/json"})
     is_json = response.headers.get("content-type") == "application/json"
     return response.status_code, response.json() if is_json else response.text
 
