@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 
 from streaming.contract.errors import ConfigError, WeirError
+from streaming.contract.printable import printable, printable_lines
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 _TIME_OPTIONS = ("--from", "--to")
@@ -58,10 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = args.run(args)
         sys.stdout.flush()
     except ConfigError as error:
-        print(error, file=sys.stderr)
+        print("\n".join(printable(str(problem)) for problem in error.problems), file=sys.stderr)
         return BAD_USAGE
     except WeirError as error:
-        print(f"weir: {error}", file=sys.stderr)
+        print(printable_lines(f"weir: {error}"), file=sys.stderr)
         return FAILED
     except BrokenPipeError:
         # The reader of our output went away (`weir tail | head`); Python would complain at exit.

@@ -1,13 +1,17 @@
-"""What every command that stays in the foreground shares: stop signals and the ready file."""
+"""What every command that stays in the foreground shares: stop signals, the ready file, a folder for data."""
 
+import contextlib
 import json
 import os
 import signal
+import stat
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+_PRIVATE = 0o700
 
 
 class StopSignal:
@@ -51,6 +55,28 @@ def write_ready_file(path: Path | str, content: Mapping[str, Any]) -> None:
     draft = target.with_name(f"{target.name}.{os.getpid()}")
     draft.write_text(json.dumps(content) + "\n")
     draft.replace(target)
+
+
+def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:
+    """Make a folder that only its owner may enter; one that is there already is made so if it is ours.
+
+    Args:
+        path: the folder.
+        ours: how the names of all that we keep there begin. With anything else in it, it is somebody's
+            folder that was merely named as ours, such as /tmp, and is left as it is.
+
+    Returns:
+        A warning if others may enter it all the same.
+    """
+    path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return None
+    if all(entry.name.startswith(ours) for entry in path.iterdir()):
+        with contextlib.suppress(PermissionError):
+            path.chmod(_PRIVATE)
+            return None
+    return f"{path} has mode {mode:04o}: others on this machine may read what is kept there; expected 0700"
 
 
 def host_port(text: str) -> tuple[str, int]:

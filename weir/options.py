@@ -24,6 +24,7 @@ def cluster_of(args: argparse.Namespace) -> Cluster:
         bootstrap=args.kafka or settings.bootstrap,
         topics=Topics(settings.topic_prefix),
         client=settings.client,
+        topics_check_ms=settings.topics_check_ms,
     )
 
 

@@ -1,5 +1,6 @@
 """Sections `kafka:`, `local:` and `collect:` of weir.yaml, and how our own connections are made."""
 
+from streaming.contract.topics import CHECK_MS
 from streaming.policy.settings import Settings, setting
 
 LOCAL_KAFKA_PORT = 19192
@@ -14,6 +15,11 @@ class KafkaSettings(Settings):
     topic_prefix: str = setting("weir.", "what the names of Weir's five topics begin with")
     client: dict[str, str] = setting(
         {}, "librdkafka properties of Weir's own connections, such as security.protocol and sasl.*"
+    )
+    topics_check_ms: int = setting(
+        CHECK_MS,
+        "how often job, proxy and admin API look whether Weir's topics are as they must be, ms",
+        minimum=100,
     )
 
 

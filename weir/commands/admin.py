@@ -5,13 +5,13 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port, write_ready_file
+from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 
 if TYPE_CHECKING:
@@ -53,19 +53,20 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: settings or tokens are wrong.
-        WeirError: a port is taken.
+        WeirError: a port is taken, or a topic of Weir is not as it must be.
     """
     # Imported here: `weir --help` need not wait for FastAPI and librdkafka.
     import uvloop
 
     from enforcer.admin.service import AdminService, read_grants
     from enforcer.admin.settings import AdminSettings
+    from weir.stack.topics import check_topics
 
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s admin: %(message)s")
-    logger.setLevel(logging.INFO)
+    log_to_stderr("admin")
     settings = read_settings(AdminSettings, "admin", args.settings)
     grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
+    check_topics(cluster)
 
     async def serve() -> None:
         service = AdminService(cluster, settings, grants, args.listen, args.metrics)

@@ -3,7 +3,6 @@
 import argparse
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, write_ready_file
+from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 from weir.settings import CollectSettings
 
@@ -41,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = read_settings(CollectSettings, "collect", args.settings)
     cluster = cluster_of(args)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s collect: %(message)s")
-    logger.setLevel(logging.INFO)
+    log_to_stderr("collect")
     # Its errors come as ours, one line a round; its own lines would repeat each of them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     stop = StopSignal()

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from streaming.contract.printable import printable_lines
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
 from weir.logs.times import EXPECTED
@@ -47,4 +48,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"dump: {text}", file=sys.stderr, flush=True)
+    print(printable_lines(f"dump: {text}"), file=sys.stderr, flush=True)

@@ -1,14 +1,13 @@
 """`weir job`: the Spark job alone."""
 
 import argparse
-import logging
-import sys
 from pathlib import Path
 from typing import Any
 
 from streaming.contract.topics import Topics
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
+from weir.log import log_to_stderr
 from weir.settings import KafkaSettings, LocalSettings
 
 
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.jars import jars_dir
     from weir.stack.topics import ensure_topics
 
-    _log_to_stderr()
+    log_to_stderr("job", times="%H:%M:%S")
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
     local = read_settings(LocalSettings, "local", args.settings)
@@ -61,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
         bootstrap=bootstrap,
         topics=topics,
         client=kafka.client,
+        topics_check_ms=kafka.topics_check_ms,
         jars=jars,
         work_dir=args.log_dir,
         metrics=args.metrics,
@@ -73,11 +73,3 @@ def run(args: argparse.Namespace) -> int:
 def _overridden(settings: Any, args: argparse.Namespace) -> Any:
     changes = {"master": args.master, "checkpoint_dir": args.checkpoint}
     return settings.model_copy(update={name: value for name, value in changes.items() if value is not None})
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s job: %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("weir")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)

@@ -1,12 +1,13 @@
 """`weir kafka`: a local Kafka broker in the foreground."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from streaming.contract.errors import WeirError
-from weir.foreground import StopSignal, write_ready_file
+from weir.foreground import StopSignal, private_folder, write_ready_file
 from weir.settings import LOCAL_KAFKA_PORT
-from weir.stack.kafka import LocalKafka
+from weir.stack.kafka import KEPT, LocalKafka
 
 _CHECK_S = 0.5
 
@@ -38,6 +39,9 @@ def run(args: argparse.Namespace) -> int:
     kafka = LocalKafka(args.data, port=args.port, auto_create_topics=args.auto_create, properties=properties)
     stop = StopSignal(force=lambda: kafka.kill())
     stop.install()
+    warning = private_folder(args.data, KEPT)
+    if warning:
+        print(f"weir: {warning}", file=sys.stderr)
     print(f"starting Kafka in {args.data} ...", flush=True)
     with kafka:
         print(f"kafka is ready on {kafka.bootstrap}; Ctrl-C stops it", flush=True)

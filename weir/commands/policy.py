@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import namespace_of
+from streaming.contract.printable import printable
 from streaming.policy.files import load_policies, policy_file
 from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path
 from weir.options import add_cluster_options, cluster_of
@@ -76,7 +77,7 @@ def explain(args: argparse.Namespace) -> int:
         except BadEvent as error:
             args.usage_error(error.reason)
         lines = explain_topic(policies, args.topic, args.subscription, args.policies)
-    print("\n".join(lines))
+    print("\n".join(map(printable, lines)))
     return 0
 
 
@@ -100,16 +101,17 @@ def apply(args: argparse.Namespace) -> int:
     written = change_policies(
         cluster.bootstrap, cluster.topics, decide, origin="apply", client=cluster.client
     )
-    log, updates = written.log, written.updates
-    kept = [path for path in log.entries if path not in wanted and log.origins.get(path) not in FILE_ORIGINS]
+    before, updates = written.before, written.updates
+    owners = written.log.origins
+    kept = [path for path in before if path not in wanted and owners.get(path, "file") not in FILE_ORIGINS]
     for path in kept:
-        print(f"left   {path} (not set by a file)")
+        print(printable(f"left   {path} (not set by a file)"))
     if not updates:
         print(f"no difference: version {written.version} is what {args.file} says")
         return 0
     for update in updates:
-        verb = "remove" if update.value is None else "change" if update.path in log.entries else "add   "
-        print(f"{verb} {update.path}")
+        verb = "remove" if update.value is None else "change" if update.path in before else "add   "
+        print(printable(f"{verb} {update.path}"))
     print(f"version {written.version}, in force from {_utc(written.effective_ts)}")
     return 0
 
@@ -120,7 +122,8 @@ def get(args: argparse.Namespace) -> int:
 
     cluster = cluster_of(args)
     log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)
-    print("\n".join(_remarks(log, cluster.topics.policies, cluster.bootstrap, time.time_ns() // 1_000_000)))
+    remarks = _remarks(log, cluster.topics.policies, cluster.bootstrap, time.time_ns() // 1_000_000)
+    print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
     return 0
 

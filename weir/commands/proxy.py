@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port, write_ready_file
+from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from enforcer.core.settings import ProxySettings
     from enforcer.kafka.proxy import ProxyConfig
 
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s proxy: %(message)s")
+    log_to_stderr("proxy", logging.INFO)
     cluster = cluster_of(args)
     settings = read_settings(ProxySettings, "proxy", args.settings)
     given = {"advertise": args.advertise, "id": args.id}
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
         metrics=args.metrics,
         topics=cluster.topics,
         connection=cluster.client,
+        topics_check_ms=cluster.topics_check_ms,
         settings=settings,
     )
     _keep_memory()

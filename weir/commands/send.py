@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from streaming.contract.printable import printable_lines
 from weir.foreground import StopSignal
 from weir.options import add_cluster_options, cluster_of
 
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"send: {text}", file=sys.stderr, flush=True)
+    print(printable_lines(f"send: {text}"), file=sys.stderr, flush=True)
 
 
 def _report(sender: "Sender", addresser: "Addresser", finished: bool) -> int:

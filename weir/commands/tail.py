@@ -31,6 +31,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--repeats", action="store_true", help="show standing decisions that are only said again, too"
     )
+    parser.add_argument(
+        "--probes", action="store_true", help="show what proxies ask to see if the job decides, too"
+    )
     parser.add_argument("--json", action="store_true", help="print the records as they are, one per line")
     parser.set_defaults(run=run)
 
@@ -48,7 +51,12 @@ def run(args: argparse.Namespace) -> int:
 
     def show(record: Record) -> None:
         line = render(
-            record.value, as_json=args.json, subject=args.subject, kind=args.type, repeats=args.repeats
+            record.value,
+            as_json=args.json,
+            subject=args.subject,
+            kind=args.type,
+            repeats=args.repeats,
+            probes=args.probes,
         )
         if line is not None:
             print(line, flush=True)

@@ -43,6 +43,7 @@ def producer_for(cluster: Cluster) -> Producer:
             "queue.buffering.max.messages": BUFFER_MAX,
             "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
             "linger.ms": 5,
+            "allow.auto.create.topics": False,
             # What fails is counted and reported once; librdkafka would write lines of its own.
             "log_level": 0,
         }

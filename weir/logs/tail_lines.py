@@ -5,6 +5,8 @@ from typing import Any, Final
 import orjson
 
 from streaming.contract.errors import BadEvent
+from streaming.contract.names import is_probe
+from streaming.contract.printable import printable, printable_json
 from streaming.contract.times import clock
 from streaming.laws.registry import LAWS
 
@@ -30,7 +32,12 @@ def describe(decision: dict[str, Any]) -> str:
     """One decision as a line: time, outcome, subject, what is allowed, why, flags, id.
 
     Anybody can write to the topic, so a decision that lacks what it should hold is shown field by field.
+    Names are a client's own choice: what a terminal would obey is escaped (`printable`).
     """
+    return printable(_described(decision))
+
+
+def _described(decision: dict[str, Any]) -> str:
     ts = decision.get("ts")
     when = clock(ts) if isinstance(ts, int) and not isinstance(ts, bool) else "?"
     kind = decision.get("type", "?")
@@ -50,23 +57,32 @@ def describe(decision: dict[str, Any]) -> str:
 
 
 def render(
-    value: bytes, *, as_json: bool, subject: str | None, kind: str | None, repeats: bool = False
+    value: bytes,
+    *,
+    as_json: bool,
+    subject: str | None,
+    kind: str | None,
+    repeats: bool = False,
+    probes: bool = False,
 ) -> str | None:
     """One decision as a line; None if the filters leave it out.
 
     A record that is no JSON object is shown as it is, unless a filter is set: it has no subject. A standing
-    decision that is only said again is left out too, unless `repeats` or `as_json` asks for it.
+    decision that is only said again is left out too, unless `repeats` or `as_json` asks for it, and so is
+    that of a proxy's probe, unless `probes` or `as_json` does.
     """
     try:
         decision = orjson.loads(value)
     except orjson.JSONDecodeError:
         decision = None
     if not isinstance(decision, dict):
-        return None if subject or kind else value.decode("utf-8", "replace")
+        return None if subject or kind else printable(value.decode("utf-8", "replace"))
     if subject is not None and subject_of(decision) != subject:
         return None
     if kind is not None and decision.get("type") != kind:
         return None
     if as_json:
-        return value.decode("utf-8", "replace")
-    return None if decision.get("repeat") is True and not repeats else describe(decision)
+        return printable_json(value.decode())
+    if (decision.get("repeat") is True and not repeats) or (is_probe(decision) and not probes):
+        return None
+    return describe(decision)

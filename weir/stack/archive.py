@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable_lines
 from streaming.contract.topics import Topics
 from streaming.job.query import start_query
 from streaming.job.spark.class_archive import archiving, forget, keep
@@ -52,7 +53,7 @@ def main() -> int:
     except WeirError as error:
         for jars in folders:
             forget(jars)
-        print(f"archive: {error}", file=sys.stderr)
+        print(printable_lines(f"archive: {error}"), file=sys.stderr)
         return 1
     return 0
 

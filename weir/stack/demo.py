@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable
 from streaming.contract.times import clock
 from streaming.contract.topics import Topics
 from weir.foreground import StopSignal
@@ -53,7 +54,7 @@ class Screen:
     def _put(self, line: str) -> None:
         # A full screen buffer drops lines rather than hold up a client.
         if not self._lines.full():
-            self._lines.put_nowait(line)
+            self._lines.put_nowait(printable(line))
 
 
 def play(stack: Stack, stop: StopSignal, data: Path, policies: str) -> list[str]:

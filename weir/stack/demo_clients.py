@@ -113,7 +113,8 @@ def run_kafka_python(scene: Scene) -> None:
 def _create(admin: Any, names: list[str]) -> list[dict[str, Any]]:
     wanted = {name: {"num_partitions": 5, "replication_factor": 1} for name in names}
     answer = admin.create_topics(wanted, raise_errors=False)
-    return list(answer["topics"])
+    found = {topic["name"]: topic for topic in answer["topics"]}
+    return [found[name] for name in names]
 
 
 def _outcome(answer: dict[str, Any]) -> str:

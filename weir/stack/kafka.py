@@ -27,6 +27,8 @@ _LOGGING = (
     "org.slf4j.simpleLogger.showDateTime=true",
     "org.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
 )
+KEPT = ("cluster.json", "broker-", "kafka")
+"""What stands in the data folder, by how the names begin."""
 # Everything that would wait for other brokers, or make files for them, at its smallest.
 _SMALL = {
     "offsets.topic.replication.factor": "1",

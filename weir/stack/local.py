@@ -11,12 +11,14 @@ from typing import IO, Any
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from weir.foreground import StopSignal
+from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack.kafka import LocalKafka, port_is_free
 from weir.stack.parts import Change, Limits, Part
 
 POLL_S = 0.1
+_KEPT = ("kafka", "checkpoint", "logs", "run", "up.lock")
+"""What stands in the data folder."""
 # Shares of the stop limit: the proxy and the job answer what is under way, the others only end.
 _STOP_SHARE = {"admin": 0.2, "proxy": 0.35, "job": 0.7, "collect": 0.75, "kafka": 1.0}
 _STILL_WAITING_S = 10.0
@@ -181,7 +183,9 @@ class Stack:
             broker.kill()
 
     def _take_data_dir(self) -> None:
-        self._options.data.mkdir(parents=True, exist_ok=True)
+        warning = private_folder(self._options.data, _KEPT)
+        if warning:
+            self._say(warning)
         self._lock = (self._options.data / "up.lock").open("a+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from streaming.contract.printable import printable
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _POLL_S = 0.05
@@ -111,13 +113,15 @@ class Child:
         return by_itself
 
     def last_lines(self, count: int = 15) -> list[str]:
-        """The newest lines of its log, oldest first; empty if there is no log."""
+        """The newest lines of its log as a terminal may get them, oldest first; empty if there is no log."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-                return log.read().decode("utf-8", "replace").splitlines()[-count:]
+                text = log.read().decode("utf-8", "replace").removesuffix("\n")
         except OSError:
             return []
+        lines = text.split("\n")[-count:] if text else []
+        return [printable(line.removesuffix("\r").expandtabs(4)) for line in lines]
 
 
 def running(pid: int) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.contract.errors import ConfigError, Problem, WeirError
+from streaming.contract.printable import printable_lines
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, host_port, write_ready_file
 from weir.settings_file import SECTIONS
@@ -135,4 +136,4 @@ def _check_port(address: str, option: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"weir: {text}", file=sys.stderr, flush=True)
+    print(printable_lines(f"weir: {text}"), file=sys.stderr, flush=True)

@@ -6,36 +6,15 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.contract.errors import WeirError
-from streaming.contract.topics import Topics
+from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.weir_topics import Fault, look, topic_settings
 
-KEPT_MS = 7 * 24 * 3600 * 1000
 LIMIT_S = 30.0
+CHECK_LIMIT_S = 5.0
 _RETRY_S = 0.5
-# An existing topic without these gives wrong decisions, not just another retention.
-_ESSENTIAL = ("message.timestamp.type", "cleanup.policy")
-
-
-def topic_settings(topics: Topics, kept_ms: int = KEPT_MS) -> dict[str, dict[str, str]]:
-    """Kafka's topic properties by topic name.
-
-    Args:
-        topics: the names.
-        kept_ms: how long events and decisions are kept.
-    """
-    kept = {"cleanup.policy": "delete", "retention.ms": str(kept_ms)}
-    # One clock for all proxies: the broker's, at the moment of the append.
-    arrival = {"message.timestamp.type": "LogAppendTime"}
-    return {
-        topics.requests: kept | arrival,
-        topics.usage: kept | arrival,
-        # Compacted away sooner than the requests, a change of limits would be missing in a replay.
-        topics.policies: {"cleanup.policy": "compact", "min.compaction.lag.ms": str(kept_ms)} | arrival,
-        topics.decisions: kept,
-        topics.deadletter: kept,
-    }
 
 
 def ensure_topics(
@@ -48,7 +27,8 @@ def ensure_topics(
 ) -> list[str]:
     """Create those of the five topics that are missing; safe to call again and by several at once.
 
-    Policies always get one partition: their versions count up in one order.
+    Where none is missing nothing is asked that needs the operation Create. Policies always get one
+    partition: their versions count up in one order.
 
     Args:
         bootstrap: `HOST:PORT` of the cluster.
@@ -66,16 +46,39 @@ def ensure_topics(
     admin = AdminClient({**(client or {}), "bootstrap.servers": bootstrap}, logger=_Silent())
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics)
+    # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
+    _reach(admin, bootstrap, limit_s)
+    seen = look(admin, bootstrap, topics, _left(deadline))
+    seen.check()
+    if unreadable := [each.text for each in seen.faults if each.fault is Fault.UNREADABLE]:
+        raise WeirError("\n".join(unreadable))
+    missing = {each.topic for each in seen.faults if each.fault is Fault.MISSING}
     wanted = [
         NewTopic(name, num_partitions=1 if name == topics.policies else partitions, config=config)
         for name, config in settings.items()
+        if name in missing
     ]
-    # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
-    _reach(admin, bootstrap, limit_s)
     created = [name for name, future in _create(admin, wanted, deadline).items() if _is_new(name, future)]
-    _check_existing(admin, {n: c for n, c in settings.items() if n not in created}, deadline)
     _wait_for_leaders(admin, list(settings), deadline)
     return created
+
+
+def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
+    """Refuse to start on topics with which decisions would be wrong; those that are missing may yet come.
+
+    Args:
+        cluster: where they are; if it does not answer, that is said later, as for one that goes away.
+        limit_s: for each of two questions.
+
+    Raises:
+        WeirError: what was expected, and the commands that mend it.
+    """
+    admin = AdminClient({**cluster.client, "bootstrap.servers": cluster.bootstrap}, logger=_Silent())
+    try:
+        seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
+    except WeirError:
+        return
+    seen.check()
 
 
 def cluster_id(bootstrap: str, client: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
@@ -103,6 +106,8 @@ def _left(deadline: float) -> float:
 
 
 def _create(admin: AdminClient, wanted: list[NewTopic], deadline: float) -> dict[str, Future[Any]]:
+    if not wanted:
+        return {}
     left = _left(deadline)
     return dict(admin.create_topics(wanted, operation_timeout=left, request_timeout=left))
 
@@ -115,23 +120,6 @@ def _is_new(name: str, future: Future[Any]) -> bool:
             return False
         raise WeirError(f"topic {name} could not be created: {refused.args[0].str()}") from refused
     return True
-
-
-def _check_existing(admin: AdminClient, settings: Mapping[str, Mapping[str, str]], deadline: float) -> None:
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in settings]
-    if not resources:
-        return
-    for resource, future in admin.describe_configs(resources, request_timeout=_left(deadline)).items():
-        try:
-            actual = future.result()
-        except KafkaException as refused:
-            raise WeirError(f"topic {resource.name} cannot be read: {refused.args[0].str()}") from refused
-        for key in _ESSENTIAL:
-            expected = settings[resource.name].get(key)
-            if expected and actual[key].value != expected:
-                raise WeirError(
-                    f"topic {resource.name} exists with {key}={actual[key].value}; Weir needs {expected}"
-                )
 
 
 def _wait_for_leaders(admin: AdminClient, names: list[str], deadline: float) -> None:

@@ -61,6 +61,17 @@ def test_failed_work_is_one_line_and_ends_with_1(command: Any, capsys: Any) -> N
     assert capsys.readouterr().err == "weir: kafka is away\n"
 
 
+def test_messages_forge_no_lines(command: Any, capsys: Any) -> None:
+    """Problems are one line each, of other messages all but the first line are indented."""
+    problem = Problem(file="f.yaml", line=1, path="a\nf.yaml:2: b", message="is wrong\x1b[2K")
+    command(raising(ConfigError([problem])))
+    cli.main(["up"])
+    assert capsys.readouterr().err == "f.yaml:1: a\\nf.yaml:2: b: is wrong\\x1b[2K\n"
+    command(raising(WeirError("kafka ended:\nweir: done\x1b")))
+    cli.main(["up"])
+    assert capsys.readouterr().err == "weir: kafka ended:\n  weir: done\\x1b\n"
+
+
 def test_interrupt_is_no_traceback(command: Any, capsys: Any) -> None:
     """Ctrl-C where no command has taken over the signal."""
     command(raising(KeyboardInterrupt()))

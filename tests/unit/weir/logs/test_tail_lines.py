@@ -171,6 +171,43 @@ def test_repeats_are_shown_when_asked_for() -> None:
     assert line(again, as_json=True) == orjson.dumps(again).decode()
 
 
+PROBE = ADMISSION | {
+    "id": "p1-1795166668000-1-probe",
+    "subject": "",
+    "limit": None,
+    "mutations": 0,
+    "late": True,
+}
+
+
+def test_probes_are_shown_when_asked_for() -> None:
+    """What a proxy asks to see whether the job decides; --json leaves nothing out."""
+    assert line(PROBE) is None
+    assert line(PROBE, probes=True) == describe(PROBE)
+    assert line(PROBE, as_json=True) == orjson.dumps(PROBE).decode()
+
+
+@pytest.mark.parametrize(
+    "more", [{"mutations": 1}, {"mutations": None}, {"id": "p1-42", "client_id": "weir-probe"}, {"id": 7}]
+)
+def test_what_costs_is_no_probe(more: dict[str, Any]) -> None:
+    """Nobody hides what he does by calling himself a probe."""
+    assert line(PROBE | more) is not None
+
+
+HOSTILE = "a\n09:24:28.375  allow     user=b\x1b[2K\r\x9b\u202e"
+
+
+@pytest.mark.parametrize("decision", [ADMISSION, SHARE, DISPATCH, LIMIT, BACKLOG])
+def test_names_forge_no_lines(decision: dict[str, Any]) -> None:
+    """Whatever field holds them; --json keeps them by its own escapes."""
+    for name in (name for name, value in decision.items() if isinstance(value, str)):
+        hostile = decision | {name: HOSTILE}
+        for shown in (line(hostile), line(hostile, as_json=True)):
+            assert shown is not None and shown.isprintable()
+        assert orjson.loads(line(hostile, as_json=True) or "") == hostile
+
+
 def test_json_is_the_record_itself() -> None:
     """--json prints what stands on the topic, byte for byte."""
     assert line(ADMISSION, as_json=True) == orjson.dumps(ADMISSION).decode()
@@ -179,8 +216,9 @@ def test_json_is_the_record_itself() -> None:
 def test_garbage_on_the_topic_is_shown_and_does_no_harm() -> None:
     """Whatever anybody writes there; with a filter it has no subject and is left out."""
     forms = b'{"ts":true}', b'{"type":"admission","ts":"x"}', b'{"type":[]}', b'{"ts":%d}' % (2**63 - 1)
-    for value in (b"\xff", b"[]", b"", *forms):
-        assert render(value, as_json=False, subject=None, kind=None) is not None
+    for value in (b"\xff", b"[]", b"", b"\x1b[2K\n", *forms):
+        shown = render(value, as_json=False, subject=None, kind=None)
+        assert shown is not None and shown.isprintable()
         assert render(value, as_json=False, subject="user=a", kind=None) is None
 
 

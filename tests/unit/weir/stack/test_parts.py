@@ -134,6 +134,14 @@ def test_child_that_never_started_is_no_trouble(tmp_path: Path) -> None:
     assert (child.pid, child.poll(), child.alive(), child.last_lines()) == (0, None, False, [])
 
 
+def test_last_lines_forge_nothing(tmp_path: Path) -> None:
+    """A part logs what clients call themselves; its own lines are told apart by line feeds alone."""
+    child = Child("loud", ["true"], log=tmp_path / "log")
+    child.log.write_bytes(b"first\r\n\tat a\x1b[2K\x85b\xc2\x85\xe2\x80\xaec\n")
+    assert child.last_lines() == ["first", "    at a\\x1b[2K\ufffdb\\x85\\u202ec"]
+    assert child.last_lines(1) == child.last_lines()[1:]
+
+
 def test_ready_file_is_written_whole(tmp_path: Path) -> None:
     """JSON in place, nothing left beside it, folders made."""
     path = tmp_path / "new" / "ready.json"

@@ -1,0 +1,40 @@
+"""Logs of the commands: on stderr, and nothing in them that a terminal would obey."""
+
+import logging
+import sys
+from types import TracebackType
+
+from streaming.contract.printable import printable, printable_lines
+
+
+class PrintableFormatter(logging.Formatter):
+    """A record is one line, a traceback indented lines below it: what a name holds forges neither."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line, escaped as a whole."""
+        return printable(super().formatMessage(record))
+
+    def formatException(
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        """A traceback keeps its lines; the text of an error in it may have some of its own."""
+        return f"  {printable_lines(super().formatException(ei))}"
+
+    def formatStack(self, stack_info: str) -> str:
+        """As a traceback."""
+        return f"  {printable_lines(stack_info)}"
+
+
+def log_to_stderr(part: str, level: int = logging.WARNING, times: str | None = None) -> None:
+    """Send the log of this process to stderr, Weir's own from INFO on.
+
+    Args:
+        part: what each line begins with, behind its time.
+        level: of libraries.
+        times: form of the times; None: with the day.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter(f"%(asctime)s {part}: %(message)s", times))
+    logging.basicConfig(handlers=[handler], level=level)
+    logging.getLogger("weir").setLevel(logging.INFO)
