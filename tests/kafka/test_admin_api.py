@@ -51,6 +51,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
 def test_pulsar_admin_shows_its_token(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:
     """As it would to a broker; without one it is told why not."""
     tokens = tmp_path / "tokens.yaml"
+    tokens.touch(0o600)
     tokens.write_text("tokens:\n- {token: secret, role: admin, name: ops}\n- {token: look, role: reader}\n")
     with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix, "--tokens", str(tokens)) as admin:
         words = ("--auth-plugin", "org.apache.pulsar.client.impl.auth.AuthenticationToken", "--auth-params")

@@ -179,10 +179,10 @@ def answer(client: WireClient, version: int = 9) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12])
-def test_produce_is_throttled_and_muted(
+def test_produce_is_throttled_and_the_next_one_waits(
     proxy: ProxyThread, group: Callable[..., str], wire: Callable[..., WireClient], version: int
 ) -> None:
-    """The response comes at once and says how long; then nothing on that connection is answered so long."""
+    """The response comes at once and says how long; what is sent before that has its turn then."""
     topic = group(publishRateInMsgs=100)
     metered(proxy, topic)
     client = wire("throttled")
@@ -191,12 +191,12 @@ def test_produce_is_throttled_and_muted(
     send(client, topic, 4, version)
     error, told_ms = answer(client, version)
     assert error == 0 and 100 <= told_ms <= 1_000  # 5 a second and 2.5 in stock, until the share comes
-    client.send(metadata_request([]))
+    send(client, topic, 1, version)
     assert client.silent_for(told_ms / 1000 * 0.5)
-    client.receive_frame()
+    assert answer(client, version)[0] == 0
 
 
-def test_a_producer_without_acks_is_muted(
+def test_a_producer_without_acks_waits_too(
     cluster: Cluster, proxy: ProxyThread, group: Callable[..., str], wire: Callable[..., WireClient]
 ) -> None:
     """It has no response that could tell it, and none is waited for."""
@@ -204,10 +204,12 @@ def test_a_producer_without_acks_is_muted(
     metered(proxy, topic)
     client = wire("no-acks")
     send(client, topic, 10, acks=0)
+    send(client, topic, 1, acks=0)
     client.send(metadata_request([]))
     assert client.silent_for(0.2)
-    client.receive_frame()
     assert used(proxy, topic)[0] == 10
+    client.receive_frame()
+    assert used(proxy, topic)[0] == 11
 
 
 def test_produce_by_an_id_that_the_proxy_has_not_seen(

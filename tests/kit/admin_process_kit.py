@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
@@ -26,14 +27,23 @@ class Admin:
         folder: for its ready file, settings and log; one per process.
         prefix: of Weir's topics.
         words: further options.
+        kafka: more of section `kafka`.
         settings: section `admin`.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, prefix: str, *words: str, **settings: Any) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        prefix: str,
+        *words: str,
+        kafka: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
         folder.mkdir()
         self._ready_file, self._log = folder / "ready.json", folder / "log"
         config = folder / "weir.yaml"
-        config.write_text(json.dumps({"kafka": {"topic_prefix": prefix}, "admin": settings}))
+        config.write_text(json.dumps({"kafka": {"topic_prefix": prefix, **(kafka or {})}, "admin": settings}))
         self._command = [
             sys.executable, "-m", "weir", "admin", "--kafka", bootstrap, "--listen", "127.0.0.1:0",
             "--metrics", "127.0.0.1:0", "--settings", str(config), *words,
@@ -52,14 +62,13 @@ class Admin:
         """What it said."""
         return self._log.read_text()
 
-    def ask(
-        self, method: str, path: str, body: Any = None, token: str | None = None
-    ) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> tuple[int, Any]:
         """One request; status and body, as JSON where it is."""
         address = urlsplit(self.url)
         connection = HTTPConnection(address.hostname or "", address.port, timeout=ASK_LIMIT_S)
         try:
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            headers = {"Content-Type": "application/json"}
+            headers |= {"Authorization": f"Bearer {token}"} if token else {}
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             content = response.read()

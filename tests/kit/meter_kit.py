@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import orjson
-from traffic_kit import batch, fetch_response, produce
+from traffic_kit import batch, fetch_request, fetch_response, produce
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import parse_decision
@@ -63,7 +63,7 @@ class Desk:
         self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         self.meter = Meter(self.settings, self.clock)
         self.frames = FrameMeter(self.meter, self.settings)
-        self.topics = TopicAccounts(self.meter, str, self.settings.topics_max)
+        self.topics = TopicAccounts(self.meter, str, self.settings.topics_max, 249)
         self.meter.set_policies(PolicySet(dict(policies)))
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.members: dict[str, Members] = {}
@@ -97,7 +97,27 @@ class Desk:
 
 def publish(desk: Desk, records: int, size: int = 0, topic: str = TOPIC) -> Wait | None:
     """Records pass; returns the wait that they cost."""
-    return desk.topics.charge([(topic, records, size)], PUBLISH).wait
+    return desk.topics.bill([(topic, records, size)]).charge(PUBLISH, desk.now_ms).wait
+
+
+def send_bytes(desk: Desk, user: str, client_id: str, direction: int, size: int) -> Wait | None:
+    """Bytes of a user pass; returns the wait that they cost."""
+    account = desk.meter.of_user(user, client_id, direction)
+    if account is None:
+        return None
+    desk.meter.unmetered += account is desk.meter.nowhere
+    return account.charge(direction, 0, size, desk.now_ms)
+
+
+class Waiting:
+    """A connection that waits (waiting.Waiter)."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        """Counted."""
+        self.woken += 1
 
 
 def used(meter: Meter) -> dict[str, list[int]]:
@@ -125,12 +145,17 @@ def _request(count: int) -> tuple[bytes, RequestHeader]:
 
 
 @cache
+def _fetch() -> tuple[bytes, RequestHeader]:
+    return fetch_request(12, {TOPIC: 1})
+
+
+@cache
 def _response(count: int) -> bytes:
     return fetch_response(12, {TOPIC: [_batch(count)]})
 
 
 class Client:
-    """A client of one proxy that wants so many records a second (connection_meter.Brake).
+    """A client of one proxy that wants so many records a second, and waits as told (line_up.Pause).
 
     Args:
         desk: its proxy.
@@ -151,32 +176,43 @@ class Client:
         self._in_bytes = in_bytes
         self._backlog = 0.0
         self._until_ms = 0.0
+        self._paused = False
         self._connection_meter = ConnectionMeter(desk.frames, desk.metrics, self, _no_look_up)
+        self._connection_meter.proven = True
 
-    def brake(self, wait_ms: float) -> bool:
-        """Wait (connection_meter.Brake)."""
-        longer = self._desk.now_ms + wait_ms > self._until_ms
-        self._until_ms = max(self._until_ms, self._desk.now_ms + wait_ms)
-        return longer
+    def pause(self, wait_ms: float) -> None:
+        """Wait (line_up.Pause)."""
+        self._until_ms = self._desk.now_ms + wait_ms
+        self._paused = True
 
-    def hasten(self, factor: float) -> None:
-        """Wait less (connection_meter.Brake)."""
-        now_ms = self._desk.now_ms
-        self._until_ms = now_ms + max(0.0, self._until_ms - now_ms) * factor
+    def wake(self) -> None:
+        """Look again (line_up.Pause)."""
+        if self._paused:
+            self._until_ms = self._desk.now_ms
 
     def advance(self, passed_ms: float) -> None:
         """Live on for so long."""
         self._backlog = min(self._backlog + self.demand * passed_ms / 1000, 50_000.0)
         while self._backlog >= 1 and self._desk.now_ms >= self._until_ms:
             count = min(int(self._backlog), self._lump)
-            if self._dispatch:
-                header = RequestHeader(FETCH, 12, 1, "c", 0)
-                self._connection_meter.fetched(_response(count), header, "ANONYMOUS")
-            else:
-                self._connection_meter.produce(*_request(count), "ANONYMOUS", lambda _ms: None)
+            self._paused = False
+            told_ms = self._fetch(count) if self._dispatch else self._produce(count)
+            if told_ms is None:
+                continue
+            self._until_ms = self._desk.now_ms + told_ms
             self._backlog -= count
             amount = len(_batch(count)) if self._in_bytes else count
             self.passed.append((self._desk.now_ms, amount))
+
+    def _produce(self, count: int) -> int | None:
+        admitted = self._connection_meter.produce(*_request(count), "ANONYMOUS")
+        return None if admitted is None else admitted.told_ms
+
+    def _fetch(self, count: int) -> int | None:
+        if self._connection_meter.fetch(*_fetch(), "ANONYMOUS") is None:
+            return None
+        header = RequestHeader(FETCH, 12, 1, "c", 0)
+        return self._connection_meter.fetched(_response(count), header, "ANONYMOUS")[1]
 
     def rate(self, from_ms: float, to_ms: float) -> float:
         """What passed per second between two times."""

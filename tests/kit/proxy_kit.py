@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import orjson
@@ -108,10 +108,17 @@ class Decider:
         bootstrap: the cluster.
         topics: their names.
         law: mutation, or shares: then it also writes a tick each second, as the job does.
+        client: librdkafka properties of its connections.
     """
 
-    def __init__(self, bootstrap: str, topics: Topics, law: str = "mutation") -> None:
-        self._bootstrap = bootstrap
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Topics,
+        law: str = "mutation",
+        client: Mapping[str, str] | None = None,
+    ) -> None:
+        self._properties = {**(client or {}), "bootstrap.servers": bootstrap, "log_level": "0"}
         self._topics = topics
         self._law = law
         self._source = topics.requests if law == "mutation" else topics.usage
@@ -141,10 +148,10 @@ class Decider:
 
     def _run(self) -> None:
         consumer = Consumer({
-            "bootstrap.servers": self._bootstrap, "group.id": f"decider-{self._law}", "log_level": "0",
-            "fetch.wait.max.ms": "20",
+            **self._properties, "group.id": f"weir-decider-{self._law}", "fetch.wait.max.ms": "20",
+            "enable.auto.commit": "false",
         })  # fmt: skip
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": "0", "log_level": "0"})
+        producer = Producer({**self._properties, "linger.ms": "0"})
         consumer.assign([TopicPartition(name, 0, 0) for name in (self._topics.policies, self._source)])
         body: bytes | None = None
         next_tick = time.monotonic()

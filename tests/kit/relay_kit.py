@@ -57,28 +57,29 @@ class CommitRelay:
                 assert int.from_bytes(frame[2:4], "big") < 3, "only the classic form is known here"
                 self.failed += 1
                 if not self._made:
-                    _send(client, correlation_id + _NO_THROTTLE + UNKNOWN_SERVER_ERROR)
+                    send_frame(client, correlation_id + _NO_THROTTLE + UNKNOWN_SERVER_ERROR)
                     continue
                 hidden.add(correlation_id)
-            _send(broker, frame)
+            send_frame(broker, frame)
 
     def _responses(self, broker: socket.socket, client: socket.socket, hidden: set[bytes]) -> None:
         while frame := _frame(broker):
             if frame[:4] in hidden:
                 frame = frame[:8] + UNKNOWN_SERVER_ERROR
-            _send(client, frame)
+            send_frame(client, frame)
 
 
 def _frame(source: socket.socket) -> bytes:
     """The next request or response; empty at the end."""
     try:
-        size = _exactly(source, 4)
-        return _exactly(source, int.from_bytes(size, "big"))
+        size = exactly(source, 4)
+        return exactly(source, int.from_bytes(size, "big"))
     except OSError:
         return b""
 
 
-def _exactly(source: socket.socket, count: int) -> bytes:
+def exactly(source: socket.socket, count: int) -> bytes:
+    """So many bytes; ConnectionResetError at the end."""
     found = b""
     while len(found) < count:
         part = source.recv(count - len(found))
@@ -88,7 +89,8 @@ def _exactly(source: socket.socket, count: int) -> bytes:
     return found
 
 
-def _send(to: socket.socket, frame: bytes) -> None:
+def send_frame(to: socket.socket, frame: bytes) -> None:
+    """A frame with its length; a broken connection is closed."""
     try:
         to.sendall(len(frame).to_bytes(4, "big") + frame)
     except OSError:

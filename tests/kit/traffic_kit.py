@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse
-from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 from kafka_kit import CLIENT_ID, build, request, response
 
@@ -16,11 +16,13 @@ Topics = Mapping[str, list[bytes]]
 """Topic name -> the record batches of each of its partitions."""
 
 
-def batch(count: int, magic: int = 2, compression: int = 0, size: int = 10) -> bytes:
+def batch(
+    count: int, magic: int = 2, compression: int = 0, size: int = 10, key: bytes | None = None
+) -> bytes:
     """One batch (magic 2) or a message set with so many records."""
     builder = MemoryRecordsBuilder(magic, compression, 1 << 20)
     for number in range(count):
-        builder.append(timestamp=number, key=None, value=b"x" * size)
+        builder.append(timestamp=number, key=key, value=b"x" * size)
     builder.close()
     return bytes(builder.buffer())
 
@@ -63,6 +65,27 @@ def produce_by_id(own_id: UUID, records: bytes) -> bytes:
     row = build(topic.PartitionProduceData, 13, index=0, records=records)
     data = [build(topic, 13, topic_id=own_id, partition_data=[row])]
     return request(build(ProduceRequest, 13, acks=1, timeout_ms=1000, topic_data=data))[0]
+
+
+def produce_response(version: int, errors: Mapping[str, list[int]]) -> bytes:
+    """A Produce response v3-13: topic name -> the error of each of its partitions."""
+    topic = ProduceResponse.TopicProduceResponse
+    named = "topic_id" if version >= 13 else "name"
+    data = [
+        build(
+            topic, version,
+            **{named: topic_id(name) if version >= 13 else name},
+            partition_responses=[
+                build(
+                    topic.PartitionProduceResponse, version, index=index, error_code=error,
+                    error_message="no" if error else None,
+                )
+                for index, error in enumerate(each)
+            ],
+        )
+        for name, each in errors.items()
+    ]  # fmt: skip
+    return response(build(ProduceResponse, version, responses=data))
 
 
 def fetch_response(version: int, topics: Topics, aborted: int = 0, **fields: Any) -> bytes:

@@ -1,0 +1,298 @@
+"""A cluster whose authorizer is on: what docs/security.md grants is enough for Weir, and keeps others off.
+
+The commands come from that page and are carried out by Kafka's own tools, so the page cannot be wrong.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from admin_process_kit import Admin
+from cluster_kit import LOOPBACK, address, fresh
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from kafka_kit import build
+from proxy_kit import Decider, ProxyThread, until
+from traffic_kit import fetch_request
+from wire_client import WireClient
+
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.proxy import ProxyConfig
+from streaming.contract.topics import Topics
+from streaming.kafka_io.weir_topics import look
+from weir.logs.reading import TopicReader
+from weir.stack.jars import java_command
+from weir.stack.kafka import LocalKafka, Sasl
+from weir.stack.topics import ensure_topics
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+TOOLS = Path(__file__).with_name("Tools.java")
+USERS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "mallory")
+TOPICS = Topics()
+LIMIT_S = 20.0
+CLIENT = (
+    "kafka-acls --bootstrap-server HOST:PORT --add --allow-principal User:mallory --operation All"
+    " --topic app. --group app. --resource-pattern-type prefixed"
+)
+"""What a client has of its own."""
+QUIET = ("org.slf4j.simpleLogger.defaultLogLevel=error",)
+DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+RULES = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "false",
+    # The listener without logins is the brokers' own here, and the administrator's.
+    "super.users": "User:ANONYMOUS",
+    # Nobody of Weir brings a topic back, though the broker would.
+    "auto.create.topics.enable": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """A broker with the page's ACLs.
+
+    Attributes:
+        kafka: the broker.
+        folder: for settings files.
+    """
+
+    kafka: LocalKafka
+    folder: Path
+
+    def login(self, user: str) -> dict[str, str]:
+        """librdkafka properties of a user straight at the broker."""
+        return {
+            "bootstrap.servers": self.kafka.sasl_bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": f"{user}-secret",
+            "log_level": "0",
+        }
+
+    def weir(self, user: str, *words: str) -> str:
+        """Run a command as a user; what it printed."""
+        settings = self.folder / f"{user}.yaml"
+        settings.write_text(json.dumps({"kafka": {"client": self.login(user)}}))
+        command = [sys.executable, "-m", "weir", *words, "--kafka", self.kafka.sasl_bootstrap]
+        done = subprocess.run(
+            [*command, "--settings", str(settings)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker on which nobody may do anything but what the page grants."""
+    folder = tmp_path_factory.mktemp("acls")
+    users = Sasl(plain={name: f"{name}-secret" for name in USERS})
+    with LocalKafka(folder / "kafka", sasl=users, properties=RULES) as kafka:
+        lines = [line for line in PAGE.read_text().splitlines() if line.startswith("kafka-")]
+        assert len(lines) > 10
+        lines.append(CLIENT)
+        done = subprocess.run(
+            java_command(str(TOOLS), heap_mb=128, properties=QUIET),
+            input="\n".join(lines).replace("HOST:PORT", kafka.bootstrap),
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        yield Secured(kafka, folder)
+
+
+@pytest.fixture(scope="module")
+def proxy(secured: Secured) -> Iterator[ProxyThread]:
+    """Proxy and job under their users; clients log in through the proxy."""
+    config = ProxyConfig(
+        kafka=(address(secured.kafka.sasl_bootstrap),),
+        listen=(LOOPBACK, 0),
+        connection=secured.login("weir-proxy"),
+        settings=ProxySettings(id="secured"),
+    )
+    job = Decider(secured.kafka.sasl_bootstrap, TOPICS, client=secured.login("weir-job"))
+    with job, ProxyThread(config) as running:
+        yield running
+
+
+def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
+    """Nothing is wrong with them, and whoever starts the job creates none and needs no right to."""
+    login = secured.login("weir-job")
+    assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
+    assert ensure_topics(login["bootstrap.servers"], TOPICS, client=login) == []
+
+
+def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:
+    """Limits by command, API and from the cluster, requests decided, shares' topics read, logs shown."""
+    assert proxy.proxy is not None
+    until(proxy.proxy.ready.is_set, what="a decided probe")
+    assert proxy.proxy.recent_topics.default_partitions == 1
+    policies = tmp_path / "policies.yaml"
+    policies.write_text(
+        "version: 1\nquotas:\n- entity: {user: mallory}\n  controller_mutation_rate: 1\n"
+        "  controller_mutation_burst: 2\n"
+    )
+    assert "add    quotas[user=mallory]" in secured.weir("weir-policies", "policy", "apply", str(policies))
+    own = {"client": secured.login("weir-policies")}
+    with Admin(secured.kafka.sasl_bootstrap, tmp_path / "admin", "weir.", kafka=own) as admin:
+        assert admin.ask("PUT", "/admin/v2/resourcegroups/rg1", {"publishRateInMsgs": 5})[0] == 204
+        assert admin.ask("GET", "/admin/v2/resourcegroups")[1] == ["rg1"]
+        assert "cannot be looked at" not in admin.log
+    secured.weir("weir-policies", "collect", "--once")
+    assert "mallory" in secured.weir("weir-reader", "policy", "get")
+    until(lambda: proxy.proxy and proxy.proxy.coordinator.quota("mallory", "") is not None)
+    client = AdminClient({**secured.login("mallory"), "bootstrap.servers": proxy.bootstrap})
+    asked = client.create_topics([NewTopic("app.1", 5), NewTopic("app.2", 5)], request_timeout=LIMIT_S)
+    # librdkafka knows no rejection: it is created, and mallory waits.
+    assert [future.result(LIMIT_S) for future in asked.values()] == [None, None]
+    out = tmp_path / "events.jsonl"
+    secured.weir("weir-reader", "dump", "--out", str(out))
+    events = [orjson.loads(line) for line in out.read_text().splitlines()]
+    (event,) = (event for event in events if event.get("user") == "mallory")
+    assert event["subject"] == "user=mallory"
+    decisions = map(orjson.loads, shown(secured, TOPICS.decisions))
+    (decision,) = (each for each in decisions if each["id"] == event["id"])
+    assert (decision["outcome"], decision["throttle_time_ms"]) == ("throttle", 8000)
+    assert proxy.metric("events_total", result="failed") == 0
+    for topic in TOPICS.all():
+        assert proxy.metric("topic_faults", topic=topic, fault="unreadable") == 0
+
+
+def shown(secured: Secured, topic: str) -> list[bytes]:
+    """What is on a topic, read as `weir tail` and `weir dump` do."""
+    reader = TopicReader(secured.kafka.sasl_bootstrap, secured.login("weir-reader"))
+    try:
+        return [record.value for span in reader.spans(topic, 0, None) for record in reader.read(span)]
+    finally:
+        reader.close()
+
+
+def code_of(call: Callable[..., Any], *given: Any) -> int:
+    """The error code of what a call raises, 0 for none."""
+    try:
+        call(*given)
+    except KafkaException as refused:
+        code: int = refused.args[0].code()
+        return code
+    return 0
+
+
+def produced(login: dict[str, str], topic: str) -> int:
+    """The error code of one record."""
+    codes: list[int] = []
+    producer = Producer({**login, "message.timeout.ms": "5000"})
+    producer.produce(topic, b"{}", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
+    producer.flush(LIMIT_S)
+    return codes[0]
+
+
+@contextmanager
+def logged_in(secured: Secured, user: str) -> Iterator[WireClient]:
+    """A raw connection: librdkafka keeps to itself that it may not read."""
+    with WireClient(secured.kafka.sasl_bootstrap, user) as client:
+        client.send(build(SaslHandshakeRequest, 1, mechanism="PLAIN"))
+        client.receive(SaslHandshakeResponse, 1)
+        token = f"\0{user}\0{user}-secret".encode()
+        client.send(build(SaslAuthenticateRequest, 1, auth_bytes=token))
+        assert client.receive(SaslAuthenticateResponse, 1).error_code == 0
+        yield client
+
+
+def fetched(client: WireClient, topic: str) -> int:
+    """The error code of reading from the start."""
+    client.send_frame(fetch_request(11, {topic: 1})[0])
+    ((part,),) = (each.partitions for each in client.receive(FetchResponse, 11).responses)
+    return int(part.error_code)
+
+
+def emptied(client: WireClient, topic: str) -> int:
+    """The error code of deleting all records."""
+    kind = DeleteRecordsRequest.DeleteRecordsTopic
+    parts = [build(kind.DeleteRecordsPartition, 1, partition_index=0, offset=-1)]
+    topics = [build(kind, 1, name=topic, partitions=parts)]
+    client.send(build(DeleteRecordsRequest, 1, topics=topics, timeout_ms=5000))
+    ((part,),) = (each.partitions for each in client.receive(DeleteRecordsResponse, 1).topics)
+    return int(part.error_code)
+
+
+@pytest.mark.parametrize("topic", TOPICS.all())
+def test_nobody_else_gets_at_a_topic(secured: Secured, topic: str) -> None:
+    """Straight at the broker: not seen, read, written, altered, grown, emptied or deleted."""
+    login = secured.login("mallory")
+    admin = AdminClient(login)
+    retention = ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[retention])
+    tries: dict[str, Callable[[], int]] = {
+        "write": lambda: produced(login, topic),
+        "delete": lambda: code_of(admin.delete_topics([topic])[topic].result, LIMIT_S),
+        "alter": lambda: code_of(admin.incremental_alter_configs([resource])[resource].result, LIMIT_S),
+        "look": lambda: code_of(
+            admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])[
+                ConfigResource(ResourceType.TOPIC, topic)
+            ].result,
+            LIMIT_S,
+        ),
+        "grow": lambda: code_of(admin.create_partitions([NewPartitions(topic, 9)])[topic].result, LIMIT_S),
+    }
+    codes = {name: tried() for name, tried in tries.items()}
+    with logged_in(secured, "mallory") as client:
+        codes |= {"read": fetched(client, topic), "empty": emptied(client, topic)}
+    assert codes == dict.fromkeys(codes, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert topic not in admin.list_topics(timeout=LIMIT_S).topics
+    assert look(AdminClient(secured.login("weir-job")), "", TOPICS, LIMIT_S).faults == ()
+
+
+def test_nobody_else_takes_a_turn_or_makes_a_topic_of_that_name(secured: Secured) -> None:
+    """The transactional id of those who set limits, and further names under the prefix."""
+    login = secured.login("mallory")
+    thief = Producer({**login, "transactional.id": TOPICS.policies})
+    assert code_of(thief.init_transactions, LIMIT_S) in DENIED
+    name = f"weir.{fresh('more')}"
+    admin = AdminClient(login)
+    made = admin.create_topics([NewTopic(name, 1)])[name]
+    assert code_of(made.result, LIMIT_S) in DENIED
+
+
+@pytest.mark.parametrize(
+    ("user", "topic"),
+    [
+        ("weir-proxy", TOPICS.policies),
+        ("weir-proxy", TOPICS.decisions),
+        ("weir-job", TOPICS.policies),
+        ("weir-job", TOPICS.requests),
+        ("weir-policies", TOPICS.decisions),
+        ("weir-policies", TOPICS.requests),
+        ("weir-reader", TOPICS.policies),
+    ],
+)
+def test_no_part_may_write_what_another_one_says(secured: Secured, user: str, topic: str) -> None:
+    """A proxy that is broken into sets no limits and decides nothing."""
+    assert produced(secured.login(user), topic) in DENIED

@@ -1,0 +1,31 @@
+"""Topics created by asking for them, past the quota."""
+
+import struct
+
+import pytest
+from cluster_kit import Cluster, fresh
+from kafka.protocol.metadata import metadata
+from proxy_kit import ProxyThread, until
+from wire_client import WireClient, errors, metadata_request
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, 8, 11, 13])
+@pytest.mark.parametrize("more", [b"", b"\1", b"\1\0\0"])
+def test_bytes_behind_the_request_create_nothing(
+    cluster: Cluster, proxy: ProxyThread, version: int, more: bytes
+) -> None:
+    """Auto-creation stays off whatever stands where a newer version has its flag; it is counted."""
+    client_id, name = fresh("asks"), fresh("asked-for")
+    cluster.limit(proxy, client_id, controller_mutation_rate=1)
+    before = proxy.metric("forbidden_creations_total")
+    with (
+        WireClient(proxy.bootstrap, client_id) as wire,
+        WireClient(cluster.kafka.bootstrap, "direct") as direct,
+    ):
+        message = metadata_request([name], version, create=True)
+        message.with_header(7, client_id)
+        frame = bytes(message.encode(header=True)) + more
+        wire.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        assert errors(wire.receive(metadata.MetadataResponse, version)) == {name: 3}
+        assert errors(direct.metadata([name])) == {name: 3}
+    until(lambda: proxy.metric("forbidden_creations_total") == before + 1)

@@ -1,0 +1,155 @@
+"""Raising one's own limits by changing the cluster through the proxy."""
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster, fresh
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from kafka.protocol.admin import acl, client_quotas, configs, users
+from kafka_kit import build
+from proxy_kit import ProxyThread, until
+from wire_client import WireClient
+
+from weir.stack.kafka import java_command
+
+CLUSTER_AUTHORIZATION_FAILED = 31
+QUOTA = "controller_mutation_rate"
+Proxies = Callable[..., ProxyThread]
+
+
+def alter_quota(client: WireClient, user: str, version: int = 1) -> list[int]:
+    """Give a user a quota; the error of each entry."""
+    cls = client_quotas.AlterClientQuotasRequest
+    entity = build(cls.EntryData.EntityData, version, entity_type="user", entity_name=user)
+    op = build(cls.EntryData.OpData, version, key=QUOTA, value=1e6, remove=False)
+    entry = build(cls.EntryData, version, entity=[entity], ops=[op])
+    client.send(build(cls, version, entries=[entry, entry], validate_only=False))
+    answer = client.receive(client_quotas.AlterClientQuotasResponse, version)
+    assert all(item.entity[0].entity_name == user for item in answer.entries)
+    return [item.error_code for item in answer.entries]
+
+
+def quotas_of(cluster: Cluster, user: str) -> int:
+    """How many entries with quotas the cluster has for a user."""
+    cls = client_quotas.DescribeClientQuotasRequest
+    with WireClient(cluster.kafka.bootstrap) as client:
+        part = build(cls.ComponentData, 0, entity_type="user", match_type=0, match=user)
+        client.send(build(cls, 0, components=[part], strict=False))
+        return len(client.receive(client_quotas.DescribeClientQuotasResponse, 0).entries or ())
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_nobody_raises_a_quota(cluster: Cluster, wire: Callable[..., WireClient], version: int) -> None:
+    """AlterClientQuotas is refused entry by entry, the connection goes on, the cluster has no such quota."""
+    user = fresh("greedy")
+    client = wire("attack")
+    assert alter_quota(client, user, version) == [CLUSTER_AUTHORIZATION_FAILED] * 2
+    assert quotas_of(cluster, user) == 0
+    assert client.metadata([]).brokers
+
+
+def test_an_admin_may_if_the_setting_says_so(cluster: Cluster, proxy_with: Proxies) -> None:
+    """With `admins` those who are listed pass and nobody else; with `allow` everybody does."""
+    for settings, error in (
+        ({"alter_client_quotas": "admins", "admins": ["alice"]}, CLUSTER_AUTHORIZATION_FAILED),
+        ({"alter_client_quotas": "admins", "admins": ["ANONYMOUS"]}, 0),
+        ({"alter_client_quotas": "allow"}, 0),
+    ):
+        user = fresh("user")
+        running = proxy_with(**settings)
+        with WireClient(running.bootstrap) as client:
+            cls = client_quotas.AlterClientQuotasRequest
+            entity = build(cls.EntryData.EntityData, 0, entity_type="user", entity_name=user)
+            op = build(cls.EntryData.OpData, 0, key=QUOTA, value=5.0, remove=False)
+            client.send(build(cls, 0, entries=[build(cls.EntryData, 0, entity=[entity], ops=[op])]))
+            answer = client.receive(client_quotas.AlterClientQuotasResponse, 0)
+        assert [item.error_code for item in answer.entries] == [error]
+        if error:
+            assert quotas_of(cluster, user) == 0
+        else:
+            until(lambda name=user: quotas_of(cluster, name), what="the quota at the broker")  # type: ignore[misc]
+        assert running.metric("refused_changes_total", api="AlterClientQuotas") == (error != 0)
+
+
+def test_the_java_tool_is_told(proxy: ProxyThread) -> None:
+    """kafka-configs ends with Kafka's own words for a lack of rights."""
+    command = java_command(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", proxy.bootstrap, "--alter",
+        "--entity-type", "users", "--entity-name", "alice", "--add-config", f"{QUOTA}=1000000",
+    )  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert "ClusterAuthorizationException" in done.stdout + done.stderr
+
+
+def test_settings_of_brokers_are_not_changed(cluster: Cluster, proxy: ProxyThread) -> None:
+    """What a broker's settings say is the default for Weir's topics too; a topic's own may be changed."""
+    topic = fresh("mine")
+    with WireClient(proxy.bootstrap) as client:
+        client.create({topic: 1})
+    admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
+
+    def change(kind: ConfigResource.Type, name: str) -> Any:
+        entry = ConfigEntry(
+            "log.retention.ms" if kind is ConfigResource.Type.BROKER else "retention.ms",
+            "1000", incremental_operation=AlterConfigOpType.SET,
+        )  # fmt: skip
+        resource = ConfigResource(kind, name, incremental_configs=[entry])
+        return admin.incremental_alter_configs([resource])[resource].exception(20)
+
+    refused = change(ConfigResource.Type.BROKER, "1")
+    assert refused is not None and refused.args[0].code() == CLUSTER_AUTHORIZATION_FAILED
+    assert change(ConfigResource.Type.TOPIC, topic) is None
+
+
+def test_one_request_for_both(proxy: ProxyThread, wire: Callable[..., WireClient]) -> None:
+    """Old AlterConfigs with a topic and a broker: each has its own verdict."""
+    topic = fresh("both")
+    client = wire("attack")
+    client.create({topic: 1})
+    cls = configs.AlterConfigsRequest
+    for version in (0, 2):
+        parts = [
+            build(cls.AlterConfigsResource, version, resource_type=kind, resource_name=name, configs=[])
+            for kind, name in ((4, "0"), (2, topic))
+        ]
+        client.send(build(cls, version, resources=parts, validate_only=True))
+        answer = client.receive(configs.AlterConfigsResponse, version)
+        found = {item.resource_type: item.error_code for item in answer.responses}
+        assert found == {4: CLUSTER_AUTHORIZATION_FAILED, 2: 0}
+
+
+def test_nobody_becomes_another_user(cluster: Cluster, wire: Callable[..., WireClient]) -> None:
+    """A password for carol, or for a new user with a fresh quota, is not set."""
+    cls = users.AlterUserScramCredentialsRequest
+    name = fresh("mallory")
+    new = build(
+        cls.ScramCredentialUpsertion, 0,
+        name=name, mechanism=1, iterations=4096, salt=b"s" * 16, salted_password=b"p" * 32,
+    )  # fmt: skip
+    gone = build(cls.ScramCredentialDeletion, 0, name="carol", mechanism=1)
+    client = wire("attack")
+    client.send(build(cls, 0, deletions=[gone], upsertions=[new]))
+    answer = client.receive(users.AlterUserScramCredentialsResponse, 0)
+    assert {item.user: item.error_code for item in answer.results} == dict.fromkeys(
+        (name, "carol"), CLUSTER_AUTHORIZATION_FAILED
+    )
+
+
+def test_acls_of_weirs_topics(cluster: Cluster, wire: Callable[..., WireClient]) -> None:
+    """ACLs that shut Weir out are refused at their place, others are the broker's to judge."""
+    cls, client = acl.CreateAclsRequest, wire("attack")
+    parts = [
+        build(
+            cls.AclCreation, 1, resource_type=2, resource_name=name, resource_pattern_type=3,
+            principal="User:ANONYMOUS", host="*", operation=2, permission_type=2,
+        )
+        for name in ("mine", cluster.topics.policies, "mine")
+    ]  # fmt: skip
+    client.send(build(cls, 1, creations=parts))
+    answer = client.receive(acl.CreateAclsResponse, 1)
+    without_authorizer = 54
+    assert [item.error_code for item in answer.results] == [
+        without_authorizer, CLUSTER_AUTHORIZATION_FAILED, without_authorizer,
+    ]  # fmt: skip

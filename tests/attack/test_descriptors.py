@@ -1,0 +1,101 @@
+"""File descriptors: a flood of connections leaves the proxy some, and those who left give theirs back."""
+
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster, address, fresh
+from endings_kit import End, creation, reset
+from proxy_kit import ProxyThread, until
+from wire_client import WireClient
+
+LIMIT = 200
+RESERVE = 60
+
+
+@contextmanager
+def proxy_process(cluster: Cluster, tmp_path: Path, hard: int) -> Iterator[tuple[dict[str, Any], Path]]:
+    """A proxy in a process that may have so many descriptors, and may open half of them at its start."""
+    ready, log, settings = tmp_path / "ready", tmp_path / "log", tmp_path / "settings.yaml"
+    settings.write_text(f"proxy:\n  descriptors_reserve: {RESERVE}\n  stop_timeout_ms: 500\n")
+    command = [sys.executable, "-m", "weir", "proxy", "--kafka", cluster.kafka.bootstrap]
+    command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--ready-file", str(ready)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, "--settings", str(settings)],
+            stdout=output,
+            stderr=output,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard)),
+        )
+    try:
+        until(ready.exists, what=log.read_text())
+        yield {**json.loads(ready.read_text()), "pid": process.pid}, log
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait(5)
+
+
+def metrics(ready: dict[str, Any]) -> dict[str, float]:
+    """What the proxy says of itself."""
+    with urllib.request.urlopen(ready["metrics"], timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    rows = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, _, value in rows}
+
+
+def spent_s(pid: int) -> float:
+    """Processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
+    """Fewer are let in than connections_max says, which is said; who is in goes on, and so do metrics."""
+    with proxy_process(cluster, tmp_path, LIMIT) as (ready, log), ExitStack() as stack:
+        room = int(metrics(ready)["weir_proxy_connections_max"])
+        assert 20 < room < (LIMIT - RESERVE) // 2
+        assert "not for the 10000 of proxy.connections_max" in log.read_text()
+        first = stack.enter_context(WireClient(ready["listen"], "first"))
+        assert first.metadata([]).brokers
+        flood = [socket.create_connection(address(ready["listen"])) for _ in range(3 * LIMIT)]
+        for client in flood:
+            stack.callback(client.close)
+        until(lambda: metrics(ready)["weir_proxy_connections"] == room)
+        before = spent_s(ready["pid"])
+        time.sleep(1)
+        assert spent_s(ready["pid"]) - before < 0.3
+        assert first.metadata([]).brokers
+        assert len(list(Path(f"/proc/{ready['pid']}/fd").iterdir())) < LIMIT - RESERVE // 3
+        for client in flood:
+            client.close()
+        until(lambda: metrics(ready)["weir_proxy_connections"] == 1)
+        with WireClient(ready["listen"], "next") as late:
+            assert late.metadata([]).brokers
+
+
+@pytest.mark.parametrize("end", [socket.socket.close, reset])
+def test_a_muted_client_that_left_gives_back(cluster: Cluster, proxy: ProxyThread, end: End) -> None:
+    """Muted for minutes, and gone: its descriptors are free within seconds, though its socket is not read."""
+    client_id = fresh("muted")
+    cluster.limit(proxy, client_id, controller_mutation_rate=0.1, controller_mutation_burst=5)
+    muted = proxy.metric("muted_connections")
+    client = socket.create_connection(address(proxy.bootstrap))
+    client.sendall(creation(client_id, client_id, 30, 4))
+    until(lambda: proxy.metric("muted_connections") == muted + 1)
+    time.sleep(0.3)
+    assert proxy.metric("connections") == 1
+    end(client)
+    until(lambda: proxy.metric("connections") == 0, 4)
+    assert proxy.metric("muted_connections") == muted

@@ -1,0 +1,129 @@
+"""Frames that nobody should send, by the hundred thousand: the proxy stands, other clients notice nothing.
+
+Seeds are what real clients and a real broker said (tests/attack/corpus.json); what is done to them is in
+tests/kit/fuzz_kit.py. A failure says how to repeat it; mended ones are kept in tests/kit/fuzz_cases.py.
+"""
+
+import gc
+import logging
+from collections.abc import Iterator
+
+import pytest
+from fuzz_cases import CASES, Case
+from fuzz_kit import seeds
+from fuzz_network import LyingBroker, attack, bystanders
+from fuzz_rig import KINDS, Rig, resident_bytes
+from proxy_kit import Decider, PolicyWriter
+from watched_proxy import WatchedProxy
+
+from enforcer.kafka.protocol.frames import METADATA
+from streaming.contract.topics import Topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
+
+GROWTH_MAX_BYTES = 64 << 20
+TURN_MAX_S = 0.050
+BYSTANDER_P99_MS = 100
+SEED = 20_261_122
+IN_PROCESS = 90_000
+SOAK = 10_000_000
+SOAK_PARTS = 5
+ON_SOCKETS = 5_000
+_WARM_UP = 2_000
+
+
+def test_every_seed_is_understood() -> None:
+    """The schemas read each recorded message to its end, but for what is known."""
+    answers = [one for many in seeds().answers.values() for one in many]
+    unread = {one.key for one in (*seeds().requests, *answers) if one.layout.end < len(one.data)}
+    # ConsumerGroupHeartbeat and -Describe and ShareGroupHeartbeat have no schema; librdkafka writes the null
+    # list of a Metadata request for all topics as four bytes, so that three are left over.
+    assert unread == {METADATA, 68, 69, 76}
+    assert len({one.key for one in seeds().requests}) == 50
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_what_did_harm_once(case: Case) -> None:
+    """No exception leaves the proxy, whatever comes of the connection."""
+    with Rig(case.kind, SEED) as rig:
+        rig.play(case.client)
+        rig.settle()
+
+
+def hold_out(kind: str, seed: int, frames: int) -> None:
+    """Fuzz a proxy and hold its memory and its loop to their bounds."""
+    gc.collect()
+    gc.freeze()
+    # pytest keeps what is logged of each broken answer, and by its traceback the connection too.
+    logging.disable(logging.WARNING)
+    try:
+        with Rig(kind, seed) as rig:
+            rig.run(_WARM_UP)
+            before, rig.loop.longest_s = resident_bytes(), 0.0
+            rig.run(frames)
+            rig.settle()
+            assert resident_bytes() - before < GROWTH_MAX_BYTES
+            assert rig.loop.longest_s < TURN_MAX_S, rig.told_of(rig.loop.longest_turn)
+    finally:
+        logging.disable(logging.NOTSET)
+        gc.unfreeze()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_frames(kind: str) -> None:
+    """A tenth of a million frames and their answers, a third with each kind of rules."""
+    hold_out(kind, SEED, IN_PROCESS // len(KINDS))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(SOAK_PARTS))
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_frames_for_an_hour(kind: str, part: int) -> None:
+    """Ten millions of them, other ones each time."""
+    hold_out(kind, SEED + 1 + part, SOAK // SOAK_PARTS // len(KINDS))
+
+
+@pytest.fixture(scope="module")
+def own_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A broker that nobody else needs: some of what is sent is carried out."""
+    bounds = {"socket.request.max.bytes": "1048576", "num.partitions": "1"}
+    with LocalKafka(tmp_path_factory.mktemp("fuzz"), auto_create_topics=True, properties=bounds) as kafka:
+        ensure_topics(kafka.bootstrap, Topics())
+        with Decider(kafka.bootstrap, Topics()):
+            policies = PolicyWriter(kafka.bootstrap, Topics())
+            policies.put(
+                "quotas[user=<default>]",
+                {"controller_mutation_rate": 50, "producer_byte_rate": 1e9, "consumer_byte_rate": 1e9},
+            )
+            yield kafka
+
+
+def test_hostile_clients_on_sockets(own_kafka: LocalKafka) -> None:
+    """A real proxy before a real broker: nothing in its log, bounded memory, a bystander served in time."""
+    with (
+        WatchedProxy(own_kafka.bootstrap, own_kafka.bootstrap, "weir.") as proxy,
+        bystanders(proxy.bootstrap, own_kafka.bootstrap) as (through, straight),
+    ):
+        attack(proxy.bootstrap, SEED, ON_SOCKETS // 10)
+        before = proxy.report()
+        attack(proxy.bootstrap, SEED + 1, ON_SOCKETS)
+        after = proxy.report()
+        assert after["errors"] == []
+        assert after["resident_bytes"] - before["resident_bytes"] < GROWTH_MAX_BYTES
+        assert after["longest_ms"] < 1000 * TURN_MAX_S
+    # On a machine with other work the broker makes everybody wait too, and behind a proxy one waits for two
+    # processes to get their turn.
+    assert through.p99_ms() < BYSTANDER_P99_MS + 2 * straight.p99_ms()
+
+
+def test_a_hostile_broker_on_sockets(own_kafka: LocalKafka) -> None:
+    """A broker that answers with anything at all harms those who asked, and nobody else."""
+    with LyingBroker(SEED) as broker, WatchedProxy(broker.address, own_kafka.bootstrap, "weir.") as proxy:
+        attack(proxy.bootstrap, SEED + 2, ON_SOCKETS // 10, honest=True)
+        before = proxy.report()
+        attack(proxy.bootstrap, SEED + 3, ON_SOCKETS, honest=True)
+        after = proxy.report()
+        assert len(broker.answers) > ON_SOCKETS // 5
+        assert after["errors"] == []
+        assert after["resident_bytes"] - before["resident_bytes"] < GROWTH_MAX_BYTES
+        assert after["longest_ms"] < 1000 * TURN_MAX_S

@@ -1,0 +1,266 @@
+"""Weir's own topics through the proxy: what else may be asked of topics, and what real clients see."""
+
+import subprocess
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.protocol.admin import cluster as cluster_api
+from kafka.protocol.admin import configs, topics, transactions
+from kafka.protocol.consumer import fetch, group, offsets
+from kafka.protocol.metadata import find_coordinator, metadata
+from kafka.protocol.producer import produce, transaction
+from kafka_kit import build
+from protected_kit import REFUSED, TRANSACTION_REFUSED, Wire, ask, end_of, fetch_request, produce_request
+from proxy_kit import ProxyThread, until
+from wire_client import WireClient, metadata_request
+
+from weir.stack.kafka import java_command
+
+
+def test_changes_of_topics(cluster: Cluster, wire: Wire, policies_id: uuid.UUID) -> None:
+    """Create, delete by name and by id, more partitions, fewer records: each refused, others done."""
+    client, target, other = wire("attack"), cluster.topics.policies, fresh("other")
+    made = client.create({"weir.new": 1, other: 1, target: 1})
+    assert {part.name: part.error_code for part in made.topics} == {
+        "weir.new": REFUSED, other: 0, target: REFUSED,
+    }  # fmt: skip
+    for version in (0, 3):
+        assert client.grow(target, 9, version).results[0].error_code == REFUSED
+    for version in (1, 5):
+        found = client.delete([target], version).responses
+        assert [(part.name, part.error_code) for part in found] == [(target, REFUSED)]
+    found = client.delete_by_id([policies_id]).responses
+    assert [(part.topic_id, part.error_code) for part in found] == [(policies_id, REFUSED)]
+    assert client.delete([other]).responses[0].error_code == 0
+    cls = topics.DeleteRecordsRequest
+    part = build(cls.DeleteRecordsTopic.DeleteRecordsPartition, 1, partition_index=0, offset=-1)
+    message = build(cls, 1, topics=[build(cls.DeleteRecordsTopic, 1, name=target, partitions=[part])])
+    answer = ask(client, message, topics.DeleteRecordsResponse)
+    assert answer.topics[0].partitions[0].error_code == REFUSED
+
+
+def test_settings_of_topics(cluster: Cluster, wire: Wire, mine: str) -> None:
+    """Neither read nor written; those of other topics in the same request are."""
+    client, target = wire("attack"), cluster.topics.policies
+    cls = configs.DescribeConfigsRequest
+    for version in (1, 4):
+        parts = [
+            build(cls.DescribeConfigsResource, version, resource_type=2, resource_name=name,
+                  configuration_keys=["retention.ms"])
+            for name in (target, mine)
+        ]  # fmt: skip
+        answer = ask(client, build(cls, version, resources=parts), configs.DescribeConfigsResponse)
+        found = {item.resource_name: (item.error_code, len(item.configs)) for item in answer.results}
+        assert found == {target: (REFUSED, 0), mine: (0, 1)}
+    change = configs.IncrementalAlterConfigsRequest
+    config = build(
+        change.AlterConfigsResource.AlterableConfig, 1, name="retention.ms", config_operation=0, value="1"
+    )
+    part = build(change.AlterConfigsResource, 1, resource_type=2, resource_name=target, configs=[config])
+    answer = ask(client, build(change, 1, resources=[part]), configs.IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == REFUSED
+
+
+def test_offsets(cluster: Cluster, wire: Wire, mine: str) -> None:
+    """ListOffsets, OffsetCommit and OffsetFetch refuse per partition."""
+    client, target = wire("attack"), cluster.topics.requests
+    cls: Any = offsets.ListOffsetsRequest
+    part = build(cls.ListOffsetsTopic.ListOffsetsPartition, 5, partition_index=0, timestamp=-1)
+    parts = [build(cls.ListOffsetsTopic, 5, name=name, partitions=[part]) for name in (target, mine)]
+    answer = ask(client, build(cls, 5, replica_id=-1, topics=parts), offsets.ListOffsetsResponse)
+    assert {item.name: item.partitions[0].error_code for item in answer.topics} == {target: REFUSED, mine: 0}
+    cls = group.OffsetCommitRequest
+    name = fresh("group")
+    part = build(
+        cls.OffsetCommitRequestTopic.OffsetCommitRequestPartition, 7, partition_index=0, committed_offset=1
+    )
+    parts = [build(cls.OffsetCommitRequestTopic, 7, name=name, partitions=[part]) for name in (mine, target)]
+    message = build(cls, 7, group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=parts)
+    found = until_coordinated(client, message, group.OffsetCommitResponse)
+    assert {item.name: item.partitions[0].error_code for item in found.topics} == {target: REFUSED, mine: 0}
+    cls = group.OffsetFetchRequest
+    for version in (5, 8):
+        if version == 5:
+            part = build(cls.OffsetFetchRequestTopic, 5, name=target, partition_indexes=[0])
+            message = build(cls, 5, group_id=name, topics=[part])
+        else:
+            part = build(
+                cls.OffsetFetchRequestGroup.OffsetFetchRequestTopics, 8, name=target, partition_indexes=[0]
+            )
+            part = build(cls.OffsetFetchRequestGroup, 8, group_id=name, topics=[part])
+            message = build(cls, 8, groups=[part])
+        answer = ask(client, message, group.OffsetFetchResponse)
+        found = (answer.groups[0] if version == 8 else answer).topics
+        assert [(item.name, item.partitions[0].error_code) for item in found] == [(target, REFUSED)]
+
+
+def until_coordinated(client: WireClient, message: Any, answer: type[Any]) -> Any:
+    """The answer of a group's coordinator, once the broker is one."""
+    client.send(build(find_coordinator.FindCoordinatorRequest, 2, key="any", key_type=0))
+    client.receive(find_coordinator.FindCoordinatorResponse, 2)
+
+    def found() -> Any:
+        response = ask(client, message, answer)
+        codes = {part.error_code for topic in response.topics for part in topic.partitions}
+        return None if codes & {14, 15, 16} else response
+
+    return until(found, what="a coordinator")
+
+
+def test_transactional_ids(cluster: Cluster, wire: Wire, mine: str) -> None:
+    """The id by which writers of policies take turns is nobody else's: no fencing, no look at it."""
+    client, target = wire("attack"), cluster.topics.policies
+    for version in (0, 4):
+        message = build(
+            transaction.InitProducerIdRequest, version, transactional_id=target, transaction_timeout_ms=9
+        )
+        assert ask(client, message, transaction.InitProducerIdResponse).error_code == TRANSACTION_REFUSED
+    for version in (2, 4):
+        keys = {"key": target} if version < 4 else {"coordinator_keys": [target, mine]}
+        message = build(find_coordinator.FindCoordinatorRequest, version, key_type=1, **keys)
+        answer = ask(client, message, find_coordinator.FindCoordinatorResponse)
+        found = [answer] if version < 4 else answer.coordinators
+        assert {getattr(one, "key", target): one.error_code for one in found}[target] == TRANSACTION_REFUSED
+        assert len(found) == (1 if version < 4 else 2)
+    message = build(transaction.EndTxnRequest, 3, transactional_id=target, producer_id=1, producer_epoch=0)
+    assert ask(client, message, transaction.EndTxnResponse).error_code == TRANSACTION_REFUSED
+    message = build(transactions.DescribeTransactionsRequest, 0, transactional_ids=[target])
+    found = ask(client, message, transactions.DescribeTransactionsResponse).transaction_states
+    assert [(one.transactional_id, one.error_code) for one in found] == [(target, TRANSACTION_REFUSED)]
+    answer = ask(client, produce_request(9, [mine], -1, target), produce.ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == TRANSACTION_REFUSED
+    fencer = Producer(
+        {"bootstrap.servers": client_address(client), "transactional.id": target, "log_level": "0"}
+    )
+    with pytest.raises(KafkaException):
+        fencer.init_transactions(5)
+
+
+def client_address(client: WireClient) -> str:
+    """Where a raw client is connected to."""
+    host, port = client.socket.getpeername()[:2]
+    return f"{host}:{port}"
+
+
+def test_lists_of_topics(cluster: Cluster, wire: Wire, mine: str) -> None:
+    """DescribeLogDirs and DescribeTopicPartitions leave Weir's topics out."""
+    client = wire("attack")
+    message = build(cluster_api.DescribeLogDirsRequest, 1, topics=None)
+    answer = ask(client, message, cluster_api.DescribeLogDirsResponse)
+    names = {topic.name for result in answer.results for topic in result.topics}
+    assert mine in names and not names & set(cluster.topics.all())
+    cls = topics.DescribeTopicPartitionsRequest
+    answer = ask(client, build(cls, 0, topics=[]), topics.DescribeTopicPartitionsResponse)
+    names = {topic.name for topic in answer.topics}
+    assert mine in names and not names & set(cluster.topics.all())
+    part = build(cls.TopicRequest, 0, name=cluster.topics.usage)
+    answer = ask(client, build(cls, 0, topics=[part]), topics.DescribeTopicPartitionsResponse)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [(cluster.topics.usage, REFUSED)]
+
+
+def test_ids_are_looked_up(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:
+    """A proxy that no answer has taught knows the ids of all five, and of others under the prefix."""
+    with WireClient(cluster.kafka.bootstrap) as straight:
+        straight.create({"weir.sixth": 1})
+        names = [*cluster.topics.all(), "weir.sixth"]
+
+        def ids() -> set[bytes]:
+            straight.send(metadata_request(names, 12))
+            found = straight.receive(metadata.MetadataResponse, 12).topics
+            return {topic.topic_id.bytes for topic in found if topic.error_code == 0}
+
+        wanted = until(lambda: found if len(found := ids()) == len(names) else None)
+        running = proxy_with()
+        assert running.proxy is not None
+        protected = running.proxy.guard.protected
+        until(lambda: protected.ids == wanted, what="six ids")
+        straight.delete(["weir.sixth"])
+        until(lambda: len(protected.ids) == len(names) - 1, what="five ids")
+
+
+def test_a_topic_that_is_made_again(cluster: Cluster, proxy: ProxyThread, wire: Wire) -> None:
+    """A topic under the prefix is known by its new id, too, as soon as it is seen or looked up."""
+    name = "weir.again"
+    with WireClient(cluster.kafka.bootstrap) as straight:
+        for _ in range(2):
+            made = straight.create({name: 1}).topics[0].topic_id
+            # It takes a moment until the broker knows it, too.
+            until(lambda: straight.metadata([name]).topics[0].error_code == 0, what="the new topic")
+            everything = build(metadata.MetadataRequest, 12, topics=None)
+            ask(wire("attack"), everything, metadata.MetadataResponse)
+            answer = ask(wire("attack"), fetch_request(13, [made]), fetch.FetchResponse)
+            assert [part.partitions[0].error_code for part in answer.responses] == [REFUSED]
+            straight.delete([name])
+
+
+def test_the_consumers_of_three_clients(cluster: Cluster, proxy: ProxyThread, mine: str) -> None:
+    """Whoever subscribes to everything gets his own; whoever names Weir's is told."""
+    seen: set[str] = set()
+    consumer = Consumer({
+        "bootstrap.servers": proxy.bootstrap, "group.id": fresh("all"), "auto.offset.reset": "earliest",
+        "log_level": "0",
+    })  # fmt: skip
+    consumer.subscribe(["^(weir|mine).*"])
+    until(lambda: (message := consumer.poll(0.2)) and (seen.add(message.topic()) or mine in seen))
+    assert not any(place.topic.startswith("weir.") for place in consumer.assignment())
+    consumer.close()
+    incremental = Consumer({
+        "bootstrap.servers": proxy.bootstrap, "group.id": fresh("new"), "auto.offset.reset": "earliest",
+        "group.protocol": "consumer", "log_level": "0",
+    })  # fmt: skip
+    incremental.subscribe(["^(weir|mine).*"])
+    until(lambda: (message := incremental.poll(0.2)) and message.error() is None and message.topic() == mine)
+    assert not any(place.topic.startswith("weir.") for place in incremental.assignment())
+    incremental.close()
+    python = KafkaConsumer(bootstrap_servers=proxy.bootstrap)
+    assert not python.topics() & set(cluster.topics.all())
+    python.close()
+    python_admin = KafkaAdminClient(bootstrap_servers=proxy.bootstrap)
+    assert not set(python_admin.list_topics()) & set(cluster.topics.all())
+    python_admin.close()
+    listed = AdminClient({"bootstrap.servers": proxy.bootstrap}).list_topics(timeout=10).topics
+    assert mine in listed and not set(listed) & set(cluster.topics.all())
+
+
+@pytest.mark.parametrize(
+    ("tool", "more"),
+    [
+        ("org.apache.kafka.tools.TopicCommand", ("--describe", "--topic", "weir.policies")),
+        ("org.apache.kafka.tools.TopicCommand", ("--delete", "--topic", "weir.policies")),
+        ("org.apache.kafka.tools.GetOffsetShell", ("--topic", "weir.policies")),
+    ],
+)
+def test_java_tools(cluster: Cluster, proxy: ProxyThread, tool: str, more: tuple[str, ...]) -> None:
+    """They see nothing of the topic and do nothing to it."""
+    command = java_command(tool, "--bootstrap-server", proxy.bootstrap, *more)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "PartitionCount" not in done.stdout and "weir.policies:0" not in done.stdout
+    assert end_of(cluster, cluster.topics.policies) >= 0
+
+
+def test_who_wants_it_otherwise(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:
+    """Without protect_topics everything is as the broker has it."""
+    running = proxy_with(protect_topics=False)
+    with WireClient(running.bootstrap) as client:
+        assert client.metadata([cluster.topics.policies]).topics[0].error_code == 0
+        answer = ask(client, fetch_request(11, [cluster.topics.policies]), fetch.FetchResponse)
+        assert answer.responses[0].partitions[0].error_code == 0
+    resource = ConfigResource(ConfigResource.Type.TOPIC, cluster.topics.policies)
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    assert admin.describe_configs([resource])[resource].result(10)["cleanup.policy"].value == "compact"
+
+
+def test_what_is_refused_is_counted(proxy: ProxyThread, cluster: Cluster, wire: Wire) -> None:
+    """By the API's name."""
+    before = proxy.metric("refused_topics_total", api="ListOffsets")
+    cls: Any = offsets.ListOffsetsRequest
+    part = build(cls.ListOffsetsTopic.ListOffsetsPartition, 5, partition_index=0, timestamp=-1)
+    parts = [build(cls.ListOffsetsTopic, 5, name=name, partitions=[part]) for name in cluster.topics.all()]
+    ask(wire("attack"), build(cls, 5, replica_id=-1, topics=parts), offsets.ListOffsetsResponse)
+    assert proxy.metric("refused_topics_total", api="ListOffsets") == before + 5

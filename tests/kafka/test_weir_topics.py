@@ -1,0 +1,96 @@
+"""Weir's topics as a real broker tells of them: how they must be, and what makes them otherwise."""
+
+import pytest
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster as Where
+from streaming.contract.topics import Topics
+from streaming.kafka_io.weir_topics import Fault, TopicsSeen, look, topic_settings
+from weir.stack.topics import check_topics, ensure_topics
+
+LIMIT_S = 10.0
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> AdminClient:
+    """Straight to the broker."""
+    return AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+
+
+def seen(cluster: Cluster, admin: AdminClient, topics: Topics) -> TopicsSeen:
+    """One look."""
+    return look(admin, cluster.kafka.bootstrap, topics, LIMIT_S)
+
+
+def faults(found: TopicsSeen) -> set[tuple[str, Fault]]:
+    """What is wrong, by topic."""
+    return {(each.topic, each.fault) for each in found.faults}
+
+
+def test_a_look_makes_no_topic_and_one_of_ours_has_no_fault(cluster: Cluster, admin: AdminClient) -> None:
+    """All are missing, still after the second look, though this broker makes topics; then they are made."""
+    topics = Topics(f"{fresh('look')}.")
+    for _ in range(2):
+        assert faults(seen(cluster, admin, topics)) == {(name, Fault.MISSING) for name in topics.all()}
+    ensure_topics(cluster.kafka.bootstrap, topics, partitions=2)
+    found = seen(cluster, admin, topics)
+    assert (found.faults, set(found.ids)) == ((), set(topics.all()))
+    assert len(set(found.ids.values())) == 5
+
+
+def test_topics_that_a_client_made_are_told_apart(cluster: Cluster, admin: AdminClient) -> None:
+    """What the broker makes of a record that comes: wrong, or right by chance, and never taken for ours."""
+    topics = Topics(f"{fresh('made')}.")
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    for name in topics.all():
+        producer.produce(name, b"x")
+    assert producer.flush(LIMIT_S) == 0
+    found = seen(cluster, admin, topics)
+    assert faults(found) == {
+        (topics.requests, Fault.TIMESTAMPS), (topics.usage, Fault.TIMESTAMPS),
+        (topics.policies, Fault.TIMESTAMPS), (topics.policies, Fault.CLEANUP),
+        (topics.policies, Fault.PARTITIONS),
+        (topics.decisions, Fault.NOT_OURS), (topics.deadletter, Fault.NOT_OURS),
+    }  # fmt: skip
+    where = Where(bootstrap=cluster.kafka.bootstrap, topics=topics, client={})
+    for refused in (lambda: ensure_topics(where.bootstrap, topics), lambda: check_topics(where)):
+        with pytest.raises(WeirError, match=r"policies has 3 partitions; Weir needs 1.*kafka-topics"):
+            refused()
+
+
+def test_the_commands_that_are_told_mend_it(cluster: Cluster, admin: AdminClient) -> None:
+    """What --add-config says, set on a topic that a client made, leaves nothing wrong with it."""
+    topics = Topics(f"{fresh('mend')}.")
+    made = admin.create_topics([NewTopic(name, 1) for name in topics.all()])
+    assert all(future.result(LIMIT_S) is None for future in made.values())
+    found = seen(cluster, admin, topics)
+    assert len(found.faults) == 6
+    settings = topic_settings(topics)
+    for each in found.faults:
+        add = ",".join(f"{key}={value}" for key, value in settings[each.topic].items())
+        assert each.text.endswith(f"--entity-name {each.topic} --add-config {add}")
+    for name, wanted in settings.items():
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in wanted.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+    assert seen(cluster, admin, topics).faults == ()
+
+
+def test_an_absent_cluster_keeps_nobody_from_starting(admin: AdminClient) -> None:
+    """Whoever waits for it may start; a look itself says that nobody answers."""
+    check_topics(Where(bootstrap="127.0.0.1:1", topics=Topics(), client={}), limit_s=1)
+    with pytest.raises(WeirError, match="does not answer"):
+        look(AdminClient({"bootstrap.servers": "127.0.0.1:1"}), "127.0.0.1:1", Topics(), 1)

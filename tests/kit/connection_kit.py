@@ -1,0 +1,235 @@
+"""A connection without sockets, between a fake client and a fake broker."""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+from coordinator_kit import Desk
+
+from enforcer.core.health.pool import Pool
+from enforcer.core.health.turns import Turns
+from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.connection import Connection
+from enforcer.kafka.guard.guard import Guard
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.mutations.auto_creation import AutoCreations
+from enforcer.kafka.mutations.free_questions import FreeQuestions
+from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.upstream import Owner, Upstream
+from enforcer.metering.meter import Meter
+from streaming.contract.topics import Topics
+
+METADATA, PRODUCE, API_VERSIONS = 3, 0, 18
+
+
+def framed(payload: bytes) -> bytes:
+    """A frame with its length."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+def header(key: int, version: int, correlation_id: int) -> bytes:
+    """A request header without client-id."""
+    return struct.pack(">hhih", key, version, correlation_id, -1)
+
+
+def opaque(correlation_id: int, size: int = 0) -> bytes:
+    """A ListGroups v0 request, which no rule touches; `size` further bytes."""
+    return framed(header(16, 0, correlation_id) + bytes(size))
+
+
+def frames_of(data: bytes) -> list[bytes]:
+    """The payloads in a stream; the last may be cut off."""
+    found = []
+    while data:
+        (length,) = struct.unpack(">i", data[:4])
+        found.append(data[4 : 4 + length])
+        data = data[4 + length :]
+    return found
+
+
+class FakeTransport:
+    """A socket's writing end."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.reading = True
+        self.closed = self.aborted = False
+        self.socket: Any = None
+
+    def write(self, data: bytes) -> None:
+        """Keep what is written."""
+        self.data += data
+
+    def is_closing(self) -> bool:
+        """Whether it was closed."""
+        return self.closed
+
+    def pause_reading(self) -> None:
+        """No more data comes."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Data comes again."""
+        self.reading = True
+
+    def close(self) -> None:
+        """Close after what is written."""
+        self.closed = True
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.closed = self.aborted = True
+
+    def get_extra_info(self, _name: str) -> Any:
+        """The socket, if the test has one."""
+        return self.socket
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """Nothing to do."""
+
+    def answered(self) -> list[int]:
+        """Correlation ids of the frames written, in order."""
+        return [struct.unpack(">i", frame[:4])[0] for frame in frames_of(self.data)]
+
+
+class FakeUpstream:
+    """A broker connection that keeps requests until the test answers them."""
+
+    def __init__(self) -> None:
+        self.data, self.unfinished = b"", False
+        self.writable, self.full, self.reading, self.abandoned = True, False, True, False
+        self.aborted, self.closed = False, False
+
+    def connect(self, host: str, port: int) -> None:
+        """At once."""
+
+    def send(self, frame: bytes) -> bool:
+        """Keep it."""
+        return self.pass_on(framed(frame), False)
+
+    def pass_on(self, data: bytes, unfinished: bool) -> bool:
+        """Keep it, and whether more is to come."""
+        self.data += data
+        self.unfinished = unfinished
+        return True
+
+    @property
+    def sent(self) -> list[bytes]:
+        """The requests, whole or begun."""
+        return frames_of(self.data)
+
+    def pause_reading(self) -> None:
+        """No more responses."""
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        """Responses again."""
+        self.reading = True
+
+    def abandon(self) -> None:
+        """It is needed no more."""
+        self.abandoned = self.closed = True
+
+    def abort(self) -> None:
+        """At once."""
+        self.abandon()
+        self.aborted = True
+
+
+class Timer:
+    """What a call in the future can be undone by."""
+
+    def cancel(self) -> None:
+        """The tests look at what was asked for, not at this."""
+
+
+class Rig:
+    """A connection between a fake client and a fake broker.
+
+    Args:
+        beside: another one of the same proxy, as far as metering and its clock go.
+        settings: of the proxy.
+    """
+
+    def __init__(self, beside: "Rig | None" = None, **settings: Any) -> None:
+        desk = Desk(**settings) if beside is None else beside.desk
+        self.settings, self.coordinator, self.metrics = desk.settings, desk.coordinator, desk.metrics
+        self.desk = desk
+        self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
+        self.frame_meter = FrameMeter(self.meter, desk.settings) if beside is None else beside.frame_meter
+        self.free_questions = FreeQuestions(10, 100, self.now_ms)
+        self.recent_topics = RecentTopics(
+            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms
+        )
+        self.brokers = Brokers(
+            listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
+        )
+        protected = Protected(Topics(), desk.settings.protect_topics)
+        self.guard = Guard(protected, desk.settings, desk.metrics, self.now_ms)
+        self.shown = Shown(protected, self.brokers.rewrite)
+        self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
+        self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)
+        self.now_s = 0.0
+        self.pool = Pool(self.settings.gathered_mb << 20)
+        self.client, self.upstream = FakeTransport(), FakeUpstream()
+        self.timers: list[Callable[[], None]] = []
+        self.over = False
+
+        def make_upstream(_owner: Owner, _settings: Any) -> Upstream:
+            return cast(Upstream, self.upstream)
+
+        self.connection = Connection(self, lambda: ("kafka", 9092), make_upstream)
+        self.connection.connection_made(cast(asyncio.Transport, self.client))
+
+    def answer(self, frames: list[bytes]) -> None:
+        """The broker sends these responses."""
+        self.connection.upstream_received(b"".join(map(framed, frames)))
+
+    def rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
+        """As the proxy does it (link.Hub)."""
+        return self.shown(api_key, version, response)
+
+    def now_ms(self) -> float:
+        """The desk's clock (link.Hub)."""
+        return self.desk.now_ms
+
+    def prove(self) -> None:
+        """The broker has answered before."""
+        self.connection._handler._metered._connection_meter.proven = True
+
+    def run_timers(self) -> None:
+        """All that were asked for until now."""
+        due, self.timers = self.timers, []
+        for function in due:
+            function()
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Kept for the test to call (link.Hub)."""
+        self.timers.append(function)
+        return cast(asyncio.TimerHandle, Timer())
+
+    def admit(self, connection: Any) -> bool:
+        """Everybody comes in (link.Hub)."""
+        return True
+
+    def forget(self, connection: Any) -> None:
+        """Note that all is over (link.Hub)."""
+        self.over = True
+
+    def lose_client(self, exc: Exception | None = None) -> None:
+        """The client's socket is closed, by whomever."""
+        self.connection.connection_lost(exc)
+
+    def closed(self, reason: str) -> float | None:
+        """How many connections ended for this reason."""
+        return self._counted("closed_connections", reason)
+
+    def dropped(self, reason: str) -> float:
+        """How many requests of departed clients were dropped for this reason."""
+        return self._counted("dropped_requests", reason) or 0.0
+
+    def _counted(self, name: str, reason: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"weir_proxy_{name}_total", {"reason": reason})

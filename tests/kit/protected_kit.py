@@ -1,0 +1,95 @@
+"""Weir's own topics as an attacker sees them: a topic beside them, an id, and frames that name any."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
+from kafka.protocol.consumer import fetch
+from kafka.protocol.metadata import metadata
+from kafka.protocol.producer import produce
+from kafka_kit import build
+from proxy_kit import ProxyThread, until
+from traffic_kit import batch
+from wire_client import WireClient, metadata_request
+
+REFUSED, TRANSACTION_REFUSED = 29, 53
+Wire = Callable[..., WireClient]
+
+
+@pytest.fixture(scope="module")
+def mine(cluster: Cluster, proxy: ProxyThread) -> Iterator[str]:
+    """A topic of the attacker's own, with a record in it."""
+    name = fresh("mine")
+    with WireClient(proxy.bootstrap) as client:
+        client.create({name: 1})
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+    producer.produce(name, b"mine")
+    assert producer.flush(10) == 0
+    yield name
+
+
+@pytest.fixture(scope="module")
+def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
+    """The id of weir.policies, once the proxy knows it too."""
+    with WireClient(cluster.kafka.bootstrap) as client:
+        client.send(metadata_request([cluster.topics.policies], 12))
+        found = client.receive(metadata.MetadataResponse, 12).topics[0].topic_id
+    assert proxy.proxy is not None
+    protected = proxy.proxy.guard.protected
+    until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
+    return found
+
+
+def end_of(cluster: Cluster, topic: str) -> int:
+    """Records of a topic's partition 0."""
+    consumer = Consumer({"bootstrap.servers": cluster.kafka.bootstrap, "group.id": "end"})
+    try:
+        return consumer.get_watermark_offsets(Place(topic, 0), 10)[1]
+    finally:
+        consumer.close()
+
+
+def ask(client: WireClient, message: Any, answer: type[Any]) -> Any:
+    """Send a request; its answer."""
+    client.send(message)
+    return client.receive(answer, message.API_VERSION)
+
+
+def written(version: int, size: int = 10) -> Any:
+    """A record for partition 0; with a key, which a compacted topic demands."""
+    cls = produce.ProduceRequest.TopicProduceData.PartitionProduceData
+    return build(cls, version, index=0, records=batch(1, size=size, key=b"k"))
+
+
+def produce_request(version: int, names: list[Any], acks: int = 1, txn: str | None = None) -> Any:
+    """A record for partition 0 of each topic, by name or id."""
+    cls = produce.ProduceRequest
+    parts = [
+        build(
+            cls.TopicProduceData, version, **{"topic_id" if version >= 13 else "name": name},
+            partition_data=[written(version)],
+        )
+        for name in names
+    ]  # fmt: skip
+    return build(cls, version, transactional_id=txn, acks=acks, timeout_ms=5_000, topic_data=parts)
+
+
+def fetch_request(version: int, names: list[Any], session: tuple[int, int] = (0, -1)) -> Any:
+    """A Fetch of partition 0 of each topic from its start."""
+    cls = fetch.FetchRequest
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9_000}
+    parts = [
+        build(
+            cls.FetchTopic, version, **{"topic_id" if version >= 13 else "topic": name},
+            partitions=[build(cls.FetchTopic.FetchPartition, version, **part)],
+        )
+        for name in names
+    ]  # fmt: skip
+    return build(
+        cls, version, max_wait_ms=100, min_bytes=1, max_bytes=99_999, topics=parts,
+        session_id=session[0], session_epoch=session[1],
+    )  # fmt: skip

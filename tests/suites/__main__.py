@@ -1,0 +1,138 @@
+"""`make suites`: other people's tests of their clients, straight to a cluster and through the proxy.
+
+Usage: python tests/suites [NAME ...]   (franz_go, kafka_python, librdkafka; without a name all)
+
+Each suite runs on a new cluster for each way. What comes to something worse through the proxy is tried again,
+alone and both ways; what is worse still is a failure of the proxy: exit status 1. The table is written to
+.weir/suites/results.md.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kit")]
+
+from franz_go import FranzGo  # noqa: E402  # the kits must be found first
+from kafka_python import KafkaPython  # noqa: E402
+from librdkafka import Librdkafka  # noqa: E402
+from outcomes import Difference, Outcome, Outcomes, counts, differences  # noqa: E402
+from places import Place, Way, place  # noqa: E402
+from suite import Suite  # noqa: E402
+
+FOLDER = ROOT / ".weir" / "suites"
+SUITES: dict[str, type[Suite]] = {
+    "franz_go": FranzGo, "kafka_python": KafkaPython, "librdkafka": Librdkafka,
+}  # fmt: skip
+TRIES = 2
+"""How often a test that differs is tried again."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What a suite came to on one way.
+
+    Attributes:
+        suite: its name.
+        way: how it reached the cluster.
+        outcomes: of all tests.
+        took_s: how long it ran.
+        flaky: tests that were worse at first and not again.
+        different: tests that are worse.
+    """
+
+    suite: str
+    way: Way
+    outcomes: Outcomes
+    took_s: float
+    flaky: list[str] = field(default_factory=list)
+    different: list[Difference] = field(default_factory=list)
+
+
+def main(names: list[str]) -> int:
+    """Run these suites; the exit status."""
+    wrong = [name for name in names if name not in SUITES]
+    if wrong:
+        print(f"no such suite: {', '.join(wrong)}; there are {', '.join(SUITES)}", file=sys.stderr)
+        return 2
+    results = []
+    for name in names or SUITES:
+        suite = SUITES[name](FOLDER / name)
+        suite.fetch()
+        results += run(name, suite)
+    text = table(results)
+    (FOLDER / "results.md").write_text(text)
+    print(text)
+    return int(any(result.different for result in results))
+
+
+def run(name: str, suite: Suite) -> list[Result]:
+    """One suite on all ways."""
+    results: list[Result] = []
+    straight: Outcomes = {}
+    for way in Way:
+        print(f"== {suite.name}, {way}", flush=True)
+        data = Path(tempfile.mkdtemp(prefix="weir-suites-"))
+        try:
+            with place(way, data, suite.brokers) as where:
+                log = FOLDER / f"{name}-{way.name.lower()}.log"
+                before = time.monotonic()
+                outcomes = suite.run(where.through, log)
+                result = Result(suite.name, way, outcomes, time.monotonic() - before)
+                if way is Way.STRAIGHT:
+                    straight = outcomes
+                else:
+                    judge(suite, where, straight, result, log)
+        finally:
+            shutil.rmtree(data, ignore_errors=True)
+        print(f"   {counts(outcomes)} in {result.took_s:.0f} s", flush=True)
+        results.append(result)
+    return results
+
+
+def judge(suite: Suite, where: Place, straight: Outcomes, result: Result, log: Path) -> None:
+    """Try again what differs: alone, through the proxy and straight to the same cluster."""
+    left = differences(straight, result.outcomes)
+    for number in range(1, TRIES + 1):
+        if not left:
+            return
+        names = [one.test for one in left]
+        print(f"   again, alone: {', '.join(names)}", flush=True)
+        through = suite.run(where.through, log.with_suffix(f".through-{number}.log"), names)
+        beside = suite.run(where.straight, log.with_suffix(f".straight-{number}.log"), names)
+        left = [one for one in differences(beside, through) if one.test in names]
+        still = {one.test for one in left}
+        result.flaky += [name for name in names if name not in still]
+    result.different = left
+
+
+def table(results: list[Result]) -> str:
+    """All results for people, as Markdown."""
+    lines = [
+        "| Suite | Way | Outcome | Seconds | Flaky | Different |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in results:
+        different = "; ".join(f"{it.test}: {it.straight}, {it.through}" for it in one.different) or "none"
+        flaky = ", ".join(one.flaky) or "none"
+        lines.append(
+            f"| {one.suite} | {one.way} | {counts(one.outcomes)} | {one.took_s:.0f} | {flaky} | {different} |"
+        )
+    failed = sorted(
+        {
+            f"- {one.suite}: {test}"
+            for one in results
+            if one.way is Way.STRAIGHT
+            for test, outcome in one.outcomes.items()
+            if outcome in (Outcome.FAILED, Outcome.MISSING)
+        }
+    )
+    return "\n".join([*lines, "", "Not passed straight to the cluster either:", "", *failed, ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

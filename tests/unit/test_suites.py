@@ -1,0 +1,84 @@
+"""What the foreign suites' runner makes of their output (docs/testing.md)."""
+
+from pathlib import Path
+
+import franz_go
+import kafka_python
+import librdkafka
+import pytest
+from outcomes import Difference, Outcome, Outcomes, counts, differences
+from suite import Suite
+
+PASSED, FAILED, SKIPPED, MISSING = Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED, Outcome.MISSING
+GO = """
+=== RUN   TestGroup
+=== RUN   TestGroup/range
+=== RUN   TestOld
+=== RUN   TestHung
+    --- PASS: TestGroup/range (1.00s)
+--- FAIL: TestGroup (1.00s)
+--- SKIP: TestOld (0.00s)
+"""
+PYTEST = """
+PASSED test/integration/test_a.py::test_one[None]
+FAILED test/integration/test_a.py::test_two - kafka.errors.Oops
+ERROR test/integration/test_a.py::test_three
+SKIPPED [1] test/testutil.py:52: no such library
+"""
+TABLE = """
+[0001_multiobj /  0.000s] ================= Test 0001_multiobj PASSED =================
+\x1b[32m| 0001_multiobj                            |     PASSED |   1.159s | \x1b[0m
+\x1b[31m| 0103_transactions                        |     FAILED | 115.395s | an assertion\x1b[0m
+\x1b[33m| 0053_stats                               |    SKIPPED |   0.000s | no RapidJSON\x1b[0m
+\x1b[33m| 0004_conf |    SKIPPED |   0.000s | Filtered due to negative test flags\x1b[0m
+\x1b[34m| 0090_idempotence                         |    RUNNING |   9.000s | \x1b[0m
+"""
+
+
+@pytest.mark.parametrize(
+    ("suite", "module", "text", "found"),
+    [
+        (
+            franz_go.FranzGo, franz_go, GO,
+            {"TestGroup": FAILED, "TestGroup/range": PASSED, "TestOld": SKIPPED, "TestHung": MISSING},
+        ),
+        (
+            kafka_python.KafkaPython, kafka_python, PYTEST,
+            {
+                "test/integration/test_a.py::test_one[None]": PASSED,
+                "test/integration/test_a.py::test_two": FAILED,
+                "test/integration/test_a.py::test_three": FAILED,
+            },
+        ),
+        (
+            librdkafka.Librdkafka, librdkafka, TABLE,
+            {
+                "0001_multiobj": PASSED, "0103_transactions": FAILED, "0053_stats": SKIPPED,
+                "0090_idempotence": MISSING,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_outcomes_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    suite: type[Suite],
+    module: object,
+    text: str,
+    found: Outcomes,
+) -> None:
+    """Each suite's own way to say it; what began and did not end is missing."""
+    monkeypatch.setattr(module, "said", lambda *_: text)
+    assert suite(tmp_path).run("127.0.0.1:1", tmp_path / "log") == found
+
+
+def test_only_what_is_worse_differs() -> None:
+    """Worse is skipped instead of passed, or failed or missing instead of either."""
+    straight = {"a": PASSED, "b": PASSED, "c": FAILED, "d": SKIPPED, "e": FAILED, "f": SKIPPED, "g": PASSED}
+    through = {"a": PASSED, "b": SKIPPED, "c": PASSED, "d": FAILED, "f": PASSED}
+    assert differences(straight, through) == [
+        Difference("b", PASSED, SKIPPED),
+        Difference("d", SKIPPED, FAILED),
+        Difference("g", PASSED, MISSING),
+    ]
+    assert counts(straight) == "3 passed, 2 failed, 2 skipped"
