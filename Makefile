@@ -1,6 +1,7 @@
-# make setup | run | check | test | soak | bench [NAME=...]      (each of the others runs setup first)
-# check: lint, types and unit tests, a minute. test: that and the rest on real parts, ten minutes; what a change
-# has to pass. soak: what takes longer and breaks seldom, before a release. bench: how fast it is.
+# make setup | run | check | test | soak | suites [NAME=...] | bench [NAME=...]   (all but setup run it first)
+# check: lint, types and unit tests, two minutes. test: that and the rest on real parts, eleven minutes; what a change
+# has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
+# proxy, before a release too. bench: how fast it is.
 PYTHON ?= python3
 VENV := .venv
 JARS := $(CURDIR)/.weir/jars
@@ -11,7 +12,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run check test soak bench
+.PHONY: setup run check test soak suites bench
 .DELETE_ON_ERROR:
 
 setup: $(STAMPS)
@@ -31,7 +32,7 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 	@$(VENV)/bin/python -c "from streaming.job.operator import warm_up; warm_up()"
 	@touch $@
 
-.weir/jars/%/.fetched: conf/%/pom.xml
+.weir/jars/%/.fetched: conf/%/pom.xml conf/%/jars.sha256 scripts/fetch-jars.sh
 	@scripts/prerequisites.sh $(PYTHON) java mvn
 	@mkdir -p $(JARS)
 	@scripts/fetch-jars.sh $< $(JARS)/$*
@@ -54,7 +55,7 @@ check: setup
 test: check .weir/jars/pulsar/.fetched
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka -m "not soak" $(SIDE_BY_SIDE) --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" $(SIDE_BY_SIDE) --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures.
@@ -62,7 +63,12 @@ soak: setup .weir/jars/pulsar/.fetched
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
-		$(PYTEST) tests/kafka tests/end_to_end -m soak --durations=3
+		$(PYTEST) tests/kafka tests/attack tests/end_to_end -m soak --durations=3
+
+# Other people's tests of their clients, fetched from registries; needs go, npm, gcc and headers of zlib and OpenSSL.
+suites: setup
+	@scripts/prerequisites.sh $(PYTHON) go npm g++
+	@$(VENV)/bin/python tests/suites $(NAME)
 
 # All of them take 16 to 20 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup
