@@ -20,12 +20,11 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import NO_LOG, PolicyLog, Update, reason_of
 from streaming.kafka_io.policy_turn import (
+    Attempt,
+    OutcomeUnknown,
     Turn,
     TurnLost,
-    check_in_force,
-    effective_from,
     pause_s,
-    records,
 )
 
 T = TypeVar("T")
@@ -40,10 +39,6 @@ _STOP_LIMIT_S = 1.0
 
 class _Behind(WeirError):
     """The topic could not be read to its end in time."""
-
-
-class _Unknown(WeirError):
-    """A change may have been written or not, or was written and cannot be read back."""
 
 
 class KafkaPolicyStore:
@@ -78,6 +73,8 @@ class KafkaPolicyStore:
         self._one_at_a_time = asyncio.Lock()
         self._changing = 0
         self._turn: Turn | None = None
+        # What may have been written and was not yet read back.
+        self._unseen: Attempt | None = None
         self._asker: Consumer | None = None
         self._tail = Tail(
             self._properties,
@@ -138,24 +135,22 @@ class KafkaPolicyStore:
             self._changing -= 1
 
     async def _change(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+        self._unseen = None
         for lost in itertools.count():
             try:
                 await self._attempt(decide, deadline)
             except Refused:
                 raise
-            except (TurnLost, _Behind) as failure:
+            except (TurnLost, OutcomeUnknown, _Behind) as failure:
                 self._turn = None
                 pause = pause_s(lost)
                 if time.monotonic() + pause > deadline:
-                    self._count("failed")
-                    raise Unavailable(f"Not changed within the limit: {failure}") from failure
+                    raise self._unavailable(failure) from failure
                 self._count("overtaken")
                 await asyncio.sleep(pause)
             except WeirError as failure:
                 self._turn = None
-                self._count("failed")
-                known = "It is not known whether this was" if isinstance(failure, _Unknown) else "Not"
-                raise Unavailable(f"{known} changed: {failure}") from failure
+                raise self._unavailable(failure) from failure
             except BaseException:
                 # Cancelled in the middle: a thread still works with this turn.
                 self._turn = None
@@ -164,6 +159,8 @@ class KafkaPolicyStore:
                 return
 
     async def _attempt(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+        """One turn: write, or see that what was written in the one before has come."""
+
         def left() -> float:
             return max(_LEAST_S, deadline - time.monotonic())
 
@@ -171,22 +168,32 @@ class KafkaPolicyStore:
             arguments = (self._bootstrap, self._topics, self._client, left())
             self._turn = await in_thread(lambda: Turn(*arguments))
         await self._catch_up(min(left(), _LAG_LIMIT_S))
-        changes = decide(self.entries)
-        updates = [Update(path=path, value=value) for path, value in changes.items()]
-        if not updates:
-            return
-        effective_ts = effective_from(self._log, updates, time.time_ns() // 1_000_000)
-        lines, turn, limit_s = records(self._log, updates, effective_ts, ORIGIN), self._turn, left()
-        bad = self._log.bad_records
-        try:
-            await in_thread(lambda: turn.write(lines, limit_s))
+        if self._unseen is None or not self._log.arrived:
+            self._unseen = None
+            updates = [Update(path=path, value=value) for path, value in decide(self.entries).items()]
+            if not updates:
+                return
+            await self._write(self._turn, Attempt.of(self._log, updates, ORIGIN), left())
             await self._catch_up(left())
-        except TurnLost:
-            raise
-        except WeirError as failure:
-            raise _Unknown(str(failure)) from failure
-        check_in_force(self._log, updates, effective_ts, bad)
+        assert self._unseen is not None
+        written, self._unseen = self._unseen, None
+        written.check_in_force(self._log)
         self._count("written")
+
+    async def _write(self, turn: Turn, attempt: Attempt, limit_s: float) -> None:
+        try:
+            self._unseen = attempt
+            await in_thread(lambda: turn.write(attempt.lines, limit_s))
+        except OutcomeUnknown:
+            raise
+        except WeirError:
+            self._unseen = None
+            raise
+
+    def _unavailable(self, failure: WeirError) -> Unavailable:
+        self._count("failed")
+        what = "Not" if self._unseen is None else "It is not known whether this was"
+        return Unavailable(f"{what} changed: {failure}")
 
     async def _catch_up(self, limit_s: float) -> None:
         """Wait until all is read that was written before now.

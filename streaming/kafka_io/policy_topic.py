@@ -26,6 +26,8 @@ KEEP_MS = 600_000
 """How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
 _FOLD_AT_LEAST = 64
 _POLL_RECORDS = 1_000
+_NAMELESS = "-"
+_FETCH_WAIT_MS = 20
 _POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
 NO_LOG = logging.getLogger("weir.kafka.quiet")
 NO_LOG.addHandler(logging.NullHandler())
@@ -52,6 +54,7 @@ class PolicyLog:
         records: how many were read; 0 means that nobody has set anything yet.
         bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
         last_bad: the reason of the newest one.
+        awaited: id of a record that somebody wants to find, empty: none; `arrived` tells whether it came.
     """
 
     timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
@@ -62,6 +65,8 @@ class PolicyLog:
     bad_records: int = 0
     bad: list[str] = field(default_factory=list)
     last_bad: str = ""
+    awaited: str = ""
+    arrived: bool = False
     _newest_ts: int = 0
     _unfolded: int = 0
 
@@ -86,10 +91,16 @@ class PolicyLog:
             if len(self.bad) < MAX_REASONS:
                 self.bad.append(error.reason)
 
+    def await_record(self, event_id: str) -> None:
+        """From now on `arrived` tells whether a record of this id has come; "" is the id of none."""
+        self.awaited, self.arrived = event_id, False
+
     def _apply(self, value: bytes, timestamp_ms: int) -> None:
-        change = parse(value, default_id="", default_ts=timestamp_ms)
+        change = parse(value, default_id=_NAMELESS, default_ts=timestamp_ms)
         if not isinstance(change, PolicyChange):
             raise BadEvent("type: no policy; a policy event was expected")
+        if change.id == self.awaited:
+            self.arrived = True
         check_entry(change.path, change.value)
         origin = load_object(value).get("origin", "")
         if not isinstance(origin, str):
@@ -167,6 +178,8 @@ class PolicyReader:
                 "group.id": "weir-policy-reader",  # required, but never used: partitions are assigned by hand
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                # The end is only reported when a fetch comes back empty.
+                "fetch.wait.max.ms": _FETCH_WAIT_MS,
                 "auto.offset.reset": "earliest",
                 "allow.auto.create.topics": False,
             },

@@ -5,11 +5,13 @@ the topic, works out what to write, and writes. Were two to do so at a time, the
 worked out from a topic that has changed since. Kafka has no compare-and-swap, but it has one producer per
 transactional id: whoever comes later ends the transaction of the one before and everything it may still try
 (KIP-98). So a writer first takes its *turn*, then reads the topic to its end, then writes in one transaction.
-If that succeeds, nobody else has written since the turn was taken; if not, nothing of it was written.
+If that succeeds, nobody else has written since the turn was taken. If the broker does not say that it does,
+whoever takes the next turn and reads on sees what became of it: no transaction outlives a turn.
 """
 
 import contextlib
 import random
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,11 +48,69 @@ _TURN_IS_OVER = (
 
 
 class TurnLost(WeirError):
-    """Nothing was written: somebody else took their turn, or the cluster could not commit and undid it."""
+    """Nothing was written: somebody else took their turn."""
+
+
+class OutcomeUnknown(WeirError):
+    """It may have been written: who reads on in a turn of their own sees it, or sees that it was not."""
 
 
 class NotInForce(WeirError):
     """It was written, but readers of the topic do not go by it; the message says what stands in the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What a writer writes in one turn.
+
+    Attributes:
+        before: the entries as they are before.
+        updates: what changes, in order.
+        effective_ts: from when on all of it is in force, ms since the epoch.
+        lines: the records, as `Turn.write` takes them.
+        version: the last version.
+        bad_before: how many records of the topic could not be used before.
+    """
+
+    before: Mapping[str, Any]
+    updates: Sequence[Update]
+    effective_ts: int
+    lines: Sequence[tuple[str, bytes]]
+    version: int
+    bad_before: int
+
+    @classmethod
+    def of(cls, log: PolicyLog, updates: Sequence[Update], origin: str) -> Self:
+        """What to write behind all that was read; whether that came is then known by `log.arrived`."""
+        effective_ts = effective_from(log, updates, _now_ms())
+        lines = records(log, updates, effective_ts, origin)
+        # One transaction: if its last record came, all did.
+        log.await_record(orjson.loads(lines[-1][1])["id"] if lines else "")
+        return cls(
+            before=log.entries,
+            updates=updates,
+            effective_ts=effective_ts,
+            lines=lines,
+            version=log.newest_version + len(lines),
+            bad_before=log.bad_records,
+        )
+
+    def check_in_force(self, log: PolicyLog) -> None:
+        """Whether readers will go by what was written.
+
+        Args:
+            log: the topic, read after the writing.
+
+        Raises:
+            NotInForce: they will not, and not because somebody has changed it since.
+        """
+        entries = log.timeline.at(self.effective_ts).entries
+        missing = [update.path for update in self.updates if entries.get(update.path) != update.value]
+        if missing and log.bad_records > self.bad_before:
+            raise NotInForce(
+                f"{len(missing)} of {len(self.updates)} policies were written, such as {missing[0]}, but"
+                f" readers do not go by them: {log.last_bad}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +172,8 @@ class Turn:
 
         Raises:
             TurnLost: nothing was written, and the writer may begin again.
-            WeirError: the cluster refuses, or nobody knows whether it was written, which the message then
-                says; this turn is of no use now.
+            OutcomeUnknown: see there.
+            WeirError: the cluster refuses; this turn is of no use now.
         """
         committing = False
         refused: list[KafkaError] = []
@@ -129,18 +189,18 @@ class Turn:
             committing = True
             self._producer.commit_transaction(timeout_s)
         except KafkaException as error:
+            why = refused[0].str() if refused else reason_of(error)
+            what = f"{len(records)} policies"
+            if committing and not refused:
+                # Also if the turn is over: an earlier try of the same commit may have been carried out. And
+                # a broker that another writer came to in the middle answers with UNKNOWN_SERVER_ERROR.
+                raise OutcomeUnknown(
+                    f"it is not known whether {what} were written to {self._where}: {why}"
+                ) from error
             if error.args[0].code() in _TURN_IS_OVER:
                 raise TurnLost(f"another writer of {self._where} came in between") from error
-            why = refused[0].str() if refused else reason_of(error)
-            undone = self._abort(timeout_s)
-            what = f"{len(records)} policies"
-            if not committing or refused:
-                raise WeirError(f"{what} were not written to {self._where}: {why}") from error
-            # An error in answer to a commit, such as UNKNOWN_SERVER_ERROR, does not say what became of it.
-            # But a transaction that was committed cannot be aborted: that would be an invalid state.
-            if undone:
-                raise TurnLost(f"{self._where} did not commit: {why}") from error
-            raise WeirError(f"it is not known whether {what} were written to {self._where}: {why}") from error
+            self._abort(timeout_s)
+            raise WeirError(f"{what} were not written to {self._where}: {why}") from error
 
     def _produce(self, key: bytes, value: bytes, delivered: Callable[..., None], timeout_s: float) -> None:
         with contextlib.suppress(BufferError):
@@ -150,13 +210,10 @@ class Turn:
         self._producer.flush(timeout_s)
         self._producer.produce(self._topic, key=key, value=value, on_delivery=delivered)
 
-    def _abort(self, timeout_s: float) -> bool:
-        """Whether the transaction is aborted for certain; if not, the broker or the next writer ends it."""
-        try:
+    def _abort(self, timeout_s: float) -> None:
+        """Readers need not wait for the broker, or for the next writer, to end it."""
+        with contextlib.suppress(KafkaException):
             self._producer.abort_transaction(min(timeout_s, _ABORT_LIMIT_S))
-        except KafkaException:
-            return False
-        return True
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +243,7 @@ def change_policies(
 
     Raises:
         WeirError: no such topic, no answer in time, or others kept writing. If it is not known whether the
-            change was made, the message says so.
+            change was made, since the cluster went away in the middle, the message says so.
         NotInForce: it was made, and readers do not go by it.
     """
     deadline = time.monotonic() + timeout_s
@@ -212,25 +269,37 @@ def _in_turn(
     origin: str,
     left: Callable[[], float],
 ) -> Written:
-    """Take a turn, read what has come since, decide and write, until nobody came in between."""
-    lost: TurnLost | None = None
+    """Take a turn, read what has come since, decide and write, until it is seen to be written."""
+    lost: WeirError | None = None
+    attempt: Attempt | None = None
     for number in range(TURNS_MAX):
-        with take_turn() as turn:
+        try:
+            with take_turn() as turn:
+                log = reader.read(left())
+                if attempt is None or not log.arrived:
+                    # What was tried before is known not to be there.
+                    attempt, lost = Attempt.of(log, decide(log), origin), None
+                    if attempt.lines:
+                        turn.write(attempt.lines, left())
+        except (TurnLost, OutcomeUnknown) as failure:
+            lost = failure
+            time.sleep(min(left(), pause_s(number)))
+            continue
+        except WeirError as failure:
+            if isinstance(lost, OutcomeUnknown):
+                raise OutcomeUnknown(f"{lost}; then {failure}") from failure
+            raise
+        if attempt.lines:
             log = reader.read(left())
-            updates, before, bad = decide(log), log.entries, log.bad_records
-            effective_ts = effective_from(log, updates, _now_ms())
-            lines = records(log, updates, effective_ts, origin)
-            version = log.newest_version + len(lines)
-            try:
-                if lines:
-                    turn.write(lines, left())
-            except TurnLost as failure:
-                lost = failure
-                time.sleep(min(left(), pause_s(number)))
-                continue
-        check_in_force(reader.read(left()) if lines else log, updates, effective_ts, bad)
-        return Written(before=before, log=log, updates=updates, version=version, effective_ts=effective_ts)
-    raise WeirError(f"the policies were not changed in {TURNS_MAX} attempts: {lost}") from lost
+            attempt.check_in_force(log)
+        return Written(
+            before=attempt.before,
+            log=log,
+            updates=attempt.updates,
+            version=attempt.version,
+            effective_ts=attempt.effective_ts,
+        )
+    raise WeirError(f"given up after {TURNS_MAX} attempts to change policies: {lost}") from lost
 
 
 def pause_s(lost: int) -> float:
@@ -261,39 +330,20 @@ def records(
     for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
         ahead.setdefault(path, set()).add(ts)
     dated = [(u, ts) for u in updates for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
+    # No other writer's record has the same id, though it be of the same version and time.
+    name = f"{origin}-{secrets.token_hex(4)}"
     return [
         # Beyond the greatest version that may be stated they go on counting.
-        (update.path, _record(update, min(log.newest_version + number, VERSION_MAX), ts, origin))
+        (update.path, _record(update, min(log.newest_version + number, VERSION_MAX), ts, origin, name))
         for number, (update, ts) in enumerate(dated, 1)
     ]
 
 
-def check_in_force(log: PolicyLog, updates: Sequence[Update], effective_ts: int, bad_before: int) -> None:
-    """Whether readers will go by what was written.
-
-    Args:
-        log: the topic, read after the writing.
-        updates: what was written,
-        effective_ts: from when on it counts.
-        bad_before: how many records could not be used before.
-
-    Raises:
-        NotInForce: they will not, and not because somebody has changed it since.
-    """
-    entries = log.timeline.at(effective_ts).entries
-    missing = [update.path for update in updates if entries.get(update.path) != update.value]
-    if missing and log.bad_records > bad_before:
-        raise NotInForce(
-            f"{len(missing)} of {len(updates)} policies were written, such as {missing[0]}, but readers do"
-            f" not go by them: {log.last_bad}"
-        )
-
-
-def _record(update: Update, version: int, effective_ts: int, origin: str) -> bytes:
+def _record(update: Update, version: int, effective_ts: int, origin: str, name: str) -> bytes:
     return orjson.dumps(
         {
             "type": "policy",
-            "id": f"{origin}-{effective_ts}-{version}",
+            "id": f"{name}-{effective_ts}-{version}",
             "ts": effective_ts,
             "effective_ts": effective_ts,
             "version": version,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from admin_process_kit import Admin
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Producer
 from proxy_kit import ProxyThread, until
@@ -16,7 +17,14 @@ from relay_kit import CommitRelay
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import PolicyLog, PolicyReader, Update, differences, read_policies
-from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS, Turn, TurnLost, change_policies, records
+from streaming.kafka_io.policy_turn import (
+    EFFECTIVE_AFTER_MS,
+    OutcomeUnknown,
+    Turn,
+    TurnLost,
+    change_policies,
+    records,
+)
 from streaming.policy.files import load_policies
 from weir.cli import main
 from weir.stack.kafka import free_port
@@ -206,26 +214,33 @@ def relayed(
         yield start
 
 
-def test_a_commit_that_was_not_made_is_tried_again(
-    cluster: Cluster, topics: Topics, relayed: Callable[[bool], tuple[str, CommitRelay]]
+@pytest.mark.parametrize("made", [False, True])
+def test_a_commit_of_which_nothing_is_known_is_looked_up(
+    cluster: Cluster, topics: Topics, relayed: Callable[[bool], tuple[str, CommitRelay]], made: bool
 ) -> None:
-    """The broker answers with an error that says nothing; the transaction could be aborted, so it was not."""
-    bootstrap, relay = relayed(False)
-    change_policies(bootstrap, topics, counted, origin="apply")
+    """The broker answers with an error that says nothing; one that counts up counts once all the same."""
+    bootstrap, relay = relayed(made)
+    written = change_policies(bootstrap, topics, counted, origin="apply")
     log = read_policies(cluster.kafka.bootstrap, topics)
-    assert (relay.failed, log.records) == (1, 1)
+    assert (relay.failed, log.records, written.version) == (1, 1, 2)
     assert log.entries["resourcegroups.rg1"]["publishRateInMsgs"] == 1
 
 
-def test_a_commit_that_may_have_been_made_is_not_tried_again(
-    cluster: Cluster, topics: Topics, relayed: Callable[[bool], tuple[str, CommitRelay]]
+@pytest.mark.parametrize("made", [False, True])
+def test_the_admin_api_looks_such_a_commit_up(
+    cluster: Cluster,
+    topics: Topics,
+    tmp_path: Path,
+    relayed: Callable[[bool], tuple[str, CommitRelay]],
+    made: bool,
 ) -> None:
-    """The same answer, but it was made: one that counts up would count twice; whoever asked is told."""
-    bootstrap, relay = relayed(True)
-    with pytest.raises(WeirError, match=r"it is not known whether 1 policies were written to .*policies on"):
-        change_policies(bootstrap, topics, counted, origin="apply")
+    """A group is deleted once: were it tried again after it was made, the answer would be 404."""
+    change_policies(cluster.kafka.bootstrap, topics, counted, origin="apply")
+    bootstrap, relay = relayed(made)
+    with Admin(bootstrap, tmp_path / "admin", topics.prefix) as admin:
+        assert admin.ask("DELETE", "/admin/v2/resourcegroups/rg1") == (204, "")
     log = read_policies(cluster.kafka.bootstrap, topics)
-    assert (relay.failed, log.records) == (1, 1)
+    assert (relay.failed, log.records, log.entries) == (1, 2, {})
 
 
 def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> None:
@@ -235,7 +250,7 @@ def test_a_turn_ends_when_another_begins(cluster: Cluster, topics: Topics) -> No
     first = Turn(bootstrap, topics, {}, 10.0)
     first.write(lines, 10.0)
     second = Turn(bootstrap, topics, {}, 10.0)
-    with pytest.raises(TurnLost):
+    with pytest.raises((TurnLost, OutcomeUnknown)):
         first.write(lines, 10.0)
     second.write(lines, 10.0)
     log = read_policies(bootstrap, topics)

@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
     """Topics of an installation of its own, so that tests do not see each other's policies."""
-    own = Topics(f"{fresh(request.node.name)}.")
+    own = Topics(f"{fresh(request.node.originalname)}.")
     ensure_topics(cluster.kafka.bootstrap, own)
     return own
 
