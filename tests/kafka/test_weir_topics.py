@@ -11,6 +11,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from proxy_kit import until
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster as Where
@@ -86,7 +87,8 @@ def test_the_commands_that_are_told_mend_it(cluster: Cluster, admin: AdminClient
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
-    assert seen(cluster, admin, topics).faults == ()
+    # The broker answers before it shows what it has changed.
+    until(lambda: seen(cluster, admin, topics).faults == (), what="topics as they must be")
 
 
 def test_an_absent_cluster_keeps_nobody_from_starting(admin: AdminClient) -> None:

@@ -24,16 +24,20 @@ class CommitRelay:
         self._to, self._made = to, made
         self._listener = socket.create_server(listen)
         self._open: list[socket.socket] = [self._listener]
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
         self.failed = 0
         """Commits answered with an error."""
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        # Nothing is opened any more when all is closed.
+        self._accepting.join(_LIMIT_S)
         for one in self._open:
             one.close()
 
@@ -43,8 +47,13 @@ class CommitRelay:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            broker = socket.create_connection(self._to, timeout=_LIMIT_S)
-            self._open += [client, broker]
+            self._open.append(client)
+            try:
+                broker = socket.create_connection(self._to, timeout=_LIMIT_S)
+            except OSError:  # the other side has ended
+                client.close()
+                continue
+            self._open.append(broker)
             hidden: set[bytes] = set()
             threading.Thread(target=self._requests, args=(client, broker, hidden), daemon=True).start()
             threading.Thread(target=self._responses, args=(broker, client, hidden), daemon=True).start()
