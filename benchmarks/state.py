@@ -67,6 +67,7 @@ def run(smoke: bool, progress: Progress) -> Result:
         settings = JobSettings(
             checkpoint_dir=str(folder / "checkpoint"),
             max_events_per_batch=scale.active,
+            max_ahead_ms=2 * _AHEAD_MS,
             spark_conf={"spark.sql.streaming.numRecentProgressUpdates": "10000"},
         )
         with Stack(folder, policies=POLICIES) as stack:
