@@ -26,7 +26,6 @@ KEEP_MS = 600_000
 """How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
 _FOLD_AT_LEAST = 64
 _POLL_RECORDS = 1_000
-_NAMELESS = "-"
 _FETCH_WAIT_MS = 20
 _POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
 NO_LOG = logging.getLogger("weir.kafka.quiet")
@@ -54,7 +53,7 @@ class PolicyLog:
         records: how many were read; 0 means that nobody has set anything yet.
         bad: reasons of records that could not be used, at most MAX_REASONS of `bad_records`.
         last_bad: the reason of the newest one.
-        awaited: id of a record that somebody wants to find, empty: none; `arrived` tells whether it came.
+        arrived: whether the record that `await_record` named has come.
     """
 
     timeline: PolicyTimeline = field(default_factory=PolicyTimeline)
@@ -65,8 +64,8 @@ class PolicyLog:
     bad_records: int = 0
     bad: list[str] = field(default_factory=list)
     last_bad: str = ""
-    awaited: str = ""
     arrived: bool = False
+    _awaited: bytes | None = None
     _newest_ts: int = 0
     _unfolded: int = 0
 
@@ -83,6 +82,7 @@ class PolicyLog:
     def take(self, value: bytes | None, timestamp_ms: int) -> None:
         """Add one record; one that can't be used is counted, with its reason."""
         self.records += 1
+        self.arrived |= value is not None and value == self._awaited
         try:
             self._apply(value or b"", timestamp_ms)
         except BadEvent as error:
@@ -91,16 +91,14 @@ class PolicyLog:
             if len(self.bad) < MAX_REASONS:
                 self.bad.append(error.reason)
 
-    def await_record(self, event_id: str) -> None:
-        """From now on `arrived` tells whether a record of this id has come; "" is the id of none."""
-        self.awaited, self.arrived = event_id, False
+    def await_record(self, value: bytes) -> None:
+        """From now on `arrived` tells whether this very record has come, of use or not."""
+        self._awaited, self.arrived = value, False
 
     def _apply(self, value: bytes, timestamp_ms: int) -> None:
-        change = parse(value, default_id=_NAMELESS, default_ts=timestamp_ms)
+        change = parse(value, default_id="", default_ts=timestamp_ms)
         if not isinstance(change, PolicyChange):
             raise BadEvent("type: no policy; a policy event was expected")
-        if change.id == self.awaited:
-            self.arrived = True
         check_entry(change.path, change.value)
         origin = load_object(value).get("origin", "")
         if not isinstance(origin, str):

@@ -84,8 +84,9 @@ class Attempt:
         """What to write behind all that was read; whether that came is then known by `log.arrived`."""
         effective_ts = effective_from(log, updates, _now_ms())
         lines = records(log, updates, effective_ts, origin)
-        # One transaction: if its last record came, all did.
-        log.await_record(orjson.loads(lines[-1][1])["id"] if lines else "")
+        if lines:
+            # One transaction: if its last record came, all did.
+            log.await_record(lines[-1][1])
         return cls(
             before=log.entries,
             updates=updates,
@@ -330,7 +331,7 @@ def records(
     for ts, path in log.timeline.changed(effective_ts, TS_MAX_MS):
         ahead.setdefault(path, set()).add(ts)
     dated = [(u, ts) for u in updates for ts in (*sorted(ahead.get(u.path, ())), effective_ts)]
-    # No other writer's record has the same id, though it be of the same version and time.
+    # No other writer's record is the same, though it be of the same version and time.
     name = f"{origin}-{secrets.token_hex(4)}"
     return [
         # Beyond the greatest version that may be stated they go on counting.

@@ -78,6 +78,19 @@ def test_a_record_that_cannot_be_used_is_counted_with_its_reason(record: bytes) 
     assert dict(log.entries) == {A: rate(1)}
 
 
+def test_a_record_is_known_by_its_bytes() -> None:
+    """Whoever does not know whether a record was written sees it come, even one that cannot be used."""
+    log = log_of()
+    for wanted in (b"broken", orjson.dumps({"type": "policy", "id": "mine", "path": A, "value": rate(1)})):
+        log.await_record(wanted)
+        log.take(orjson.dumps({"type": "policy", "id": "theirs", "path": A, "value": rate(1)}), 50)
+        log.take(None, 50)
+        assert not log.arrived
+        log.take(wanted, 50)
+        log.take(b"", 50)
+        assert log.arrived
+
+
 def test_reasons_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """All bad records are counted, only the first reasons are kept."""
     monkeypatch.setattr(policy_topic, "MAX_REASONS", 3)
