@@ -21,6 +21,7 @@ from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import NO_LOG, PolicyLog, Update, reason_of
 from streaming.kafka_io.policy_turn import (
     Attempt,
+    NotInForce,
     OutcomeUnknown,
     Turn,
     TurnLost,
@@ -192,6 +193,8 @@ class KafkaPolicyStore:
 
     def _unavailable(self, failure: WeirError) -> Unavailable:
         self._count("failed")
+        if isinstance(failure, NotInForce):
+            return Unavailable(str(failure))
         what = "Not" if self._unseen is None else "It is not known whether this was"
         return Unavailable(f"{what} changed: {failure}")
 

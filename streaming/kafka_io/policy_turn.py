@@ -291,7 +291,7 @@ def _in_turn(
                 raise OutcomeUnknown(f"{lost}; then {failure}") from failure
             raise
         if attempt.lines:
-            log = reader.read(left())
+            _read_back(reader, left)
             attempt.check_in_force(log)
         return Written(
             before=attempt.before,
@@ -301,6 +301,15 @@ def _in_turn(
             effective_ts=attempt.effective_ts,
         )
     raise WeirError(f"given up after {TURNS_MAX} attempts to change policies: {lost}") from lost
+
+
+def _read_back(reader: PolicyReader, left: Callable[[], float]) -> None:
+    """Read on until what was written has come: a commit is answered a moment before readers may see it."""
+    try:
+        while not reader.log.arrived:
+            reader.read(left())
+    except WeirError as failure:
+        raise WeirError(f"the policies were written, but could not be read back: {failure}") from failure
 
 
 def pause_s(lost: int) -> float:

@@ -192,10 +192,6 @@ class Cursor:
         self.skip(0)
         return count
 
-    def skip_int32_array(self) -> None:
-        """Moves over an array of 32-bit numbers, such as replica ids."""
-        self.skip(4 * max(0, self.array_length()))
-
     def skip_tags(self) -> None:
         """Moves over a tagged section; does nothing in classic versions."""
         if not self.flexible:
