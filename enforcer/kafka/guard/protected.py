@@ -6,11 +6,15 @@ from typing import Final
 
 from enforcer.kafka.guard.apis import FILTERED
 from enforcer.kafka.protocol.fields import NO_ID
+from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE
+from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, METADATA_IDS_FROM, PRODUCE_IDS_FROM
 from streaming.contract.topics import Topics
 
 NEVER: Final = 1 << 15
 # First version that names topics by id.
-_IDS_FROM: Final = {0: 13, 1: 13, 3: 10, 8: 10, 9: 10, 20: 6}
+_IDS_FROM: Final = {
+    PRODUCE: PRODUCE_IDS_FROM, FETCH: FETCH_IDS_FROM, METADATA: METADATA_IDS_FROM, 8: 10, 9: 10, 20: 6,
+}  # fmt: skip
 IDS_MAX: Final = 64
 """Ids that are looked up, and that answers taught, at a time; each is looked for by itself."""
 
