@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from enforcer.core.clock import Clock
-from enforcer.core.coordinator import QuotaCoordinator, probe
+from enforcer.core.coordinator import QuotaCoordinator
+from enforcer.core.questions.request_events import probe
 from enforcer.core.feeds.decisions import Decision, decisions_tail, standing_shares
 from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Share
