@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from law_kit import Event, policy
+from law_kit import Event
 
 from enforcer.core.local.book import Book
-from enforcer.core.local.forms import Answer, Own, Statement
+from enforcer.core.local.forms import Own, Statement
 from streaming.policy.timeline import PolicyTimeline
 
 SUBJECT = "user=alice"
