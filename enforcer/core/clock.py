@@ -1,4 +1,4 @@
-"""The clocks of an enforcer; what is handed one knows no other time."""
+"""The clocks of an enforcer, and what it knows of the brokers'; what is handed one knows no other time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,25 +11,23 @@ WINDOW_MS: Final = 30_000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """The clocks of one process; tests put their own in.
+    """The two clocks of one process; tests put their own in.
 
     Attributes:
         steady_ms: never goes back; for time limits.
         wall_ms: ms since the epoch; for policies and the time of decisions.
-        brokers_ms: ms since the epoch as the brokers count them; for what is decided here.
     """
 
     steady_ms: Callable[[], float]
     wall_ms: Callable[[], int]
-    brokers_ms: Callable[[], int]
 
 
 class BrokersClock:
     """The brokers' clock as far as the acknowledgements of our own records tell (docs/contract.md 1).
 
-    A record has its time before its acknowledgement arrives, so record time less own clock at arrival is never
-    more than the true difference, and the greatest of several is the nearest. Where nothing was learnt yet it is
-    our own clock.
+    A record has its time before its acknowledgement arrives, so record time less own clock at arrival is
+    never more than the true difference, and the greatest of several is the nearest. Where nothing was learnt
+    yet it is our own clock.
 
     One thread may learn while others read.
 

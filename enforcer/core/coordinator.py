@@ -5,18 +5,17 @@ Connections bring requests here; decisions and policies come in by the feeds. Al
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from cachetools import TTLCache
 
 from enforcer.core.clock import Clock
+from enforcer.core.deciding.local_decisions import LocalDecisions
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.gate import Verdict, judge
 from enforcer.core.ledger import Answered, Ask, Ledger, correct
-from enforcer.core.local_decisions import LocalDecisions
 from enforcer.core.metrics import Metrics
 from enforcer.core.questions.open_questions import OpenQuestions
 from enforcer.core.questions.request_events import Asked, RequestEvents, home_of
@@ -29,6 +28,7 @@ from streaming.policy.policy_set import MutationQuota
 logger = logging.getLogger(__name__)
 
 Called = Callable[[], None]
+Acked = Callable[[bool], None]
 
 
 class Sender(Protocol):
@@ -145,7 +145,7 @@ class QuotaCoordinator:
         self,
         asked: Asked,
         quota: MutationQuota,
-        on_acked: Callable[[], None],
+        on_acked: Acked,
         on_decision: Callable[[Decision], None],
         on_refused: Called | None = None,
     ) -> Ask | None:
@@ -154,7 +154,7 @@ class QuotaCoordinator:
         Args:
             asked: the request.
             quota: of its subject, one that is decided here.
-            on_acked: told once Kafka has the event of what was decided, or never will.
+            on_acked: told whether Kafka has the event of what was decided, once that is known.
             on_decision: see `ask`, as `on_refused`.
 
         Returns:
@@ -191,7 +191,7 @@ class QuotaCoordinator:
         if quota is not None and not ask.strict and self.local.decides(quota):
             self.local.charge(ask, quota, event)
             self._send_decided(ask.id, event, None)
-        elif self._sender.send(event, home_of(ask)):
+        elif self._sender.send(event, home_of(ask), acked=self._watched(ask.id, None)):
             self.ledger.watch(ask)
         return ask
 
@@ -270,7 +270,7 @@ class QuotaCoordinator:
         """Once a second: drop what is old, refresh the gauges."""
         now_ms = self.clock.steady_ms()
         self.ledger.expire(now_ms)
-        self.local.sweep(now_ms)
+        self.local.look()
         traffic = self.metrics.traffic
         traffic.subjects = self.ledger.subjects
         traffic.pending = self.ledger.pending
@@ -348,21 +348,25 @@ class QuotaCoordinator:
             return False
         return True
 
-    def _send_decided(self, event_id: str, event: Mapping[str, Any], on_acked: Called | None) -> None:
+    def _send_decided(self, event_id: str, event: Mapping[str, Any], on_acked: Acked | None) -> None:
         """Send the event of what was decided here; `on_acked` is told what came of it, in the loop."""
-        if not self._sender.send(event, event["subject"], acked=self._watched(event_id, on_acked)) and on_acked:
-            on_acked()
+        acked = self._watched(event_id, on_acked)
+        if not self._sender.send(event, event["subject"], acked=acked) and on_acked is not None:
+            on_acked(False)
 
-    def _watched(self, event_id: str, on_acked: Called | None) -> Acknowledged:
+    def _watched(self, event_id: str, on_acked: Acked | None) -> Acknowledged:
         """What an event's acknowledgement is told to, in a thread."""
 
         def told(record_ms: int | None) -> None:
             if record_ms is not None:
                 self.local.stands(event_id, record_ms)
             if on_acked is not None:
-                on_acked()
+                on_acked(record_ms is not None)
 
-        return lambda record_ms: self.in_loop(partial(told, record_ms))
+        def from_thread(record_ms: int | None) -> None:
+            self.in_loop(partial(told, record_ms))
+
+        return from_thread
 
     def _note_decided(self, ask: Ask, quota: MutationQuota) -> None:
         """Remember of a decision made here who must wait, and show it."""

@@ -130,11 +130,6 @@ class Metrics:
         )
         self.bad_frames = self._counter("bad_frames", "Frames that the protocol does not allow", "reason")
         self.upstream_failures = self._counter("upstream_failures", "Failed broker connections", "reason")
-        self.unacknowledged = Counter(
-            "weir_unacknowledged_answers",
-            "Requests answered before Kafka had their events",
-            registry=self.registry,
-        )
         self.late_decisions = self._counter("late_decisions", "Decisions that came after the time limit")
         self.corrections = self._counter(
             "corrected_mutations", "Partition mutations refunded or charged afterwards", "kind"
@@ -157,16 +152,25 @@ class Metrics:
             registry=self.registry,
             buckets=DELAY_BUCKETS_S,
         )
+        self._count_refusals()
+        self._count_local()
+        self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
+        self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
+        self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
+
+    def _count_local(self) -> None:
+        """What is decided at once, and not by the job."""
+        self.unacknowledged = Counter(
+            "weir_unacknowledged_answers",
+            "Requests answered before Kafka had their events",
+            registry=self.registry,
+        )
         self._local_differences = Counter(
             "weir_local_differences",
             "Decisions at once that knowing all would have made otherwise",
             ["subject"],
             registry=self.registry,
         )
-        self._count_refusals()
-        self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
-        self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
-        self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
 
     def _count_refusals(self) -> None:
         """What attackers run into (docs/security.md), and who does not know better."""

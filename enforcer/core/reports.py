@@ -15,7 +15,7 @@ from enforcer.core.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 Acknowledged = Callable[[int | None], None]
-"""Told, in a thread, the time that its broker gave an event, ms since the epoch; None: Kafka will never have it."""
+"""Told, in a thread, the time that its broker gave an event, ms; None: Kafka will never have it."""
 _POLL_S = 0.2
 
 
@@ -63,7 +63,7 @@ class Reports:
         self.refused: Callable[[str], None] = lambda _event_id: None
         """Told, in a thread, the id of an event that Kafka will never take: it is too large for its topic."""
         self.learn: Callable[[int, float], None] = lambda _record_ms, _arrived_ms: None
-        """Told, in a thread, the time of a record of ours by its broker, and when we heard of it (steady clock)."""
+        """Told, in a thread, a record's time by its broker, ms, and when we heard of it, steady ms."""
         self._producer: Producer | None = None
         self._stopping = threading.Event()
         # Both the loop and the polling thread may find the producer dead.

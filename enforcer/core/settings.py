@@ -57,8 +57,8 @@ class ProxySettings(Settings):
     )
     decide: Decide = setting(
         Decide.LOCAL,
-        "where requests are decided whose quota does not say it: local, at once, by what is known of the subject,"
-        " or strict: the job is asked, and the request waits",
+        "where requests are decided whose quota does not say it: local, at once, by what is known of the"
+        " subject, or strict: the job is asked, and the request waits",
     )
     event_ack_ms: int = setting(
         100,
@@ -169,12 +169,14 @@ class ProxySettings(Settings):
     )
     refusal_factor: float = setting(
         10,
-        "topics in requests that are refused while their subject must wait: so many times the quota's rate are"
-        " reported; beyond it the connection waits",
+        "topics in requests that are refused while their subject must wait: so many times the quota's rate"
+        " are reported; beyond it the connection waits",
         minimum=0.001,
     )
     own_events_max: int = setting(
-        100_000, "own events whose decision was not read, kept to decide by; the oldest are summed up", minimum=1
+        100_000,
+        "own events and their items whose decision was not read, kept to decide by; the oldest are summed up",
+        minimum=1,
     )
     late_records_max: int = setting(
         10_000,

@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Message
 
-from enforcer.core.feeds.rows import objects_of
+from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.feeds.shares import Share, share_of
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
-from streaming.columns.packed import is_packed
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
@@ -84,11 +83,11 @@ def decisions_in(
 
     Args:
         message: the record.
-        own: name of this enforcer: packed shares of others are passed over by their key; None: of all are read.
+        own: name of this enforcer: packed shares of others are passed over by their key; None: all are read.
         unusable: told why something was left out.
     """
     key = message.key()
-    if own is not None and key and key != own.encode() and is_packed(message.headers()):
+    if own is not None and key and key != own.encode() and packed(message):
         return []
     found: list[Decision | Share] = []
     try:
@@ -113,9 +112,10 @@ def _decision(fields: Fields) -> Decision | Share | None:
 
 
 def _admission(fields: Fields) -> Decision:
+    ts = integer(fields, "ts", None, maximum=TS_MAX_MS)
     return Decision(
         id=text(fields, "id", None),
-        ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
+        ts=ts,
         proxy=text(fields, "proxy", ""),
         subject=text(fields, "subject", None),
         throttle_time_ms=min(integer(fields, "throttle_time_ms", None), LONGEST_THROTTLE_MS),
@@ -125,7 +125,7 @@ def _admission(fields: Fields) -> Decision:
         rate=_number(fields, "rate"),
         shadow=flag(fields, "shadow", False),
         late=flag(fields, "late", False),
-        applied_ts=None if "applied_ts" not in fields else integer(fields, "applied_ts", None, maximum=TS_MAX_MS),
+        applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
         refunds=tuple(_texts(fields, "refunds")) if "refunds" in fields else (),
         differs=fields.get("law") is not None,
         repeat=flag(fields, "repeat", False),
@@ -171,12 +171,22 @@ def decisions_tail(
         return decisions_in(message, own, unusable)
 
     return Tail(
-        properties, topic, from_beginning=False, back_ms=back_ms, from_newest=True, parse=parse, deliver=deliver
+        properties,
+        topic,
+        from_beginning=False,
+        back_ms=back_ms,
+        from_newest=True,
+        parse=parse,
+        deliver=deliver,
     )
 
 
 def standing_shares(
-    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Share]], None], back_ms: int, own: str | None = None
+    properties: Mapping[str, str],
+    topic: str,
+    deliver: Callable[[list[Share]], None],
+    back_ms: int,
+    own: str | None = None,
 ) -> Tail[Share]:
     """Read back the shares that still stand (docs/contract.md 1), each with what is left of its life time.
 

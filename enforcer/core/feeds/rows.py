@@ -6,7 +6,6 @@ from typing import Any, Final
 from confluent_kafka import Message
 
 from streaming.columns.packed import is_packed, unpack
-from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.fields import Fields
 
@@ -24,7 +23,7 @@ def objects_of(message: Message, types: Collection[str] = ()) -> Iterator[Fields
     Raises:
         BadEvent: it is neither JSON nor packed, or packed in a way that cannot be read.
     """
-    if not is_packed(message.headers()):
+    if not packed(message):
         yield load_object(message.value() or b"")
         return
     kind, rows = unpack(message.value() or b"")
@@ -32,6 +31,12 @@ def objects_of(message: Message, types: Collection[str] = ()) -> Iterator[Fields
         return
     for row in rows.to_pylist(maps_as_pydicts="strict"):
         yield {"type": kind, **without_nulls(row)}
+
+
+def packed(message: Message) -> bool:
+    """Whether a record is packed."""
+    headers = message.headers()
+    return headers is not None and is_packed(headers.items() if isinstance(headers, dict) else headers)
 
 
 def without_nulls(row: dict[str, Any]) -> dict[str, Any]:

@@ -154,10 +154,9 @@ class Tail(Generic[T]):
             # A topic or partition added later has only records that came after our start: read it whole.
             whole = self._from_beginning or self._was_absent or bool(self._assigned)
             # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
-            starts = (
-                {number: low for number, (low, _) in spans.items()} if whole else self._starts(consumer, spans)
-            )
-        except KafkaException as error:
+            lows = {number: low for number, (low, _) in spans.items()}
+            starts = lows if whole else self._starts(consumer, spans)
+        except (KafkaException, TimeoutError) as error:
             logger.debug("tail of %s: %s", self._topic, error)
             return False
         if not known:
@@ -203,10 +202,17 @@ class Tail(Generic[T]):
 
     def _newest_ms(self, numbers: Iterable[int]) -> int:
         """Time of the newest record of the partitions; 0: there is none."""
-        connection = {name: self._properties[name] for name in (*self._connection, "log_level")}
-        asked = {TopicPartition(self._topic, number): OffsetSpec.max_timestamp() for number in numbers}
-        found = AdminClient(connection).list_offsets(asked, request_timeout=_ASK_LIMIT_S)
-        return max((answer.result().timestamp for answer in found.values()), default=0)
+        connection: dict[str, str | int | float | bool] = {
+            name: self._properties[name] for name in (*self._connection, "log_level")
+        }
+        newest = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self._topic, number): newest for number in numbers}
+        # Kept until all has come: without their client the answers never do.
+        client = AdminClient(connection)
+        found = client.list_offsets(asked, request_timeout=_ASK_LIMIT_S)
+        times = [answer.result(2 * _ASK_LIMIT_S).timestamp for answer in found.values()]
+        del client
+        return max(times, default=0)
 
     def _read_batch(self, consumer: Consumer) -> None:
         # consume() would wait for its whole time even if a record is there; poll() does not.

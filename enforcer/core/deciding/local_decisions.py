@@ -7,19 +7,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from enforcer.core.feeds.company import Charge
 from enforcer.core.feeds.decisions import LONGEST_THROTTLE_MS, Decision
 from enforcer.core.gate import MutationQuota
 from enforcer.core.ledger import Ask
 from enforcer.core.local.alive import Alive
 from enforcer.core.local.book import Book
 from enforcer.core.local.forms import Answer, Own, Statement
+from enforcer.core.local.read_back import ReadBack
 from enforcer.core.metrics import Metrics
 from enforcer.core.questions.sizes import in_own_names
 from enforcer.core.settings import ProxySettings
 from streaming.policy.policy_set import Algorithm, Decide
 from streaming.policy.timeline import PolicyTimeline
 
-SWEEP_MS: Final = 60_000.0
 AWAY_MS: Final = 8_000
 """The job is away once an event of ours stands on the topic undecided for so long."""
 _LOST_MS: Final = 60_000
@@ -52,13 +53,13 @@ class LocalDecisions:
         self._metrics = metrics
         self._default = settings.decide
         self._brokers_ms = brokers_ms
-        self._swept_ms = 0.0
         # Record times of own events that stand on the topic undecided, in order.
         self._standing: OrderedDict[str, int] = OrderedDict()
         self._looked_ms = 0
         self.book = Book(timeline, subjects_max=settings.subjects_max, tail_max=settings.own_events_max)
         self.open = False
         """Whether what was decided before the start is known; until then everything is asked."""
+        self._reading: ReadBack | None = ReadBack(self.book)
         self.alive = Alive(proxy_id)
         self.read_to_ms: Callable[[], int | None] = lambda: None
         """Up to which record time all decisions are read; None: all that there are. Set by who reads them."""
@@ -118,11 +119,31 @@ class LocalDecisions:
             self._decided(decision.id)
         if not decision.subject:
             return
-        self.book.stated(
-            Statement(decision.subject, decision.id, decision.at, decision.tokens, decision.refunds)
-        )
+        state = self.book.stated if self._reading is None else self._reading.admission
+        state(Statement(decision.subject, decision.id, decision.at, decision.tokens, decision.refunds))
         if decision.differs and not decision.repeat and decision.proxy == self._proxy_id:
             self._metrics.differs(decision.subject)
+
+    @property
+    def newest_stated_ts(self) -> int | None:
+        """Applied time of the newest admission that was read before `begin`, ms; None: there was none."""
+        return None if self._reading is None else self._reading.newest_ts
+
+    def read_back(self, charge: Charge) -> None:
+        """An event was found on `weir.requests`, before `begin`."""
+        if self._reading is not None:
+            self._reading.event(charge.subject, charge.id, charge.ts, charge.mutations, refund=charge.refund)
+
+    def begin(self) -> None:
+        """All is read back: decide at once from now on."""
+        self._reading = None
+        self.open = True
+        self.look()
+
+    @property
+    def hears_of_no_decision(self) -> bool:
+        """Whether there are others, and no event of ours whose decision would show that the job is there."""
+        return self.book.proxies > 1 and not self._standing
 
     def stands(self, event_id: str, record_ms: int) -> None:
         """An own event, to be decided, stands on the topic since this time of its record."""
@@ -140,16 +161,6 @@ class LocalDecisions:
         self._metrics.local.proxies = self.book.proxies
         self._metrics.local.own_events = self.book.tail
         self._metrics.local.counts = self.book.counts
-
-    def sweep(self, now_ms: float) -> None:
-        """Now and then: let go of subjects that are full.
-
-        Args:
-            now_ms: the steady clock.
-        """
-        if now_ms - self._swept_ms >= SWEEP_MS:
-            self._swept_ms = now_ms
-            self.book.sweep(self._brokers_ms())
 
     def _decided(self, event_id: str) -> None:
         record_ms = self._standing.pop(event_id, None)
