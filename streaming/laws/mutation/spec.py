@@ -60,6 +60,7 @@ SPEC: Final = LawSpec(
     events=(Request, Refund),
     on_requests=True,
     routing_key=routing_key,
+    key_column="subject",
     stamp=stamp,
     sections=frozenset({Section.QUOTAS}),
     versioned=True,
