@@ -5,8 +5,7 @@ takes it and what that gives; all others go through the parser. So a rule that i
 only. tests/unit/streaming/laws/mutation/test_plain.py holds both equal.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +15,17 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, is_canonical
 from streaming.columns.compiled import lean
 from streaming.columns.records import too_far_ahead
-from streaming.contract.events import ANONYMOUS, CONTRACT_VERSION
-from streaming.contract.fields import INT64_MAX, TS_MAX_MS
+from streaming.columns.row_fields import RowFields, fields_of, is_text
+from streaming.contract.events import ANONYMOUS, CONTRACT_VERSION, OWN_AHEAD_MS
+from streaming.contract.fields import TS_MAX_MS
+from streaming.laws.mutation.law import ALLOW, REJECT, THROTTLE
 from streaming.laws.mutation.requests import (
     ANSWERED,
+    DECIDED,
     DRY,
     LATE,
+    OF_ITEMS,
+    OUTCOMES,
     REFUND,
     REJECT_LATE,
     STAMPED,
@@ -31,18 +35,42 @@ from streaming.laws.mutation.requests import (
 )
 
 Flags = NDArray[np.bool_]
-TYPES: Final = ("request", "refund")
+REFUND_TYPE: Final = "refund"
+TYPES: Final = ("request", REFUND_TYPE)
 _ITEM: Final = pa.struct([("name", pa.string()), ("mutations", pa.int64())])
+_DECIDED: Final = pa.struct(
+    [
+        ("outcome", pa.string()), ("rejected", pa.list_(pa.string())), ("throttle_time_ms", pa.int64()),
+        ("tokens", pa.float64()),
+    ]
+)  # fmt: skip
 SCHEMA: Final = pa.schema(
     [
         ("type", pa.string()), ("v", pa.int64()), ("id", pa.string()), ("ts", pa.int64()),
         ("applied_ts", pa.int64()), ("of_ts", pa.int64()), ("proxy", pa.string()), ("user", pa.string()),
         ("client_id", pa.string()), ("strict", pa.bool_()), ("validate_only", pa.bool_()),
         ("items", pa.list_(_ITEM)), ("subject", pa.string()), ("deadline_ms", pa.int64()),
-        ("on_late", pa.string()), ("late", pa.bool_()), ("answered", pa.string()),
+        ("on_late", pa.string()), ("late", pa.bool_()), ("answered", pa.string()), ("decided", _DECIDED),
     ]
 )  # fmt: skip
 """What the parser reads of a request or refund, by the names of docs/contract.md 3.1."""
+
+
+class _Items(NamedTuple):
+    """Where the items of each row begin and the last one's end; of each item its name and mutations."""
+
+    ends: Integers
+    names: pa.Array
+    mutations: Integers
+
+
+class _Told(NamedTuple):
+    """What `decided` says, where it says something; see `Requests`."""
+
+    outcome: Integers
+    wait_ms: Integers
+    gone: Flags
+
 
 def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, max_ahead_ms: int) -> Requests:
     """The plain ones of some rows.
@@ -57,177 +85,133 @@ def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, ma
     Returns:
         Columns in which an `id` that is not said is null.
     """
-    reading = _Reading(rows.schema.names, rows.columns, len(rows))
-    reading.integers("v", CONTRACT_VERSION, minimum=CONTRACT_VERSION, maximum=CONTRACT_VERSION)
-    ts = reading.integers("ts", times, maximum=TS_MAX_MS)
-    at = np.maximum(ts, reading.integers("applied_ts", ts, maximum=TS_MAX_MS))
-    of_ts, deadline_ms = reading.integers("of_ts", ts, maximum=TS_MAX_MS), np.full(len(ts), -1)
-    flags = STAMPED * reading.said("subject")
-    name, proxy = reading.texts("id"), encoded(reading.names("proxy", ""))
-    if type == "refund":
+    fields = RowFields(rows.schema.names, rows.columns, len(rows))
+    fields.integers("v", CONTRACT_VERSION, minimum=CONTRACT_VERSION, maximum=CONTRACT_VERSION)
+    ts = fields.integers("ts", times, maximum=TS_MAX_MS)
+    at = fields.integers("applied_ts", ts, maximum=TS_MAX_MS)
+    of_ts, deadline_ms = fields.integers("of_ts", ts, maximum=TS_MAX_MS), np.full(len(ts), -1)
+    flags, items = STAMPED * fields.said("subject"), _items(fields)
+    told = _Told(np.zeros_like(ts), np.zeros_like(ts), np.zeros(len(items.mutations), dtype=np.bool_))
+    if type == REFUND_TYPE:
         flags |= REFUND
-    else:
-        deadline_ms = reading.integers("deadline_ms", deadline_ms, minimum=-1)
-        flags |= (
-            STRICT * reading.flags("strict", True) | DRY * reading.flags("validate_only", False)
-            | LATE * reading.flags("late", False) | ANSWERED * reading.words("answered", "not_before")
-            | REJECT_LATE * reading.words("on_late", "reject", "allow")
-        )  # fmt: skip
-    user, client_id = reading.names("user", ANONYMOUS), reading.names("client_id", "")
-    subject = reading.subjects()
-    first, items, names, mutations = reading.items()
-    reading.plain &= ~too_far_ahead(at, times, max_ahead_ms)
-    if type == "refund":
         # What several items add up to is left to the parser.
-        reading.plain &= items == 1
+        fields.plain &= np.diff(items.ends) == 1
+    else:
+        deadline_ms = fields.integers("deadline_ms", deadline_ms, minimum=-1)
+        fields.plain &= (deadline_ms >= 0) | ~fields.said("deadline_ms")
+        flags |= _request_flags(fields)
+        if (flags & DECIDED).any():
+            told = _told(fields, flags, items)
+    at = _not_ahead(fields, at, times, flags, max_ahead_ms)
     read = Requests(
-        source=source, at=at, ts=ts, of_ts=of_ts, deadline_ms=deadline_ms, flags=flags, first=first,
-        items=items, mutations=mutations, names=names, id=name, proxy=proxy, user=user, client_id=client_id,
-        subject=subject,
+        source=source, at=at, ts=ts, of_ts=of_ts, deadline_ms=deadline_ms, flags=flags, first=items.ends[:-1],
+        items=np.diff(items.ends), outcome=told.outcome, wait_ms=told.wait_ms, mutations=items.mutations,
+        gone=told.gone, names=items.names, id=fields.texts("id"), proxy=encoded(fields.names("proxy", "")),
+        user=fields.names("user", ANONYMOUS), client_id=fields.names("client_id", ""),
+        subject=_subjects(fields),
     )  # fmt: skip
-    return read if reading.plain.all() else _only(read, np.flatnonzero(reading.plain))
+    return read if fields.plain.all() else _only(read, np.flatnonzero(fields.plain))
 
 
-def _only(requests: Requests, rows: Integers) -> Requests:
-    """Some of the rows; items that are nobody's stay behind in their columns."""
-    of_items, place = ("mutations", "names"), pa.array(rows)
-    return requests._replace(
-        **{
-            name: column[rows] if isinstance(column, np.ndarray) else column.take(place)
-            for name, column in requests._asdict().items()
-            if name not in of_items
-        }
-    )
+def _request_flags(fields: RowFields) -> Integers:
+    flags: Integers = (
+        STRICT * fields.flags("strict", True) | DRY * fields.flags("validate_only", False)
+        | LATE * fields.flags("late", False) | REJECT_LATE * fields.words("on_late", ("allow", "reject"), 0)
+        | ANSWERED * fields.said("answered") | DECIDED * fields.said("decided")
+    )  # fmt: skip
+    fields.words("answered", ("not_before",), 0)
+    return flags
 
 
-class _Reading:
-    """Columns of rows on their way.
-
-    Attributes:
-        plain: which rows have been plain so far.
-    """
-
-    def __init__(self, names: Sequence[str], columns: Sequence[pa.Array], count: int) -> None:
-        self._columns = dict(zip(names, map(_without_null_texts, columns), strict=True))
-        self._count = count
-        self.plain: Flags = np.ones(count, dtype=np.bool_)
-
-    def said(self, name: str) -> Integers:
-        """1 where a column is not null, else 0."""
-        column = self._columns.get(name)
-        if column is None:
-            return np.zeros(self._count, dtype=np.int64)
-        if not column.null_count:
-            return np.ones(self._count, dtype=np.int64)
-        there: Integers = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
-        return there
-
-    def integers(
-        self, name: str, default: Any, *, minimum: int = 0, maximum: int = INT64_MAX
-    ) -> Integers:
-        """A column of integers; `default`, one or an array, where it is null."""
-        column = self._column(name, pa.types.is_int64)
-        if column is None:
-            values = np.broadcast_to(np.asarray(default, dtype=np.int64), self._count)
-        elif column.null_count:
-            said = column.is_valid().to_numpy(zero_copy_only=False)
-            values = np.where(said, column.fill_null(0).to_numpy(), default)
-        else:
-            values = column.to_numpy()
-        self.plain &= (values >= minimum) & (values <= maximum)
-        return values
-
-    def flags(self, name: str, default: bool) -> Flags:
-        """A column of true and false."""
-        column = self._column(name, pa.types.is_boolean)
-        if column is None:
-            return np.full(self._count, default)
-        values: Flags = column.fill_null(default).to_numpy(zero_copy_only=False)
-        return values
-
-    def words(self, name: str, *words: str) -> Flags:
-        """Whether a column says the first of these words; null is none, and any other word not plain."""
-        column = self._column(name, _is_text)
-        if column is None:
-            return np.zeros(self._count, dtype=np.bool_)
-        text = column.cast(pa.string())
-        known = pc.is_in(text, pa.array([None, *words], pa.string()))
-        self.plain &= known.to_numpy(zero_copy_only=False)
-        is_first: Flags = pc.equal(text, words[0]).fill_null(False).to_numpy(zero_copy_only=False)
-        return is_first
-
-    def texts(self, name: str) -> pa.Array:
-        """A column of texts, Arrow string, with its nulls."""
-        column = self._column(name, _is_text)
-        return pa.nulls(self._count, pa.string()) if column is None else column.cast(pa.string())
-
-    def names(self, name: str, default: str) -> pa.Array:
-        """A column of texts without nulls, Arrow string or NAMES."""
-        column = self._column(name, _is_text)
-        if column is None:
-            zeros = pa.array(np.zeros(self._count, dtype=np.int32))
-            return pa.DictionaryArray.from_arrays(zeros, pa.array([default], pa.string()))
-        return column.cast(pa.string()).fill_null(default) if column.null_count else column
-
-    def subjects(self) -> pa.Array:
-        """The quota entities that are said, NAMES; only canonical ones are plain."""
-        subject = encoded(self.names("subject", ""))
-        text, ends = bytes_in(subject.dictionary)
-        canonical = np.empty(len(subject.dictionary), dtype=np.bool_)
-        _judge_all(text, ends, canonical)
-        if not canonical.all():
-            self.plain &= canonical[subject.indices.to_numpy()]
-        return subject
-
-    def items(self) -> tuple[Integers, Integers, pa.Array, Integers]:
-        """Of each row its first item and how many it has; of each item its name and mutations."""
-        column = self._column("items", _is_list_of_structs)
-        if column is None:
-            self.plain[:] = False
-            none = np.zeros(self._count, dtype=np.int64)
-            return none, none, pa.array([], pa.large_string()), np.zeros(0, dtype=np.int64)
-        ends = column.offsets.to_numpy().astype(np.int64)
-        first, items = ends[:-1], np.diff(ends)
-        if column.null_count:
-            self.plain &= column.is_valid().to_numpy(zero_copy_only=False)
-        values = column.values
-        inside = _Reading([field.name for field in values.type], values.flatten(), len(values))
-        mutations, names = inside.integers("mutations", -1), inside.texts("name")
-        inside.plain &= names.is_valid().to_numpy(zero_copy_only=False)
-        if not inside.plain.all():
-            bad = np.zeros(len(mutations) + 1, dtype=np.int64)
-            np.cumsum(~inside.plain, out=bad[1:])
-            self.plain &= bad[ends[1:]] == bad[first]
-        return first, items, names.cast(pa.large_string()), mutations
-
-    def _column(self, name: str, fits: Callable[[pa.DataType], bool]) -> pa.Array | None:
-        """A column, None: nothing is said in it; where it is of another kind, only what is null is plain."""
-        column = self._columns.get(name)
-        if column is None or column.null_count == self._count:
-            return None
-        if not fits(column.type):
-            self.plain &= column.is_null().to_numpy(zero_copy_only=False)
-            return None
-        return column
+def _items(fields: RowFields) -> _Items:
+    ends, values = fields.lists("items", pa.types.is_struct)
+    fields.plain &= fields.said("items")
+    inside = fields_of(values) if len(values) else RowFields([], [], 0)
+    names, mutations = inside.texts("name"), inside.integers("mutations", -1)
+    inside.plain &= names.is_valid().to_numpy(zero_copy_only=False)
+    fields.plain &= _of_each(~inside.plain, ends) == 0
+    return _Items(ends=ends, names=names.cast(pa.large_string()), mutations=mutations)
 
 
-def _without_null_texts(column: pa.Array) -> pa.Array:
-    """A column in which null is said in one way, and not by a null text in a dictionary."""
-    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
-        return column.cast(column.type.value_type)
-    return column
+def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
+    """What was decided where it was asked; it is plain if all items were rejected or none, in order."""
+    inside = fields.structs("decided")
+    outcome = inside.words("outcome", tuple(OUTCOMES), -1)
+    wait_ms = inside.integers("throttle_time_ms", -1)
+    inside.check_finite("tokens")
+    inside.plain &= inside.said("rejected")
+    ends, names = inside.lists("rejected", is_text)
+    rejected, count = np.diff(ends), np.diff(items.ends)
+    all_gone = rejected > 0
+    same = rejected == count
+    # Names of requests of which as many were rejected as they have items: the same names in the same order?
+    pairs = np.flatnonzero(all_gone & same)
+    if len(pairs):
+        one = names.cast(pa.string()).cast(pa.large_string()).take(pa.array(_places(ends[pairs], rejected[pairs])))
+        other = items.names.take(pa.array(_places(items.ends[pairs], rejected[pairs])))
+        differ = ~pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
+        same[pairs] = _of_each(differ, np.concatenate([[0], np.cumsum(rejected[pairs])])) == 0
+    strict = flags & STRICT != 0
+    inside.plain &= (
+        (flags & (ANSWERED | LATE) == 0) & (~all_gone | same) & (all_gone == (outcome == REJECT))
+        & (outcome != np.where(strict, THROTTLE, REJECT)) & ((wait_ms > 0) == (outcome != ALLOW))
+    )  # fmt: skip
+    decided = flags & DECIDED != 0
+    fields.plain &= inside.plain | ~decided
+    gone = np.zeros(len(items.mutations), dtype=np.bool_)
+    gone[_places(items.ends[:-1][all_gone & decided], count[all_gone & decided])] = True
+    return _Told(outcome=outcome, wait_ms=wait_ms, gone=gone)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    texts = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(texts))
+def _places(first: Integers, count: Integers) -> Integers:
+    """The places of some stretches one after the other."""
+    before = np.cumsum(count) - count
+    places: Integers = np.arange(int(count.sum())) + np.repeat(first - before, count)
+    return places
 
 
-def _is_list_of_structs(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+def _of_each(which: Flags, ends: Integers) -> Integers:
+    """How many of the elements of each list are marked."""
+    before = np.zeros(len(which) + 1, dtype=np.int64)
+    np.cumsum(which, out=before[1:])
+    counts: Integers = np.diff(before[ends])
+    return counts
+
+
+def _not_ahead(
+    fields: RowFields, at: Integers, times: Integers, flags: Integers, max_ahead_ms: int
+) -> Integers:
+    """When each is applied: what a proxy said of its own by a clock that leads, at its record's time."""
+    own = flags & (REFUND | DECIDED) != 0
+    fields.plain &= own | ~too_far_ahead(at, times, max_ahead_ms)
+    applied: Integers = np.where(own & too_far_ahead(at, times, OWN_AHEAD_MS), times, at)
+    return applied
+
+
+def _subjects(fields: RowFields) -> pa.Array:
+    """The quota entities that are said, NAMES; only canonical ones are plain."""
+    subject = encoded(fields.names("subject", ""))
+    text, ends = bytes_in(subject.dictionary)
+    canonical = np.empty(len(subject.dictionary), dtype=np.bool_)
+    _judge_all(text, ends, canonical)
+    if not canonical.all():
+        fields.plain &= canonical[subject.indices.to_numpy()]
+    return subject
 
 
 @lean
 def _judge_all(text: Bytes, ends: Integers, canonical: Flags) -> None:
     for number in range(len(canonical)):
         canonical[number] = is_canonical(text, ends[number], ends[number + 1])
+
+
+def _only(requests: Requests, rows: Integers) -> Requests:
+    """Some of the rows; items that are nobody's stay behind in their columns."""
+    place = pa.array(rows)
+    return requests._replace(
+        **{
+            name: column[rows] if isinstance(column, np.ndarray) else column.take(place)
+            for name, column in requests._asdict().items()
+            if name not in OF_ITEMS
+        }
+    )

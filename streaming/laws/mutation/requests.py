@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records
 from streaming.contract.events import Refund, Request
 from streaming.contract.fields import INT64_MAX
+from streaming.laws.mutation.law import ALLOW, REJECT, THROTTLE, Flags
 
 STRICT: Final = 2
 DRY: Final = 4
@@ -23,7 +23,11 @@ ANSWERED: Final = 32
 REFUND: Final = 64
 STAMPED: Final = 128
 """The proxy said which quota entity applies."""
+DECIDED: Final = 256
+"""The proxy has answered by itself; see `Requests.outcome`."""
 
+OUTCOMES: Final = {"allow": ALLOW, "reject": REJECT, "throttle": THROTTLE}
+"""Numbers of outcomes by their names."""
 NAMES: Final = pa.dictionary(pa.int32(), pa.string())
 """Of texts that many rows share."""
 
@@ -40,9 +44,12 @@ class Requests(NamedTuple):
         flags: STRICT and so on.
         first: number of its first item; a refund has one, the sum of its items.
         items: number of its items.
+        outcome: of those with DECIDED: what they were told, as law.ALLOW, REJECT or THROTTLE.
+        wait_ms: and to wait how long.
         mutations: of each item.
+        gone: of each item of those with DECIDED: whether it was rejected.
         names: of each item, Arrow large_string.
-        id: Arrow text; of a refund it may be empty.
+        id: Arrow string.
         proxy: who asks, NAMES.
         user, client_id: Arrow string or NAMES.
         subject: NAMES; empty where it is not STAMPED.
@@ -56,13 +63,20 @@ class Requests(NamedTuple):
     flags: Integers
     first: Integers
     items: Integers
+    outcome: Integers
+    wait_ms: Integers
     mutations: Integers
+    gone: Flags
     names: pa.Array
     id: pa.Array
     proxy: pa.Array
     user: pa.Array
     client_id: pa.Array
     subject: pa.Array
+
+
+OF_ITEMS: Final = frozenset({"mutations", "gone", "names"})
+"""Columns with one row an item."""
 
 
 def encoded(texts: pa.Array) -> pa.Array:
@@ -99,6 +113,7 @@ class Rows:
         self._texts: list[tuple[str, ...]] = []
         self._names: list[str] = []
         self._mutations: list[int] = []
+        self._gone: list[bool] = []
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -106,10 +121,10 @@ class Rows:
     def put(self, source: int, event: Request | Refund) -> None:
         """Append the event of a record."""
         flags = 0 if event.subject is None else STAMPED
-        of_ts, deadline_ms, first = 0, None, len(self._mutations)
-        name = proxy = ""
+        of_ts, deadline_ms, outcome, wait_ms, first = 0, None, 0, 0, len(self._mutations)
+        proxy = ""
         if isinstance(event, Request):
-            name, proxy, deadline_ms = event.id, event.proxy, event.deadline_ms
+            proxy, deadline_ms = event.proxy, event.deadline_ms
             flags |= (
                 STRICT * event.strict
                 | DRY * event.validate_only
@@ -117,28 +132,42 @@ class Rows:
                 | REJECT_LATE * event.reject_late
                 | ANSWERED * event.answered
             )
-            self._names += event.names
-            self._mutations += event.mutations
+            self._put_items(event.names, event.mutations)
+            if event.decided is not None:
+                flags |= DECIDED
+                outcome, wait_ms = OUTCOMES[event.decided.outcome], event.decided.throttle_time_ms
+                self._gone[first:] = event.decided.rejected
         else:
             flags |= REFUND
             of_ts = event.of_ts
-            self._names.append("")
             # Items of 64 bits each may add up to more; no bucket holds that.
-            self._mutations.append(min(event.mutations, INT64_MAX))
+            self._put_items([""], [min(event.mutations, INT64_MAX)])
         waited, items = -1 if deadline_ms is None else deadline_ms, len(self._mutations) - first
-        self._rows.append((source, event.at, event.ts, of_ts, waited, flags, first, items))
-        self._texts.append((name, proxy, event.user, event.client_id, event.subject or ""))
+        row = (source, event.at, event.ts, of_ts, waited, flags, first, items, outcome, wait_ms)
+        self._rows.append(row)
+        self._texts.append((event.id, proxy, event.user, event.client_id, event.subject or ""))
 
     def finish(self) -> Requests:
-        """The columns of all that was put."""
-        numbers = np.array(self._rows, dtype=np.int64).reshape(len(self._rows), 8)
-        texts = zip(*self._texts, strict=True) if self._texts else [()] * 5
-        name, *others = (pa.array(column, pa.string()) for column in texts)
+        """The columns of all that was put, of which there is one at least."""
+        numbers = np.array(self._rows, dtype=np.int64).T
+        name, proxy, user, client_id, subject = (
+            pa.array(column, pa.string()) for column in zip(*self._texts, strict=True)
+        )
+        source, at, ts, of_ts, deadline_ms, flags, first, items, outcome, wait_ms = map(
+            np.ascontiguousarray, numbers
+        )
         return Requests(
-            *(np.ascontiguousarray(column) for column in numbers.T),
-            np.array(self._mutations, dtype=np.int64),
-            pa.array(self._names, pa.large_string()), name, *map(encoded, others),
+            source=source, at=at, ts=ts, of_ts=of_ts, deadline_ms=deadline_ms, flags=flags, first=first,
+            items=items, outcome=outcome, wait_ms=wait_ms,
+            mutations=np.array(self._mutations, dtype=np.int64), gone=np.array(self._gone, dtype=np.bool_),
+            names=pa.array(self._names, pa.large_string()), id=name, proxy=encoded(proxy), user=user,
+            client_id=client_id, subject=encoded(subject),
         )  # fmt: skip
+
+    def _put_items(self, names: Sequence[str], mutations: Sequence[int]) -> None:
+        self._names += names
+        self._mutations += mutations
+        self._gone += [False] * len(names)
 
 
 def ordered(requests: Requests, records: Records) -> Integers:
@@ -154,7 +183,7 @@ def ordered(requests: Requests, records: Records) -> Integers:
 
 def _ascend(columns: Sequence[Integers]) -> bool:
     """Whether rows of some columns are in order, the first column counting most."""
-    same: NDArray[np.bool_] = np.ones(max(0, len(columns[0]) - 1), dtype=np.bool_)
+    same: Flags = np.ones(max(0, len(columns[0]) - 1), dtype=np.bool_)
     for column in columns:
         if (column[1:][same] < column[:-1][same]).any():
             return False
