@@ -147,7 +147,8 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
     # Names of requests of which as many were rejected as they have items: the same names in the same order?
     pairs = np.flatnonzero(all_gone & same)
     if len(pairs):
-        one = names.cast(pa.string()).cast(pa.large_string()).take(pa.array(_places(ends[pairs], rejected[pairs])))
+        texts = names.cast(pa.string()).cast(pa.large_string())
+        one = texts.take(pa.array(_places(ends[pairs], rejected[pairs])))
         other = items.names.take(pa.array(_places(items.ends[pairs], rejected[pairs])))
         differ = ~pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
         same[pairs] = _of_each(differ, np.concatenate([[0], np.cumsum(rejected[pairs])])) == 0
