@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns import json_columns
+from streaming.columns import arrow_json
 from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request
@@ -94,18 +94,25 @@ class RequestIntake(Intake):
 
     def _plain(self) -> Iterator[Requests]:
         """Those that can be read in bulk, some of them at a time."""
-        records = self._records
-        times = records.times()
-        for numbers, rows in json_columns.read(records.value, SCHEMA):
-            if records.broadcast is not None:
+        times = self._records.times()
+        for type, source, rows in self._of_types():
+            if self._records.broadcast is not None:
                 # A request that every shard got came by the wrong topic, which the slow path says.
-                own = ~np.asarray(records.broadcast, dtype=np.bool_)[numbers]
-                numbers, rows = numbers[own], rows.filter(pa.array(own))
+                own = ~np.asarray(self._records.broadcast, dtype=np.bool_)[source]
+                if not own.all():
+                    source, rows = source[own], rows.filter(pa.array(own))
+            yield plain(rows, type, source, times[source], self._max_ahead_ms)
+
+    def _of_types(self) -> Iterator[tuple[str, Integers, pa.RecordBatch]]:
+        """Rows of one of TYPES, and the index of each one's record: of JSON, then of packed records."""
+        for numbers, rows in arrow_json.read(self._records.value, SCHEMA):
             for type in TYPES:
                 which = pc.equal(rows["type"], type).fill_null(False)
                 source = numbers[which.to_numpy(zero_copy_only=False)]
-                theirs = rows if len(source) == len(rows) else rows.filter(which)
-                yield plain(theirs, type, source, times[source], self._max_ahead_ms)
+                yield type, source, rows if len(source) == len(rows) else rows.filter(which)
+        for pack in self._records.packs:
+            if pack.type in TYPES:
+                yield pack.type, np.arange(pack.first, pack.first + len(pack)), pack.rows
 
     def _named(self, requests: Requests) -> Requests:
         """With the ids of those that say none."""

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, is_canonical
 from streaming.columns.compiled import lean
 from streaming.columns.records import too_far_ahead
-from streaming.columns.row_fields import RowFields, fields_of, is_text
 from streaming.contract.events import ANONYMOUS, CONTRACT_VERSION, OWN_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.mutation.law import ALLOW, REJECT, THROTTLE
@@ -33,6 +32,7 @@ from streaming.laws.mutation.requests import (
     Requests,
     encoded,
 )
+from streaming.laws.row_fields import RowFields, fields_of, is_text
 
 Flags = NDArray[np.bool_]
 REFUND_TYPE: Final = "refund"
@@ -76,7 +76,7 @@ def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, ma
     """The plain ones of some rows.
 
     Args:
-        rows: as `columns.packed.unpack` or `columns.json_columns.read` gives them.
+        rows: as `columns.packed.unpack` or `columns.arrow_json.read` gives them.
         type: one of TYPES.
         source: index of the record of each row.
         times: timestamp of that record, ms; -1: none.

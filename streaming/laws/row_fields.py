@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 
 class RowFields:
-    """Columns of some rows, in the forms of `packed.unpack`, on their way to what they say.
+    """Columns of some rows, in the forms of `columns.packed.unpack`, on their way to what they say.
 
     Args:
         names: of the columns.
