@@ -113,6 +113,12 @@ class DecisionRows:
         """Event time, ms."""
         return self.rows["ts"].to_numpy()  # type: ignore[no-any-return]
 
+    def take(self, which: Integers) -> Self:
+        """Some of them, in this order."""
+        places = pa.array(which)
+        keys, key = (self.keys.take(places), None) if self.key is None else (self.keys, self.key[which])
+        return replace(self, rows=self.rows.take(places), source=self.source[which], keys=keys, key=key)
+
     def column(self, name: str) -> pa.Array:
         """One of the columns of `Outputs`."""
         match name:
