@@ -16,7 +16,7 @@ from streaming.laws.mutation.admission_json import Labels, write
 from streaming.laws.mutation.intake import Asked, RoutingKeys
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
 from streaming.laws.mutation.rates import Doubles
-from streaming.laws.mutation.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests
+from streaming.laws.mutation.requests import ANSWERED, DECIDED, DRY, ID, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
 from streaming.policy.derived import stretches
@@ -97,24 +97,27 @@ class Walked:
             base += len(present)
 
 
-def begin(asked: Asked, processed_ts: int | None) -> Walked:
+def begin(asked: Asked, processed_ts: int | None, *, as_decided: bool) -> Walked:
     """Columns for the law, before it has said anything.
 
     Args:
         asked: what is asked.
         processed_ts: wall time of the batch in ms, None in a replay, where the log says itself what was late.
+        as_decided: what the proxies have decided stands; False: it is decided anew.
     """
     requests, count = asked.requests, len(asked.requests.flags)
     items = int(requests.used[1])
     late = np.zeros(count, dtype=np.bool_)
+    decided = (requests.flags & DECIDED != 0) & as_decided
     events = Events(
         at=requests.at.copy(), of_ts=requests.of_ts, mode=np.empty(count, dtype=np.int64),
-        dry=requests.flags & DRY != 0, first=requests.first, items=requests.items,
+        decided=decided, dry=requests.flags & DRY != 0, first=requests.first, items=requests.items,
         mutations=requests.mutations[:items].astype(np.float64), term=np.empty(count, dtype=np.int64),
     )  # fmt: skip
     results = Results(
-        outcome=np.empty(count, dtype=np.int64), wait_ms=np.empty(count, dtype=np.int64),
-        level=np.empty(count), plain_rate=np.empty(count), rejected=np.empty(items, dtype=np.bool_),
+        outcome=requests.outcome.copy(), wait_ms=requests.wait_ms.copy(), level=np.empty(count),
+        plain_rate=np.empty(count), rejected=requests.gone[:items].copy(),
+        own_outcome=np.empty(count, dtype=np.int64), own_rejected=np.empty(items, dtype=np.bool_),
     )  # fmt: skip
     _judge(asked.order, requests, NO_CLOCK if processed_ts is None else processed_ts, events.mode, late)
     return Walked(asked=asked, late=late, events=events, results=results)
@@ -127,7 +130,9 @@ def _judge(
     """How each event is taken: late ones cannot be rejected any more, or were."""
     for i in order:
         flags, waited = requests.flags[i], requests.deadline_ms[i]
-        late[i] = flags & LATE != 0 or (waited >= 0 and processed_ts - requests.ts[i] > waited)
+        # Whoever has answered by itself has waited for nothing.
+        asked = flags & DECIDED == 0
+        late[i] = asked and (flags & LATE != 0 or (waited >= 0 and processed_ts - requests.ts[i] > waited))
         if flags & IS_REFUND:
             mode[i] = REFUND
         elif flags & ANSWERED or (late[i] and flags & REJECT_LATE):

@@ -96,7 +96,7 @@ class MutationTable(SubjectTable, LawState):
         timeline, routing_keys = batch.timeline, asked.routing_keys
         own = row_names(routing_keys.names)
         self._take_in(own)
-        walked = begin(asked, batch.processed_ts)
+        walked = begin(asked, batch.processed_ts, as_decided=batch.as_decided)
         rows = self.rows(own)
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(rows >= 0, self.state["last"][rows] if len(self) else 0, 0)
@@ -154,7 +154,10 @@ class MutationTable(SubjectTable, LawState):
             ring_first=ring_first,
         )  # fmt: skip
         walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
-        state = State(**{name: self.state[name] for name in self.state.dtype.names or ()}, rings=rings)
+        state = State(
+            **{name: self.state[name] for name in self.state.dtype.names or ()}, rings=rings,
+            spare=np.empty(int(samples.max(initial=0))),
+        )  # fmt: skip
         walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
         for term in np.flatnonzero(samples):
             begin, end = ring_first[term], ring_first[term] + samples[term]
