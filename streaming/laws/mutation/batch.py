@@ -1,6 +1,6 @@
 """One batch of requests on its way through the law of mutations, up to what the law says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -64,6 +64,7 @@ class Walked:
         events: the law's columns; a row an event.
         results: what the law says; a row an event.
         labels: of each stretch that has been walked.
+        refunds: the ids that admissions list, by row; see statements.list_refunds.
     """
 
     asked: Asked
@@ -71,6 +72,12 @@ class Walked:
     events: Events
     results: Results
     labels: list[Label] = field(default_factory=list)
+    refunds: Mapping[int, list[str]] = field(default_factory=dict)
+
+    @property
+    def label(self) -> Label:
+        """All labels as one: a row a term."""
+        return Label(*(np.concatenate(columns) for columns in zip(*self.labels, strict=True)))
 
     @property
     def routing_keys(self) -> RoutingKeys:
@@ -111,7 +118,8 @@ def begin(asked: Asked, processed_ts: int | None, *, as_decided: bool) -> Walked
     # Copies of one kind each: compiled code is compiled anew for arrays that may not be written to.
     events = Events(
         at=requests.at.copy(), of_ts=requests.of_ts.copy(), mode=_modes(requests, late),
-        decided=(requests.flags & DECIDED != 0) & as_decided, dry=requests.flags & DRY != 0, first=requests.first.copy(), items=requests.items.copy(),
+        decided=(requests.flags & DECIDED != 0) & as_decided, dry=requests.flags & DRY != 0,
+        first=requests.first.copy(), items=requests.items.copy(),
         mutations=requests.mutations.astype(np.float64), term=np.empty(count, dtype=np.int64),
     )  # fmt: skip
     results = Results(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from property_kit import tries
+from streaming.laws.mutation.request_json import scanned
 
 from streaming.columns.byte_strings import bytes_of, is_canonical
 from streaming.columns.records import CHUNK, Records
@@ -15,7 +16,6 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Event, Request
 from streaming.contract.names import parse_subject
 from streaming.laws.mutation import requests as columns
-from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests
 from streaming.laws.registry import LAWS
 
