@@ -161,7 +161,7 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
     fields.plain &= inside.plain | ~decided
     gone = np.zeros(len(items.mutations), dtype=np.bool_)
     gone[_places(items.ends[:-1][all_gone & decided], count[all_gone & decided])] = True
-    return _Told(outcome=outcome, wait_ms=wait_ms, gone=gone)
+    return _Told(np.where(decided, outcome, 0), np.where(decided, wait_ms, 0), gone)
 
 
 def _places(first: Integers, count: Integers) -> Integers:
