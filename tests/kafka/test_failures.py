@@ -31,7 +31,7 @@ def job_down(cluster: Cluster) -> Any:
 
 def test_late_and_allowed(cluster: Cluster, proxy_with: Start, job_down: Decider) -> None:
     """With on_late_decision allow the request passes after the time limit, and is charged when decided."""
-    proxy = proxy_with(decision_timeout_ms=400)
+    proxy = proxy_with(decide="strict", decision_timeout_ms=400)
     name = fresh("late")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
     with WireClient(proxy.bootstrap, name) as client:
@@ -53,7 +53,7 @@ def test_late_and_allowed(cluster: Cluster, proxy_with: Start, job_down: Decider
 
 def test_late_and_rejected(cluster: Cluster, proxy_with: Start, job_down: Decider) -> None:
     """With on_late_decision reject the request gets 89, and nothing is charged for it."""
-    proxy = proxy_with(decision_timeout_ms=400, on_late_decision=OnLate.REJECT)
+    proxy = proxy_with(decide="strict", decision_timeout_ms=400, on_late_decision=OnLate.REJECT)
     name = fresh("closed")
     cluster.limit(proxy, name, controller_mutation_rate=1)
     with WireClient(proxy.bootstrap, name) as client:
@@ -68,7 +68,7 @@ def test_permissive_requests_do_not_wait_longer(
     cluster: Cluster, proxy_with: Start, job_down: Decider
 ) -> None:
     """A permissive request is answered without throttle after the time limit; its debt is held later."""
-    proxy = proxy_with(decision_timeout_ms=400)
+    proxy = proxy_with(decide="strict", decision_timeout_ms=400)
     name = fresh("open")
     cluster.limit(proxy, name, controller_mutation_rate=1)
     with WireClient(proxy.bootstrap, name) as client:
@@ -83,7 +83,7 @@ def test_a_decision_that_comes_late_but_was_made_in_time(
     cluster: Cluster, proxy_with: Start, job_down: Decider
 ) -> None:
     """Items let through by the time limit but rejected by a decision made in time are charged after all."""
-    proxy = proxy_with(decision_timeout_ms=5_000)
+    proxy = proxy_with(decide="strict", decision_timeout_ms=5_000)
     name = fresh("slow")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
     with WireClient(proxy.bootstrap, name) as client:
@@ -176,7 +176,7 @@ def test_the_cluster_goes_away_and_comes_back(tmp_path: Path) -> None:
 def test_a_stop_answers_what_is_under_way(cluster: Cluster, job_down: Decider) -> None:
     """Stopping waits for answers that are due, and ends within its limit when they do not come."""
     name = fresh("stop")
-    with ProxyThread(cluster.config(decision_timeout_ms=600)) as proxy:
+    with ProxyThread(cluster.config(decide="strict", decision_timeout_ms=600)) as proxy:
         cluster.limit(proxy, name, controller_mutation_rate=100)
         busy, idle = WireClient(proxy.bootstrap, name), WireClient(proxy.bootstrap, name)
         busy.send(create_request({f"{name}-a": 1}))

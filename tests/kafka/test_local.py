@@ -1,21 +1,32 @@
 """Decided where they are asked: at once, exactly, and with nothing forgotten (docs/contract.md 3.1)."""
 
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 from cluster_kit import Cluster, fresh
+from process_kit import proxy_process
 from proxy_kit import ProxyThread, until
-from wire_client import WireClient, errors
+from wire_client import Closed, WireClient, errors
+
+from enforcer.core.local.book import Book
+from enforcer.core.local.forms import Own
 
 Connect = Callable[..., WireClient]
+Event = dict[str, Any]
+RATE, BURST = 2.0, 22.0
+ASKED_S = 12.0
 
 
-def own_events(cluster: Cluster, client_id: str) -> list[dict]:  # type: ignore[type-arg]
+def own_events(cluster: Cluster, client_id: str) -> list[Event]:
     """The request events of a client, in order."""
     return [e for e in cluster.decider.events if e.get("client_id") == client_id and e["type"] == "request"]
 
 
-def admissions(cluster: Cluster, subject: str) -> list[dict]:  # type: ignore[type-arg]
+def admissions(cluster: Cluster, subject: str) -> list[Event]:
     """The admissions of a subject, in order."""
     return [made for made in cluster.decider.decisions if made.get("subject") == subject]
 
@@ -44,5 +55,107 @@ def test_the_job_is_away_and_agrees_when_it_is_back(
     assert [e["decided"]["tokens"] for e in sent] == [d["tokens"] for d in made]
     assert [e["decided"]["outcome"] for e in sent] == [d["outcome"] for d in made] == ["reject", "reject"]
     assert not any("law" in d for d in made)
+    until(lambda: book_of(proxy).tail == 0, what="nothing is left to be decided")
+
+
+def book_of(proxy: ProxyThread) -> Book:
+    """What a proxy knows."""
     assert proxy.proxy is not None
-    until(lambda: proxy.proxy.coordinator.local.book.tail == 0, what="nothing is left to be decided")  # type: ignore[union-attr]
+    return proxy.proxy.coordinator.local.book
+
+
+def balance_of(proxy: ProxyThread, client_id: str) -> float:
+    """A subject's balance now, as a proxy knows it."""
+    assert proxy.proxy is not None
+    coordinator = proxy.proxy.coordinator
+    quota = coordinator.quota("ANONYMOUS", client_id)
+    assert quota is not None and coordinator.local.open
+    dry = Own(f"{client_id}-look", time.time_ns() // 1_000_000, strict=True, dry=True, items={"x": 1})
+    answer = coordinator.local.book.decide(quota, dry)
+    assert answer is not None
+    return answer.tokens
+
+
+def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster, tmp_path: Path) -> None:
+    """kill -9 while the job is away: each answer has its event, and the next proxy knows them all."""
+    name = fresh("killed")
+    quota = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 1_000}
+    cluster.policies.put(f"quotas[user=ANONYMOUS,client-id={name}]", quota)
+    admitted: list[str] = []
+
+    def ask(bootstrap: str, number: int) -> None:
+        with suppress(Closed, OSError), WireClient(bootstrap, name) as client:
+            for count in range(200):
+                topic = f"{name}-{number}-{count}"
+                if errors(client.create({topic: 1}))[topic] == 0:
+                    admitted.append(topic)
+
+    cluster.decider.pause()
+    try:
+        with proxy_process(cluster, tmp_path, cluster.topics) as running:
+            clients = [threading.Thread(target=ask, args=(running.bootstrap, n)) for n in range(4)]
+            for one in clients:
+                one.start()
+            until(lambda: len(admitted) >= 20, what="some are answered")
+            running.process.kill()
+            for one in clients:
+                one.join(20)
+        with ProxyThread(cluster.config(id=f"{name}-next")) as after:
+            tokens = balance_of(after, name)
+    finally:
+        cluster.decider.resume()
+    until(lambda: len(own_events(cluster, name)) >= len(admitted), what="the events")
+    sent = {item["name"] for event in own_events(cluster, name) for item in event["items"]}
+    assert set(admitted) <= sent
+    assert 1_000 - len(sent) <= tokens <= 1_000 - len(sent) + 1
+
+
+def test_two_proxies_hold_the_quota_together(cluster: Cluster) -> None:
+    """A client on each without pause: the law and one item for each proxy; the modest one at once."""
+    name, modest = fresh("pair"), fresh("modest")
+    for client_id in (name, modest):
+        cluster.policies.put(
+            f"quotas[user=ANONYMOUS,client-id={client_id}]",
+            {"controller_mutation_rate": RATE, "controller_mutation_burst": BURST},
+        )
+    first, second = (cluster.config(id=f"{name}-{n}") for n in range(2))
+    with ProxyThread(first) as one, ProxyThread(second) as two:
+        until(lambda: book_of(one).proxies >= 2 and book_of(two).proxies >= 2, what="they know each other")
+        ends = time.monotonic() + ASKED_S
+
+        def ask(bootstrap: str) -> None:
+            count = 0
+            while time.monotonic() < ends:
+                # A connection that was told to wait is not read: a client in a hurry makes another one.
+                with WireClient(bootstrap, name) as client:
+                    client.create({f"{name}-{bootstrap.rpartition(chr(58))[2]}-{count}": 1})
+                count += 1
+
+        threads = [threading.Thread(target=ask, args=(proxy.bootstrap,)) for proxy in (one, two)]
+        for thread in threads:
+            thread.start()
+        for number in range(4):
+            for proxy in (one, two):
+                pass_one(proxy, modest, number)
+        for thread in threads:
+            thread.join()
+        subject = f"user=ANONYMOUS,client-id={name}"
+        until(lambda: not book_of(one).tail and not book_of(two).tail, what="all is decided")
+    made = [d for d in admissions(cluster, subject) if d["outcome"] != "late"]
+    spent, started = 0, made[0].get("applied_ts", made[0]["ts"])
+    for decision in made:
+        spent += decision["mutations"]
+        passed_s = (decision.get("applied_ts", decision["ts"]) - started) / 1000
+        # Each item is admitted while the balance is not negative: one goes beyond, and one for each proxy.
+        assert spent <= BURST + RATE * passed_s + 1 + 2
+    assert spent >= BURST + RATE * (ASKED_S - 3)
+    # Within its quota nobody is asked.
+    assert len(own_events(cluster, modest)) == 8
+    assert all("decided" in event for event in own_events(cluster, modest))
+
+
+def pass_one(proxy: ProxyThread, client_id: str, number: int) -> None:
+    """A request that is within its quota."""
+    with WireClient(proxy.bootstrap, client_id) as client:
+        topic = f"{client_id}-{proxy.bootstrap.rpartition(':')[2]}-{number}"
+        assert errors(client.create({topic: 1})) == {topic: 0}

@@ -40,9 +40,9 @@ class Writer:
         assert producer.flush(10) == 0
 
 
-def value_of(message: Message) -> bytes | None:
+def value_of(message: Message) -> list[bytes | None]:
     """A record's bytes."""
-    return message.value()
+    return [message.value()]
 
 
 async def followed(
@@ -55,7 +55,7 @@ async def followed(
     back_ms: int = 0,
 ) -> list[bytes]:
     """Start a tail, take the steps in a thread, wait for so many records."""
-    seen: list[bytes] = []
+    seen: list[bytes | None] = []
     tail = Tail(
         {"bootstrap.servers": cluster.kafka.bootstrap}, topic,
         from_beginning=from_beginning, back_ms=back_ms, parse=value_of, deliver=seen.extend, look_s=0.3,

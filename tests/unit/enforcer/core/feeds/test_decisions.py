@@ -1,10 +1,12 @@
 """Decisions in: all that a proxy acts on, and parsing that never raises."""
 
 import orjson
+import pyarrow as pa
 import pytest
 
-from enforcer.core.feeds.decisions import Decision, parse_decision
+from enforcer.core.feeds.decisions import Decision, decisions_in, parse_decision
 from enforcer.core.feeds.shares import Share
+from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
 
 GOOD = {
     "type": "admission", "id": "p1-1", "ts": 5, "proxy": "p1", "subject": "user=a", "outcome": "reject",
@@ -65,3 +67,50 @@ def test_a_share_is_read() -> None:
     assert isinstance(found, Share) and found.limits == {"publishRateInMsgs": 5.0} and found.usage == {}
     gone = parse_decision(orjson.dumps({**SHARE, "limits": None}))
     assert isinstance(gone, Share) and gone.limits is None
+
+
+class Packed:
+    """A packed record."""
+
+    def __init__(self, kind: str, rows: pa.RecordBatch, key: bytes = b"") -> None:
+        (self._value,) = pack(kind, rows)
+        self._key = key
+
+    def value(self) -> bytes:
+        """Its bytes."""
+        return self._value
+
+    def key(self) -> bytes:
+        """What its rows have in common."""
+        return self._key
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """What says that it is packed."""
+        return [(HEADER, CONTENT_TYPE.encode())]
+
+
+def test_packed_admissions_are_read_row_by_row() -> None:
+    """A row means what its object would; one that cannot be used is left out alone."""
+    last = {**GOOD, "id": "p1-3", "late": None, "refunds": ["r"], "applied_ts": 9}
+    rows = [GOOD, {**GOOD, "id": "p1-2", "ts": -1}, last]
+    batch = pa.RecordBatch.from_pylist(
+        [{name: row.get(name) for name in (*GOOD, "refunds", "applied_ts") if name != "type"} for row in rows]
+    )
+    reasons: list[str] = []
+    found = decisions_in(Packed("admission", batch), "p1", reasons.append)  # type: ignore[arg-type]
+    assert found[0] == parse_decision(orjson.dumps(GOOD))
+    assert found[1:] == [parse_decision(orjson.dumps({k: v for k, v in last.items() if v is not None}))]
+    assert isinstance(found[1], Decision) and (found[1].at, found[1].refunds) == (9, ("r",))
+    assert len(reasons) == 1
+
+
+def test_packed_shares_of_others_are_passed_over() -> None:
+    """By their key alone; who wants all names nobody."""
+    fields = {name: value for name, value in SHARE.items() if name not in ("type", "limits")}
+    limits = pa.array([[("publishRateInMsgs", 5.0)]], pa.map_(pa.string(), pa.float64()))
+    batch = pa.RecordBatch.from_pylist([fields]).append_column("limits", limits)
+    record = Packed("share", batch, b"b")
+    assert decisions_in(record, "other") == []  # type: ignore[arg-type]
+    (share,) = decisions_in(record, "b")  # type: ignore[arg-type]
+    assert share == parse_decision(orjson.dumps(SHARE))
+    assert decisions_in(record) == [share]  # type: ignore[arg-type]

@@ -1,0 +1,134 @@
+"""One request for partition mutations, its connection and its broker played by the test."""
+
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from coordinator_kit import Desk
+from kafka.protocol.admin import topics
+from kafka_kit import build, decode, request, response
+from wire_client import create_request
+
+from enforcer.kafka.mutations.admission import Admission
+from enforcer.kafka.mutations.free_questions import FreeQuestions
+from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
+from enforcer.kafka.protocol.topic_counts import TopicCounts
+
+CREATED = topics.CreateTopicsResponse
+
+
+class FakeTimer:
+    """A timer that the test fires."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.fire = function
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It is not wanted any more."""
+        self.cancelled = True
+
+
+class FakeLink:
+    """A connection that keeps what it is given."""
+
+    def __init__(self, existing: dict[str, int]) -> None:
+        self.existing = existing
+        self.forwarded: list[tuple[bytes, Callable[[bytes], None]]] = []
+        self.answers: list[tuple[bytes, float]] = []
+        self.timers: list[FakeTimer] = []
+        self.broken = False
+
+    def look_up(
+        self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
+    ) -> None:
+        """Answers at once."""
+        found = {name: self.existing.get(name) for name in names}
+        done(TopicCounts(by_name=found, by_id={}, names={}, broker_count=1))
+
+    def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
+        """Keeps it, unless the connection is lost."""
+        if not self.broken:
+            self.forwarded.append((frame, done))
+        return not self.broken
+
+    def ring(self) -> None:
+        """The newest timer fires."""
+        self.timers[-1].fire()
+
+    def complete(self, answer: bytes, mute_ms: float) -> None:
+        """Keeps it."""
+        self.answers.append((answer, mute_ms))
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer for the test."""
+        self.timers.append(FakeTimer(function))
+        return cast(asyncio.TimerHandle, self.timers[-1])
+
+
+class Scene:
+    """A request of user a at rate 1, through one of the ways."""
+
+    def __init__(
+        self, way: type[Admission], names: dict[str, int], *, version: int = 7, wait_ms: float = 0,
+        existing: dict[str, int] | None = None, dry: bool = False, shadow: bool = False, **settings: Any,
+    ) -> None:  # fmt: skip
+        self.version = version
+        self.desk = Desk(**settings)
+        self.desk.limit(controller_mutation_rate=1, shadow=shadow)
+        self.prepare()
+        self.link = FakeLink(existing or {})
+        self.request: MutationRequest = decode_request(
+            *request(create_request(names, version, validate_only=dry))
+        )
+        recent = RecentTopics(
+            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: self.desk.now_ms
+        )
+        free = FreeQuestions(1, 10, 100, lambda: self.desk.now_ms)
+        self.admission = way(
+            self.link, self.desk.coordinator, recent, free, self.request, user="a", client_id="c",
+            quota=self.desk.coordinator.quota("a", "c"), wait_ms=wait_ms,
+        )  # fmt: skip
+        self.admission.start()
+
+    def prepare(self) -> None:
+        """Before the request comes."""
+
+    def again(self, way: type[Admission]) -> Admission:
+        """The same request comes once more."""
+        made = self.admission
+        again = way(
+            self.link, self.desk.coordinator, made.recent, made.free, self.request, user="a", client_id="c",
+            quota=made.quota,
+        )  # fmt: skip
+        again.start()
+        return again
+
+    def decide(self, **fields: Any) -> None:
+        """The decision arrives."""
+        self.desk.decide(self.admission.ask, **fields)
+
+    def asked_for(self) -> list[str]:
+        """Topics of the request that reached the broker."""
+        (frame, _) = self.link.forwarded[-1]
+        return [part.name for part in decode(topics.CreateTopicsRequest, self.version, frame).topics]
+
+    def broker_says(self, **codes: int) -> None:
+        """The broker's answer arrives; partitions created are 5 each."""
+        parts = [
+            build(
+                CREATED.CreatableTopicResult, self.version,
+                name=name, error_code=code, error_message=None, num_partitions=-1 if code else 5,
+            )
+            for name, code in codes.items()
+        ]  # fmt: skip
+        answer = response(build(CREATED, self.version, throttle_time_ms=0, topics=parts))
+        self.link.forwarded[-1][1](answer)
+
+    def client_hears(self) -> tuple[dict[str, int], int, float]:
+        """Error per topic, throttle time, and how long the connection is muted."""
+        ((answer, mute_ms),) = self.link.answers
+        heard = decode(CREATED, self.version, answer)
+        return {part.name: part.error_code for part in heard.topics}, heard.throttle_time_ms, mute_ms

@@ -1,0 +1,71 @@
+"""Signs of life, and what proxies have decided, as they are read."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from enforcer.core.feeds.company import Charge, Sign, charges_in, signs_in
+
+REQUEST = {
+    "type": "request", "id": "p1-1", "ts": 5_000, "proxy": "p1", "user": "a", "subject": "user=a",
+    "items": [{"name": "x", "mutations": 3}, {"name": "y", "mutations": 4}],
+    "decided": {"outcome": "reject", "rejected": ["y"], "throttle_time_ms": 7, "tokens": -1.0},
+}  # fmt: skip
+ALLOWED = {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 1.0}
+
+
+class Record:
+    """A record that was read."""
+
+    def __init__(self, value: Any, ts: int = 5_100) -> None:
+        self._value, self._ts = value if isinstance(value, bytes) else orjson.dumps(value), ts
+
+    def value(self) -> bytes:
+        """Its bytes."""
+        return self._value
+
+    def timestamp(self) -> tuple[int, int]:
+        """Its broker's time."""
+        return 2, self._ts
+
+    def headers(self) -> None:
+        """It has none."""
+
+    def topic(self) -> str:
+        """Where it stands."""
+        return "weir.requests"
+
+    partition = offset = lambda self: 1
+
+
+def test_signs_of_life() -> None:
+    """By their records' times; other events and damaged ones are none."""
+    sign = {"type": "alive", "id": "a", "proxy": "p2"}
+    assert signs_in(Record(sign)) == [Sign("p2", 5_100, False)]  # type: ignore[arg-type]
+    assert signs_in(Record({**sign, "leaving": True})) == [Sign("p2", 5_100, True)]  # type: ignore[arg-type]
+    for other in (b"", b'"alive"', {**sign, "proxy": 7}, {**sign, "type": "tick"}, {"x": "alive" * 1_000}):
+        assert signs_in(Record(other)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, [Charge("user=a", "p1-1", 5_000, (3,), False)]),
+        ({"validate_only": True, "decided": ALLOWED}, [Charge("user=a", "p1-1", 5_000, (), False)]),
+        ({"ts": 6_101}, [Charge("user=a", "p1-1", 5_100, (3,), False)]),
+        ({"type": "refund", "of": "p1-0", "of_ts": 1}, [Charge("user=a", "p1-1", 5_000, (7,), True)]),
+        ({"subject": ""}, []),
+        ({"decided": {"outcome": "allow"}}, []),
+        ({"type": "other"}, []),
+    ],
+)  # fmt: skip
+def test_charges(changed: dict[str, Any], expected: list[Charge]) -> None:
+    """What was decided is charged but for what was rejected; a clock that leads is the record's."""
+    assert charges_in(Record({**REQUEST, **changed})) == expected  # type: ignore[arg-type]
+
+
+def test_a_question_is_no_charge() -> None:
+    """The job decides it."""
+    asked = {name: value for name, value in REQUEST.items() if name != "decided"}
+    assert charges_in(Record(asked)) == []  # type: ignore[arg-type]
