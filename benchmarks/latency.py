@@ -18,6 +18,8 @@ WARM_RATE: Final = 200.0
 PROXY_RATE: Final = 50.0
 TARGETS_MS: Final = {50.0: 100.0, 99.0: 200.0}
 """At WARM_RATE, by percentile."""
+LOCAL_TARGETS: Final = {50.0: 1.5, 99.0: 2.0}
+"""Through the proxy, decided there, of straight to Kafka."""
 PRINCIPALS: Final = 1_000
 _TIMEOUT_MS: Final = 20_000
 
@@ -122,19 +124,35 @@ def _rows(series: dict[str, list[float]]) -> list[Row]:
             continue
         for percent, aim in TARGETS_MS.items():
             value = percentile(values, percent)
-            aimed = what == _at(WARM_RATE)
             rows.append(
-                Row(
-                    what=f"{what}, p{percent:.0f}",
-                    value=value,
-                    unit="ms",
-                    baseline=percentile(direct, percent) if what == _PROXY else None,
-                    baseline_what="straight to Kafka" if what == _PROXY else "",
-                    target=f"<= {aim:.0f} ms" if aimed else "",
-                    met=value <= aim if aimed else None,
-                )
+                _beside(what, percent, value, percentile(direct, percent))
+                if what == _PROXY
+                else _alone(what, percent, value, aim if what == _at(WARM_RATE) else None)
             )
     return rows
+
+
+def _beside(what: str, percent: float, value: float, direct: float) -> Row:
+    factor = LOCAL_TARGETS[percent]
+    return Row(
+        what=f"{what}, p{percent:.0f}",
+        value=value,
+        unit="ms",
+        baseline=direct,
+        baseline_what="straight to Kafka",
+        target=f"<= {factor:g} x",
+        met=value <= factor * direct,
+    )
+
+
+def _alone(what: str, percent: float, value: float, aim: float | None) -> Row:
+    return Row(
+        what=f"{what}, p{percent:.0f}",
+        value=value,
+        unit="ms",
+        target="" if aim is None else f"<= {aim:.0f} ms",
+        met=None if aim is None else value <= aim,
+    )
 
 
 def _notes(plan: _Plan) -> list[str]:
@@ -144,8 +162,9 @@ def _notes(plan: _Plan) -> list[str]:
         " are sent at even distances, whether answers come or not.",
         f"Event to decision: the proxy's own producer and consumer code; {PRINCIPALS:,} principals, one item"
         " each; from before the event is handed to the producer until its decision is in the event loop.",
-        "CreateTopics: version 7 with validate_only, round trip at the client; through the proxy it holds the"
-        " event, its decision and then the broker's own check. Nothing is created.",
+        "CreateTopics: version 7 with validate_only, round trip at the client; through the proxy it is"
+        " decided there, and holds the look-up of partition counts, then the broker's own check beside the"
+        " event and its acknowledgement. Nothing is created.",
         "Client, Kafka, job and proxy share the machine; profile latency, one partition, default settings but"
         f" decision_timeout_ms {_TIMEOUT_MS:,}, so that every decision is waited for.",
     ]
