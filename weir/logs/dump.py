@@ -39,7 +39,7 @@ def dump(
         # A reader each: partitions are merged, so all are read at the same time.
         readers.append(TopicReader(cluster.bootstrap, cluster.client))
         for record in readers[-1].read(span):
-            yield record.topic, record.partition, record.offset, record.ts, record.value
+            yield record.topic, record.partition, record.offset, record.ts, record.named()
 
     def lines(span: Span, annotator: Annotator) -> Iterator[Line]:
         return (line for line in map(annotator.line, records(span)) if line is not None)

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pack_kit import json_of
 
 from streaming.columns.json_columns import Unlike, columns_of
 from streaming.columns.json_rows import NO_NULLS, NULLS, objects
-from tests.kit.pack_kit import json_of
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
