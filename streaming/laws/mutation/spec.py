@@ -5,7 +5,7 @@ from typing import Any, Final
 from streaming.contract.events import REQUEST_READERS, Refund, Request
 from streaming.laws.law import DecisionForm, LawSpec, WarmUp
 from streaming.laws.mutation import show
-from streaming.laws.mutation.batch import ADMISSION
+from streaming.laws.mutation.admissions import ADMISSION
 from streaming.laws.mutation.intake import RequestIntake
 from streaming.laws.mutation.table import MutationTable
 from streaming.policy.policy_set import PolicySet, Section
