@@ -71,8 +71,8 @@ def write(bootstrap: str, events: list[Event]) -> None:
             for value in packed(piece[third // 2 :]):
                 producer.produce(TOPICS.requests, value, partition=partition, headers=HEADERS)
         producer.produce(TOPICS.requests, b"rubbish", partition=partition, headers=HEADERS)
-        usage = {"type": "dispatch_usage", "topic": "persistent://a/b/t", "subscription": "s", "broker": f"b{partition}"}
-        usage |= {"msgs": 1, "bytes": 1, "entries": 1, "backlog": True}
+        usage: Event = {"type": "dispatch_usage", "topic": "persistent://a/b/t", "subscription": "s"}
+        usage = {**usage, "broker": f"b{partition}", "msgs": 1, "bytes": 1, "entries": 1, "backlog": True}
         for value in packed([usage, usage]):
             producer.produce(TOPICS.usage, value, partition=partition, headers=HEADERS)
     assert producer.flush(WAIT_S) == 0

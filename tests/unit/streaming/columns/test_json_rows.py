@@ -95,7 +95,7 @@ def test_rows_that_say_their_type() -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [[1, "a"], [1, 1.5], [{"a": 1}, [1]], [2**63], [True, 1], [[1, "a"]]]
+    "values", [[1, "a"], [2**53 + 1, 1.5], [{"a": 1}, [1]], [2**63], [True, 1], [[1, "a"]]]
 )
 def test_values_that_no_column_holds_as_they_are_are_refused(values: list[Any]) -> None:
     with pytest.raises(Unlike):
