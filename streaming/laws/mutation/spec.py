@@ -61,6 +61,7 @@ SPEC: Final = LawSpec(
     on_requests=True,
     ticked=True,
     routing_key=routing_key,
+    key_column="subject",
     stamp=stamp,
     sections=frozenset({Section.QUOTAS}),
     versioned=True,
