@@ -27,6 +27,7 @@ SPEC: Final = LawSpec(
     events=(Latency, Latencies),
     ticked=True,
     routing_key=routing_key,
+    key_column="partition",
     sections=frozenset({Section.PARTITIONS}),
     decision=DECISION,
     warm_up=WarmUp(
