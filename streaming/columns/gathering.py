@@ -94,7 +94,8 @@ class Gathering(ABC):
 
     def _heads(self) -> list[pa.Array]:
         events = [event for _, event in self._put]
-        heads = [i for i, _ in self._put], *([getattr(each, key) for each in events] for key in _HEAD_NAMES[1:])
+        named = [[getattr(event, key) for event in events] for key in _HEAD_NAMES[1:]]
+        heads = [[i for i, _ in self._put], *named]
         return [pa.array(values, field.type) for values, field in zip(heads, HEAD, strict=True)]
 
     def _batch(self, head: list[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:

@@ -169,7 +169,7 @@ def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
 
 
 def _sample_fields(item: Any) -> Fields:
-    """A listed sample as the fields of an event of its own; columns hold structs, or no flags but integers."""
+    """A listed sample as the fields of an event of its own: a list, or an object as packed ones may be."""
     if type(item) is dict:
         return item
     if type(item) is not list or len(item) != len(Sample._fields):

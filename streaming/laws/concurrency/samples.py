@@ -90,7 +90,7 @@ class SampleIntake(Gathering, Intake):
     type = "latency"
     fields = (pa.field("partition", WORDS), pa.field("samples", pa.list_(_SAMPLE)))
 
-    def put(self, i: int, event: Latency | Latencies) -> None:
+    def put(self, i: int, event: Any) -> None:
         """Take an event, or those of its samples that can be used.
 
         Raises:
@@ -112,7 +112,9 @@ class SampleIntake(Gathering, Intake):
                 places.append(rows)
                 sheet.good[rows] &= part.good
         samples = pa.concat_arrays(parts)
-        return [partition, samples if len(parts) == 1 else samples.take(pa.array(np.argsort(np.concatenate(places))))]
+        if len(parts) > 1:
+            samples = samples.take(pa.array(np.argsort(np.concatenate(places))))
+        return [partition, samples]
 
     def listed(self, events: Sequence[Latency | Latencies]) -> list[pa.Array]:
         """Those that the parser has read."""
@@ -191,4 +193,5 @@ def _quadruples(flat: pa.Array) -> tuple[Integers, Integers, Integers, Integers,
         raise NotPlain
     values, given = integers_of(flat.flatten())
     start, rtt, inflight, dropped = values.reshape(-1, width).T
-    return start, rtt, inflight, dropped, given.reshape(-1, width).all(axis=1)
+    whole: Flags = np.logical_and.reduce(given.reshape(-1, width), axis=1)
+    return start, rtt, inflight, dropped, whole
