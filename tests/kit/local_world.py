@@ -1,8 +1,8 @@
 """Several proxies, the job and the topics between them, in simulated time: the proxies' real code.
 
-Each proxy sees the world late by its own delays, may be cut off from Kafka for a while, and has a clock of its
-own. The job here is the law over one subject, event by event; that it decides as the real one is the property
-of test_alone.py.
+Each proxy sees the world late by its own delays, may be cut off from Kafka for a while, and has a clock of
+its own. The job here is the law over one subject, event by event; that it decides as the real one is the
+property of test_alone.py.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""Who else decides requests, and whether we hear enough to decide at once beside them (docs/contract.md 3.1).
+"""Who else decides requests, and whether we hear enough to decide at once (docs/contract.md 3.1).
 
-Pure; times are ms on the brokers' clock. Every proxy writes `{"type":"alive","id","proxy"}` to `weir.usage` at
-its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end. Who counts is said by the times of these
-records alone, our own among them: a proxy that is cut off from Kafka hears nobody, and must not think that it
-is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and as long again as others
-need to read it.
+Pure; times are ms on the brokers' clock. Every proxy writes `{"type":"alive","id","proxy"}` to `weir.usage`
+at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end. Who counts is said by the times of
+these records alone, our own among them: a proxy that is cut off from Kafka hears nobody, and must not think
+that it is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and about a second
+longer: then the others have heard of it.
 """
 
 from collections import OrderedDict, deque
