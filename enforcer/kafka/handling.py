@@ -97,6 +97,10 @@ class Handler:
             key == METADATA and forbids_creation(self._coordinator, user, name)
         )
 
+    def in_force(self) -> object:
+        """The policies of now, by which `must_read` goes while traffic is not metered."""
+        return self._coordinator.policies.at(self._coordinator.clock.wall_ms())
+
     def handle(self, frame: bytes) -> None:
         """Handle a request.
 
