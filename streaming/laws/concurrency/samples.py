@@ -160,6 +160,8 @@ def _together(sheet: Sheet, ts: Integers) -> pa.Array:
         raise NotPlain
     lengths, flat = pc.list_value_length(listed).to_numpy(), listed.flatten()
     ends = np.cumsum([0, *lengths])
+    if not len(flat):
+        return _column(ends, [()] * len(Sample._fields), ())
     if pa.types.is_struct(flat.type):
         if not _named(flat.type):
             raise NotPlain
