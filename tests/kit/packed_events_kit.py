@@ -63,7 +63,8 @@ def stepped(
 ) -> tuple[list[bytes], list[str]]:
     """Decisions of some batches, and the reasons of their dead letters."""
     body, decisions, reasons = None, list[bytes](), list[str]()
-    context = StepContext(initial=policies, processed_ts=ARRIVED if live else None, replay=not live, fail_fast=True)
+    processed_ts = ARRIVED if live else None
+    context = StepContext(initial=policies, processed_ts=processed_ts, replay=not live, fail_fast=True)
     for records in batches:
         body, outputs = step(law, 0, body, records, context)
         for sink, value in zip(outputs.sink, outputs.value, strict=True):

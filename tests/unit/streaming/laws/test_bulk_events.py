@@ -1,4 +1,4 @@
-"""Deliveries, samples and reports of packs, read in bulk: what their JSON objects give, whatever they hold."""
+"""Deliveries, samples and reports of packs: read in bulk they give what their JSON objects give."""
 
 from typing import Any
 
@@ -39,6 +39,7 @@ SAMPLE = st.fixed_dictionaries(
 LISTED = st.tuples(
     st.none() | st.integers(-5, 5), st.sampled_from([1, 10**7, 3 * 10**8, 0]), COUNTS, st.booleans()
 ).map(list)
+SAMPLES = st.fixed_dictionaries({"samples": st.lists(LISTED, max_size=4)})
 LEDGER = st.fixed_dictionaries(
     {"id": st.integers(0, 6), "entries": COUNTS, "size": COUNTS}, optional={"closeTime": TIMES}
 )
@@ -82,7 +83,7 @@ def histories(draw: st.DrawFn, type: str) -> list[list[Event]]:
             event: Event = {"type": type, "id": f"e{number}", "ts": T0 + draw(st.integers(-2000, 70_000))}
             event |= {name: draw(values) for name, values in FIELDS[type].items()}
             if type == "latency":
-                event |= {"samples": draw(st.lists(LISTED, max_size=4))} if draw(st.booleans()) else draw(SAMPLE)
+                event |= draw(SAMPLE | SAMPLES)
             for name, values in COMMON.items():
                 if draw(st.integers(0, 19)) == 0:
                     event[name] = draw(values)
@@ -193,15 +194,25 @@ for law, type, policies, events in orjson.loads(sys.stdin.buffer.read()):
 def test_packs_compiled_and_interpreted_give_the_same_bytes() -> None:
     """`NUMBA_DISABLE_JIT=1` is the same law for packed records too."""
     deliveries = [DELIVERY | {"id": f"d{n}", "ts": T0 + 300 * n, "msgs": n % 9} for n in range(60)]
-    samples = [{"type": "latency", "id": f"l{n}", "ts": T0 + n, "partition": "p", "samples": [
-        [n, 10**7 + n * n % 97 * 10**6, 20 + n, n % 7 == 0], [n, 10**7, 60, False]]} for n in range(60)]  # fmt: skip
-    ledgers = [{"id": 1, "entries": 10, "size": 997, "closeTime": T0 - 90_000}, {"id": 2, "entries": 3, "size": 70}]
+    samples = [
+        {"type": "latency", "id": f"l{n}", "ts": T0 + n, "partition": "p"}
+        | {"samples": [[n, 10**7 + n * n % 97 * 10**6, 20 + n, n % 7 == 0], [n, 10**7, 60, False]]}
+        for n in range(60)
+    ]
+    ledgers = [
+        {"id": 1, "entries": 10, "size": 997, "closeTime": T0 - 90_000},
+        {"id": 2, "entries": 3, "size": 70},
+    ]
     reports = [
-        {"type": "backlog", "id": f"k{n}", "ts": T0 + n, "topic": TOPICS[0], "ledgers": ledgers, "subscriptions": [
-            {"name": name, "ledger": 1, "entry": (n + k) % 12 - 1, "oldestPublishTime": T0 - 70_000 * k}
-            for k, name in enumerate("ba")]}
+        {"type": "backlog", "id": f"k{n}", "ts": T0 + n, "topic": TOPICS[0], "ledgers": ledgers}
+        | {
+            "subscriptions": [
+                {"name": name, "ledger": 1, "entry": (n + k) % 12 - 1, "oldestPublishTime": T0 - 70_000 * k}
+                for k, name in enumerate("ba")
+            ]
+        }
         for n in range(30)
-    ]  # fmt: skip
+    ]
     cases = [
         (LAW_OF[events[0]["type"]], events[0]["type"], POLICIES, events)
         for events in (deliveries, samples, reports)
