@@ -178,7 +178,11 @@ class ProxySettings(Settings):
         "how topic names are made up; a topic with another name belongs to no namespace and no group",
     )
     joining_fraction: float = setting(
-        0.05, "part of a group's limit that a proxy without a share may use", minimum=0, maximum=1
+        0.05,
+        "part of a group's limit that the proxies without a share may use together while others have shares;"
+        " where nobody has one, the proxies alive divide the limit",
+        minimum=0,
+        maximum=1,
     )
     expired_share: ExpiredShare = setting(
         ExpiredShare.SAFE_FRACTION,

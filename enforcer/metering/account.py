@@ -30,7 +30,7 @@ class State(StrEnum):
     """How an account stands towards its shares (after Envoy's RLQS, docs/protocol_notes.md 6)."""
 
     JOINING = "joining"
-    """No share yet: a small part of the limit."""
+    """No share yet: a newcomer's part of the limit."""
     ACTIVE = "active"
     EXPIRED = "expired"
     """The share was not repeated within its life time: as `expired_share` says."""
@@ -41,14 +41,12 @@ class ShareRules:
     """How shares are used; see ProxySettings for the meaning of each.
 
     Attributes:
-        joining_fraction: part of the limit without a share.
         expired: what holds after a share's life time.
         safe_fraction: part of the last share under SAFE_FRACTION.
         burst_s: unused seconds of a rate that are kept.
         debt_max_s: a debt of more seconds of the limit is forgiven.
     """
 
-    joining_fraction: float = 0.05
     expired: ExpiredShare = ExpiredShare.SAFE_FRACTION
     safe_fraction: float = 0.5
     burst_s: float = 0.5
@@ -105,6 +103,8 @@ class Account:
         refunded: those of them that a broker refused.
         share: the newest share, per dimension; None: none.
         state: how it stands towards its shares.
+        part: of the limit, which may be used in a dimension without a share.
+        wanting: there is such a dimension.
         lines: who waits for it, to publish and to dispatch.
         earlier: what its group used in this period before it last made room for others.
 
@@ -113,6 +113,7 @@ class Account:
         limits: of the whole group.
         rules: how shares are used.
         now_ms: now.
+        part: see there.
     """
 
     __slots__ = (
@@ -129,15 +130,20 @@ class Account:
         "limits",
         "lines",
         "name",
+        "part",
         "refunded",
         "share",
         "share_until_ms",
         "state",
         "used",
+        "wanting",
     )  # fmt: skip
 
-    def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float) -> None:
+    def __init__(
+        self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float
+    ) -> None:
         self.name = name
+        self.part = part
         self.limits = limits
         self.used = [0] * len(DIMENSIONS)
         self.refunded = [0] * len(DIMENSIONS)
@@ -274,6 +280,12 @@ class Account:
             self.limits = limits
             self._apply_rates(now_ms)
 
+    def set_part(self, part: float, now_ms: float) -> None:
+        """Another part of the limit is this proxy's without a share."""
+        if part != self.part:
+            self.part = part
+            self._apply_rates(now_ms)
+
     def expire(self, now_ms: float) -> bool:
         """Whether the share's life time has just ended."""
         if self.state is not State.ACTIVE or now_ms < self.share_until_ms:
@@ -289,7 +301,7 @@ class Account:
             return None
         share = self.share[dimension]
         if share is None:
-            return max(MIN_LIMIT, limit * self._rules.joining_fraction)
+            return max(MIN_LIMIT, limit * self.part)
         if self.state is State.EXPIRED and self._rules.expired is not ExpiredShare.KEEP:
             if self._rules.expired is ExpiredShare.OPEN:
                 return inf
@@ -350,6 +362,8 @@ class Account:
                 bucket.forgive(bucket.rate)
 
     def _apply_rates(self, now_ms: float) -> None:
+        pairs = zip(self.limits.rates, self.share, strict=True)
+        self.wanting = any(limit is not None and share is None for limit, share in pairs)
         for place, bucket in enumerate(self.buckets):
             rate = self.rate(place)
             if rate is None:

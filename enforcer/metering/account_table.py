@@ -10,6 +10,7 @@ from enforcer.core.clock import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import Account, ShareRules, State, Use
+from enforcer.metering.newcomers import Newcomers
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet
@@ -30,6 +31,7 @@ class AccountTable:
     Attributes:
         accounts: by the group's name.
         nowhere: stands for the accounts that there is no room for: it has no limits, and is never reported.
+        newcomers: tells what may be used without a share.
 
     Args:
         settings: bounds and rules.
@@ -44,14 +46,14 @@ class AccountTable:
         self._clock = clock
         self._on_gone = on_gone
         self._rules = ShareRules(
-            joining_fraction=settings.joining_fraction,
             expired=settings.expired_share,
             safe_fraction=settings.safe_fraction,
             burst_s=settings.share_burst_ms / 1000,
             debt_max_s=settings.debt_max_s,
         )
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
-        self.nowhere = Account("", no_limits, self._rules, 0.0)
+        self.nowhere = Account("", no_limits, self._rules, 0.0, part=1.0)
+        self.newcomers = Newcomers(settings.joining_fraction)
         self._early: LRUCache[str, tuple[Share, float]] = LRUCache(
             settings.accounts_max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
@@ -75,7 +77,9 @@ class AccountTable:
             if earlier is not None:
                 self._left[group] = earlier
             return self.nowhere
-        account = self.accounts[group] = Account(group, limits, self._rules, now_ms)
+        account = self.accounts[group] = Account(
+            group, limits, self._rules, now_ms, self.newcomers.part(group, now_ms)
+        )
         account.earlier = earlier
         if group in self._early:
             share, came_ms = self._early.pop(group)
@@ -111,10 +115,12 @@ class AccountTable:
         if before is State.EXPIRED:
             logger.info("group %s: shares are back", share.group)
 
-    def expire(self) -> None:
-        """Called now and then: end shares whose life time has passed."""
+    def look(self) -> None:
+        """Called now and then: end shares whose life time has passed, and follow what newcomers may use."""
         now_ms = self._clock.steady_ms()
         for account in self.accounts.values():
+            if account.wanting:
+                account.set_part(self.newcomers.part(account.name, now_ms), now_ms)
             if account.expire(now_ms):
                 logger.warning(
                     "group %s: its share was not repeated in time; going on by expired_share: %s",

@@ -1,7 +1,7 @@
 """Resource groups at this proxy: the meter with everything around it, for one event loop."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from enforcer.core.clock import Clock
@@ -11,6 +11,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.group_metrics import GroupCollector
 from enforcer.metering.meter import Meter
+from enforcer.metering.newcomers import slots_of
 from enforcer.metering.usage import Send, UsageReports
 from streaming.policy.groups import LIFE_ROUNDS
 
@@ -20,6 +21,11 @@ _LOOK_S: Final = 0.25
 
 class Groups:
     """Ties policies, shares, meter, reports and metrics together.
+
+    Attributes:
+        meter: holds the accounts.
+        alive: tells how many proxies are alive, this one among them; None: not known. Set by whoever follows
+            them.
 
     Args:
         proxy_id: name of the proxy: the `broker` of its reports and shares.
@@ -40,6 +46,7 @@ class Groups:
         policies: Policies,
     ) -> None:
         self.meter = Meter(settings, clock)
+        self.alive: Callable[[], int | None] = lambda: None
         self._proxy_id = proxy_id
         self._clock = clock
         self._policies = policies
@@ -57,13 +64,17 @@ class Groups:
     def look(self) -> None:
         """Follow the time: policies come into force, shares end."""
         self.meter.set_policies(self._policies.at(self._clock.wall_ms()))
-        self.meter.expire()
+        self.meter.newcomers.set_alive(self.alive(), self._clock.steady_ms())
+        self.meter.look()
 
     def take(self, shares: Iterable[Share]) -> None:
         """Shares of this proxy, and what those of others say of groups that are in use here."""
+        now_ms = self._clock.steady_ms()
         for share in shares:
             if share.broker == self._proxy_id:
                 self.meter.take_share(share)
+            elif share.limits:
+                self.meter.newcomers.stand(slots_of([share.group]), now_ms, share.ttl_ms)
             if share.group in self.meter.accounts:
                 self._members.setdefault(share.group, Members()).take(share)
 

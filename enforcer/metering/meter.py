@@ -31,6 +31,7 @@ class Meter:
         grouped: some namespaces have groups, so topics matter.
         accounts: group -> its account.
         nowhere: stands for every account that there is no room for; it has no limits.
+        newcomers: tells what may be used without a share.
         unmetered: how often traffic was not counted: no room for its account, or a topic without a name.
         interval_ms: time between two usage reports.
         generation: goes up when a topic or a user may belong to another account than before.
@@ -46,6 +47,7 @@ class Meter:
         self._table = AccountTable(settings, clock, self._accounts_changed)
         self.accounts = self._table.accounts
         self.nowhere = self._table.nowhere
+        self.newcomers = self._table.newcomers
         self.unmetered = 0
         self.generation = 0
         self.clock = clock
@@ -82,9 +84,9 @@ class Meter:
         """This proxy's share of a group was decided or repeated."""
         self._table.take_share(share)
 
-    def expire(self) -> None:
-        """Called now and then: end shares whose life time has passed."""
-        self._table.expire()
+    def look(self) -> None:
+        """Called now and then: see AccountTable."""
+        self._table.look()
 
     def take_left(self) -> dict[str, Use]:
         """What groups used since the last call and before their accounts made room for others."""
@@ -130,7 +132,8 @@ class Meter:
         """
         wait_ms = wait.ms + queued_ms
         if wait.account.state is State.JOINING:
-            wait_ms = min(wait_ms, self.interval_ms)
+            unseen_ms = self.newcomers.unseen_ms(self.clock.steady_ms())
+            wait_ms = min(wait_ms, unseen_ms or self.interval_ms)
         return max(1, round(min(wait_ms, LONGEST_WAIT_MS)))
 
     def _accounts_changed(self) -> None:

@@ -16,6 +16,7 @@ from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.laws.law import SplitColumns
+from streaming.laws.pack_routing import parts
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
@@ -45,14 +46,15 @@ def _in_bulk() -> list[tuple[str, SplitColumns]]:
 
 
 def live_router(
-    topic: str, shards: int, tasks: int, *, max_ahead_ms: int
+    names: tuple[str, ...], shards: int, tasks: int, *, max_ahead_ms: int
 ) -> Callable[[Batches], Batches]:
-    """For live records of `weir.usage` and `weir.policies`.
+    """For live records of all topics.
 
-    Its batches have the record columns of `schemas.RECORD_COLUMNS`, with the origins USAGE and POLICY.
+    Its batches have the columns `schemas.RECORD_COLUMNS`, with any origins but TICK and CUT; of an EVENT the
+    grouping key is known already.
 
     Args:
-        topic: name of the first topic.
+        names: topic of each origin.
         shards: shards per law.
         tasks: of the stateful stage.
         max_ahead_ms: how far an event may lie after its record's timestamp.
@@ -65,13 +67,21 @@ def live_router(
             origins=_USAGE_ORIGINS,
             timeline=None,
             max_ahead_ms=max_ahead_ms,
-            name=lambda partition, offset: f"{topic}-{partition}-{offset}",
+            name=lambda partition, offset: f"{names[schemas.USAGE]}-{partition}-{offset}",
         )
         for batch in batches:
             records = batch.select(["partition", "offset", "ts", "value"])
-            of_policies = pc.equal(batch["origin"], schemas.POLICY)
-            yield from router.route(_only(records, pc.invert(of_policies)))
-            yield from router.route_policies(_only(records, of_policies))
+            origins = batch["origin"].to_numpy()
+            for origin in np.unique(origins).tolist():
+                some = _only(records, pa.array(origins == origin))
+                if origin == schemas.EVENT:
+                    yield _only(batch, pa.array(origins == origin)).cast(ROUTED_COLUMNS)
+                elif origin in schemas.PACKED:
+                    yield from router.route_packs(some, names[origin], schemas.CUT[origin], origin)
+                elif origin == schemas.POLICY:
+                    yield from router.route_policies(some)
+                else:
+                    yield from router.route(some)
 
     return run
 
@@ -153,6 +163,26 @@ class _Router:
             origins = np.full(len(record), schemas.POLICY)
             yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
+    def route_packs(self, batch: pa.RecordBatch, topic: str, cut: int, whole: int) -> Batches:
+        """Route packed records of one topic, with the same columns; in turn, since they may be large.
+
+        Args:
+            batch: the records.
+            topic: where they come from.
+            cut, whole: origins of what was cut out of a record, and of a record as it came.
+        """
+        partitions, offsets = batch["partition"].to_pylist(), batch["offset"].to_pylist()
+        for i, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
+            name = f"{topic}-{partition}-{offset}"
+            found = list(parts(batch["value"][i].as_buffer(), name=name, shards=self.shards))
+            yield _routed(
+                batch,
+                np.full(len(found), i),
+                np.array([self.numbers[part.law][part.shard] for part in found], dtype=np.int64),
+                np.array([cut if part.cut else whole for part in found], dtype=np.int64),
+                pa.array([part.value for part in found], pa.binary()),
+            )
+
     def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
         """Route some of the records as the contract's parser reads them."""
         columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
@@ -196,7 +226,7 @@ def _routed(
 
 
 def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
-    """The records that are wanted. Nearly every batch is of one topic, and then nothing is copied."""
+    """The records that are wanted. Nearly every batch is of one origin, and then nothing is copied."""
     return records if pc.all(wanted).as_py() else records.filter(wanted)
 
 

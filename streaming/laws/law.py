@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import Decided, DecisionColumns
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Reader, Tick
 from streaming.policy.policy_set import EntryPath, PolicySet, Section
@@ -138,7 +138,7 @@ class LawState(Protocol):
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns of one length, for the checkpoint; exact."""
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> Decided:
         """Decide; a decision's keys are in the order of docs/contract.md's example."""
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -148,7 +148,7 @@ class LawState(Protocol):
         """The time (ms, at most `horizon`) before which no policy is needed any more."""
         return horizon
 
-    def repeats(self, now: int) -> DecisionColumns | None:
+    def repeats(self, now: int) -> Decided | None:
         """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
 
@@ -202,7 +202,7 @@ class Entries(Intake):
     def __init__(self, records: Records, max_ahead_ms: int) -> None:
         self.newest = -1
         self._records = records
-        self._put: list[tuple[int, tuple[int, int], int, Event]] = []
+        self._put: list[tuple[int, tuple[int, int, int], int, Event]] = []
 
     def scan(self) -> Flags:
         """Nothing is read in bulk."""
@@ -228,12 +228,14 @@ class DecisionForm:
         subject: the fields that together name whom one is about, joined by slashes.
         standing: the fields that name what a newer decision replaces; empty: none is repeated by what was
             written (docs/contract.md 1).
+        receiver: the field that names the one enforcer whom a decision is for; empty: it is for all.
         until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
     """
 
     type: str
     subject: tuple[str, ...]
     standing: tuple[str, ...] = ()
+    receiver: str = ""
     until: Callable[[Decision], int] = lambda decision: FOR_EVER
 
     def subject_of(self, decision: Mapping[str, Any]) -> str:
@@ -305,6 +307,7 @@ class LawSpec:
         on_requests: its events stand on `weir.requests`, else on `weir.usage`; of one law only.
         ticked: its shards are told that time has passed.
         routing_key: whose events must be seen in order; given the policies, subjects are resolved by them.
+        key_column: the field of its events that is the routing key, or an object with routing keys as keys.
         record_key: the key of an event's record on Kafka; None: its routing key.
         split: an event of many routing keys as one record a shard (contract.usage_events.split_group_usage).
         split_columns: the same in bulk: (values, times in ms, number of shards, max_ahead_ms) -> Split.
@@ -328,6 +331,7 @@ class LawSpec:
     routing_key: Callable[[Any, PolicyTimeline | None], str]
     sections: frozenset[Section]
     decision: DecisionForm
+    key_column: str
     warm_up: WarmUp
     line: Callable[[Decision], Said]
     total: Callable[[dict[str, Any], Decision], None]

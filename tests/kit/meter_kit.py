@@ -17,6 +17,7 @@ from enforcer.kafka.traffic.connection_meter import ConnectionMeter
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.account import PUBLISH, Wait
 from enforcer.metering.meter import Meter
+from enforcer.metering.newcomers import slots_of
 from enforcer.metering.topic_accounts import TopicAccounts
 from enforcer.metering.usage import UsageReports
 from streaming.columns.records import Records
@@ -93,6 +94,8 @@ class Desk:
         assert isinstance(share, Share)
         if share.broker == self.proxy_id:
             self.meter.take_share(share)
+        elif share.limits:
+            self.meter.newcomers.stand(slots_of([share.group]), self.now_ms, share.ttl_ms)
 
 
 def publish(desk: Desk, records: int, size: int = 0, topic: str = TOPIC) -> Wait | None:
@@ -269,7 +272,7 @@ class World:
                 desk.now_ms = self.now_ms
                 self.clients[name].advance(STEP_MS)
                 if (self.now_ms + 190 * number) % 1000 < STEP_MS:
-                    desk.meter.expire()
+                    desk.meter.look()
                     desk.reports.report()
             if self.now_ms >= self._tick_ms:
                 self._tick_ms += 1000

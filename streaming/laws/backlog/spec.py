@@ -4,6 +4,7 @@ from typing import Final
 
 from streaming.contract.broker_events import Backlog, backlog
 from streaming.laws.backlog import show
+from streaming.laws.backlog.reports import BacklogIntake
 from streaming.laws.backlog.table import DECISION, BacklogTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
@@ -19,10 +20,12 @@ SPEC: Final = LawSpec(
     name="backlog",
     number=4,
     table=BacklogTable,
+    intake=BacklogIntake,
     readers={"backlog": backlog},
     events=(Backlog,),
     ticked=True,
     routing_key=routing_key,
+    key_column="topic",
     sections=frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER}),
     decision=DECISION,
     times=(("ledgers", "closeTime"), ("subscriptions", "oldestPublishTime")),

@@ -18,10 +18,14 @@ MSGS = (300.0, None, None, None)
 
 
 def account(
-    rates: tuple[float | None, ...] = MSGS, shadow: bool = False, **rules: float | ExpiredShare
+    rates: tuple[float | None, ...] = MSGS,
+    shadow: bool = False,
+    part: float = 0.05,
+    **rules: float | ExpiredShare,
 ) -> Account:
     """An account at time 0."""
-    return Account("rg1", GroupLimits(rates=rates, shadow=shadow), ShareRules(**rules), 0.0)  # type: ignore[arg-type]
+    limits = GroupLimits(rates=rates, shadow=shadow)
+    return Account("rg1", limits, ShareRules(**rules), 0.0, part)  # type: ignore[arg-type]
 
 
 def test_worked_examples() -> None:
@@ -121,7 +125,7 @@ def test_an_expired_share(rule: ExpiredShare, rate: float) -> None:
 
 def test_the_stricter_dimension_counts() -> None:
     """Messages or bytes, whichever is longer in debt."""
-    one = account((300.0, 10_000.0, None, None), joining_fraction=1.0, burst_s=0.001)
+    one = account((300.0, 10_000.0, None, None), part=1.0, burst_s=0.001)
     wait = one.charge(PUBLISH, 30, 100, 0.0)
     assert wait is not None and (wait.dimension, round(wait.ms)) == (0, 99)
     wait = one.charge(PUBLISH, 0, 10_000, 0.0)
@@ -168,7 +172,7 @@ def test_a_debt_has_a_limit() -> None:
 
 def test_whether_all_of_a_charge_would_be_paid() -> None:
     """Within the largest debt, in both dimensions."""
-    one = account((300.0, 3_000.0, None, None), joining_fraction=1.0, burst_s=0.001, debt_max_s=2.0)
+    one = account((300.0, 3_000.0, None, None), part=1.0, burst_s=0.001, debt_max_s=2.0)
     one.charge(PUBLISH, 300, 0, 0.0)
     assert one.can_owe(PUBLISH, 299, 5_999, 0.0)
     assert not one.can_owe(PUBLISH, 302, 0, 0.0) and not one.can_owe(PUBLISH, 0, 6_010, 0.0)
@@ -177,7 +181,7 @@ def test_whether_all_of_a_charge_would_be_paid() -> None:
 
 def test_a_refund_leaves_nothing_behind() -> None:
     """Neither debt nor use, whoever waits looks again, and a genuine debt stays."""
-    one, waiting = account(joining_fraction=1.0, burst_s=0.001), Waiting()
+    one, waiting = account(part=1.0, burst_s=0.001), Waiting()
     one.charge(PUBLISH, 150, 10, 0.0)
     one.charge(PUBLISH, 9_000, 90, 0.0)
     one.lines[0].join(waiting, 0.0)
@@ -190,7 +194,7 @@ def test_a_refund_leaves_nothing_behind() -> None:
 
 def test_what_was_forgiven_is_not_refunded_too() -> None:
     """Or a lie that is refused would wipe out what is owed for true."""
-    one = account(joining_fraction=1.0, burst_s=0.001, debt_max_s=2.0)
+    one = account(part=1.0, burst_s=0.001, debt_max_s=2.0)
     one.charge(PUBLISH, 300, 0, 0.0)
     lie = one.charge(PUBLISH, 10**9, 0, 0.0)
     assert lie is not None
@@ -202,7 +206,7 @@ def test_what_was_forgiven_is_not_refunded_too() -> None:
 @pytest.mark.parametrize("reported_between", [False, True])
 def test_what_was_forgiven_and_refused_hides_no_use(reported_between: bool) -> None:
     """Or a lie would make a proxy that is busy look idle to the job; the metric stays a counter."""
-    one = account((100.0, None, None, None), joining_fraction=1.0, debt_max_s=2.0)
+    one = account((100.0, None, None, None), part=1.0, debt_max_s=2.0)
     bucket = one.buckets[0]
     assert bucket is not None
     lie = one.charge(PUBLISH, 100_000, 0, 0.0)
@@ -221,7 +225,7 @@ def test_what_was_forgiven_and_refused_hides_no_use(reported_between: bool) -> N
 
 def test_a_balance_as_time() -> None:
     """The tighter of the two dimensions, without end where nothing is limited."""
-    one = account((300.0, 3_000.0, None, None), joining_fraction=1.0, burst_s=1.0)
+    one = account((300.0, 3_000.0, None, None), part=1.0, burst_s=1.0)
     one.charge(PUBLISH, 30, 1_500, 0.0)
     assert one.balance_ms(PUBLISH, 0.0) == pytest.approx(500) and one.balance_ms(DISPATCH, 0.0) == inf
     assert one.cost_ms(PUBLISH, 30, 1_500) == pytest.approx(500) and one.cost_ms(DISPATCH, 1, 1) == 0

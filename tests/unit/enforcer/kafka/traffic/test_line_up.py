@@ -8,12 +8,12 @@ from enforcer.metering.topic_accounts import Owed
 from streaming.policy.groups import GroupLimits
 
 SPLIT_MS = 25_000.0
-RULES = ShareRules(joining_fraction=1.0, burst_s=0.5, debt_max_s=60.0)
+RULES = ShareRules(burst_s=0.5, debt_max_s=60.0)
 
 
 def account(shadow: bool = False) -> Account:
     """100 records a second both ways, 50 in stock."""
-    return Account("g", GroupLimits(rates=(100.0, None, 100.0, None), shadow=shadow), RULES, 0.0)
+    return Account("g", GroupLimits(rates=(100.0, None, 100.0, None), shadow=shadow), RULES, 0.0, part=1.0)
 
 
 class Line(Waiting):
