@@ -156,7 +156,7 @@ class LocalDecisions:
         read_to_ms = self.read_to_ms()
         self.alive.at_end(ts if read_to_ms is None else read_to_ms)
         oldest_ms = next(iter(self._standing.values()), ts)
-        self.book.set_proxies(self.alive.count(ts, away=ts - oldest_ms >= AWAY_MS))
+        self.book.set_proxies(self.alive.count(away=ts - oldest_ms >= AWAY_MS))
         self.book.set_blind(self.alive.blind(ts))
         self._metrics.local.proxies = self.book.proxies
         self._metrics.local.own_events = self.book.tail
