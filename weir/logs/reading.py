@@ -3,11 +3,13 @@
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.contract.errors import WeirError
+from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.packed import is_packed, unpack
+from streaming.contract.errors import BadEvent, WeirError
 
 ASK_LIMIT_S = 10.0
 STALL_LIMIT_S = 30.0
@@ -19,11 +21,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One Kafka record.
+    """One Kafka record, or a row of a packed one (docs/contract.md 1).
 
     Attributes:
         ts: its timestamp, ms since the epoch; of a topic with LogAppendTime the time of arrival.
-        value: its bytes, empty for a tombstone.
+        value: its bytes, empty for a tombstone; of a row its JSON object.
+        row: number of the row, -1 for a record that is single or cannot be unpacked.
     """
 
     topic: str
@@ -31,6 +34,7 @@ class Record:
     offset: int
     ts: int
     value: bytes
+    row: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +102,7 @@ class TopicReader:
         return found
 
     def read(self, span: Span) -> Iterator[Record]:
-        """The records of one span, in order.
+        """The records of one span, in order, row by row.
 
         Raises:
             WeirError: nothing came for STALL_LIMIT_S although the span is not at its end.
@@ -116,7 +120,7 @@ class TopicReader:
                 deadline = time.monotonic() + STALL_LIMIT_S
                 if int(message.offset() or 0) >= span.end:
                     return
-                yield record_of(message)
+                yield from records_of(message)
             if time.monotonic() > deadline:
                 raise WeirError(f"reading {span.topic} stalled at offset {position} of {span.end}")
 
@@ -124,7 +128,7 @@ class TopicReader:
         """Batches of what comes from each span's start on, without end; empty ones while nothing comes."""
         self._consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in starts])
         while True:
-            yield [record_of(message) for message in self._messages()]
+            yield [record for message in self._messages() for record in records_of(message)]
 
     def close(self) -> None:
         """Close the connection."""
@@ -151,8 +155,26 @@ class TopicReader:
         return found.offset if found.offset >= 0 else end
 
 
+def records_of(message: Message) -> Iterator[Record]:
+    """A message of the library as our own data, a record a row if it is packed."""
+    single = record_of(message)
+    headers = message.headers()
+    if not is_packed(headers.items() if isinstance(headers, dict) else headers):
+        yield single
+        return
+    try:
+        kind, rows = unpack(single.value)
+        values = objects(kind, rows, NULLS.get(kind, NO_NULLS)).to_pylist()
+    except BadEvent:
+        # Whoever decides has buried it as a whole.
+        yield single
+        return
+    for row, value in enumerate(values):
+        yield replace(single, value=value, row=row)
+
+
 def record_of(message: Message) -> Record:
-    """A message of the library as our own data."""
+    """A message of the library as it is."""
     return Record(
         topic=str(message.topic()),
         partition=int(message.partition() or 0),
