@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from streaming.contract.errors import WeirError
-from streaming.contract.events import MAX_AHEAD_MS
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
+from streaming.replay import is_parquet, write_lines
 from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
 from weir.logs.reading import Span, TopicReader
 from weir.logs.sorted_lines import SortedLines
@@ -26,7 +27,7 @@ def dump(
         cluster: where the topics are.
         from_ms: ms since the epoch.
         to_ms: ms since the epoch, not included.
-        out: the file; its name's end `.gz` asks for compression.
+        out: the file; its name's end `.gz` asks for compression, `.parquet` for columns.
         progress: takes lines for people.
         max_ahead_ms: the job's setting: it has buried events beyond, so the dump leaves them out.
 
@@ -38,7 +39,8 @@ def dump(
 
     def records(span: Span) -> Iterator[RawRecord]:
         for each in reader.read(span):
-            yield RawRecord(each.topic, each.partition, each.offset, each.ts, each.value, each.row)
+            row = -1 if each.row is None else each.row
+            yield RawRecord(each.topic, each.partition, each.offset, each.ts, each.value, row)
 
     try:
         spans = [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
@@ -57,12 +59,26 @@ def dump(
                 for line in (annotator.line(record) for span in each for record in records(span)):
                     if line is not None:
                         lines.add(line)
-            _write(out, lines, progress)
+            if is_parquet(out.name):
+                write_lines(str(out), _objects(lines, counts))
+            else:
+                _write(out, lines, progress)
     except OSError as failure:
         raise WeirError(f"the dump could not be sorted: {failure.strerror}") from failure
     finally:
         reader.close()
     return counts
+
+
+def _objects(lines: Iterable[Line], counts: Counts) -> Iterator[bytes]:
+    """The lines that columns can hold: JSON objects."""
+    for line in lines:
+        try:
+            load_object(line.text)
+        except BadEvent:
+            counts.left_out += 1
+        else:
+            yield line.text
 
 
 def _write(out: Path, lines: Iterable[Line], progress: Callable[[str], None]) -> None:

@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One Kafka record, or a row of a packed one (docs/contract.md 1).
+    """One Kafka record, or one row of a packed one.
 
     Attributes:
         ts: its timestamp, ms since the epoch; of a topic with LogAppendTime the time of arrival.
         value: its bytes, empty for a tombstone; of a row its JSON object.
-        row: number of the row, -1 for a record that is single or cannot be unpacked.
+        row: number of the row, from 0; None: it is not packed, or cannot be unpacked.
     """
 
     topic: str
@@ -34,7 +34,7 @@ class Record:
     offset: int
     ts: int
     value: bytes
-    row: int = -1
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class TopicReader:
         return found
 
     def read(self, span: Span) -> Iterator[Record]:
-        """The records of one span, in order, row by row.
+        """The records of one span, in order.
 
         Raises:
             WeirError: nothing came for STALL_LIMIT_S although the span is not at its end.
@@ -156,29 +156,22 @@ class TopicReader:
 
 
 def records_of(message: Message) -> Iterator[Record]:
-    """A message of the library as our own data, a record a row if it is packed."""
-    single = record_of(message)
-    headers = message.headers()
-    if not is_packed(headers.items() if isinstance(headers, dict) else headers):
-        yield single
-        return
-    try:
-        kind, rows = unpack(single.value)
-        values = objects(kind, rows, NULLS.get(kind, NO_NULLS)).to_pylist()
-    except BadEvent:
-        # Whoever decides has buried it as a whole.
-        yield single
-        return
-    for row, value in enumerate(values):
-        yield replace(single, value=value, row=row)
-
-
-def record_of(message: Message) -> Record:
-    """A message of the library as it is."""
-    return Record(
+    """A message of the library as our own data, a packed one row by row."""
+    whole = Record(
         topic=str(message.topic()),
         partition=int(message.partition() or 0),
         offset=int(message.offset() or 0),
         ts=max(0, message.timestamp()[1]),
         value=message.value() or b"",
     )
+    if not is_packed(message.headers()):
+        yield whole
+        return
+    try:
+        kind, rows = unpack(whole.value)
+    except BadEvent as error:
+        logger.debug("%s-%d at %d: %s", whole.topic, whole.partition, whole.offset, error.reason)
+        yield whole
+        return
+    for number, value in enumerate(objects(kind, rows, NULLS.get(kind, NO_NULLS)).to_pylist()):
+        yield replace(whole, value=value, row=number)
