@@ -109,7 +109,8 @@ class RequestIntake(Intake):
             for type in TYPES:
                 which = pc.equal(rows["type"], type).fill_null(False)
                 source = numbers[which.to_numpy(zero_copy_only=False)]
-                yield type, source, rows if len(source) == len(rows) else rows.filter(which)
+                if len(source):
+                    yield type, source, rows if len(source) == len(rows) else rows.filter(which)
         for pack in self._records.packs:
             if pack.type in TYPES:
                 yield pack.type, np.arange(pack.first, pack.first + len(pack)), pack.rows
