@@ -106,7 +106,7 @@ class RequestIntake(Intake):
     def _of_types(self) -> Iterator[tuple[str, Integers, pa.RecordBatch]]:
         """Rows of one of TYPES, and the index of each one's record: of JSON, then of packed records."""
         for numbers, rows in arrow_json.read(self._records.value, SCHEMA):
-            for type in TYPES:
+            for type in TYPES if "type" in rows.schema.names else ():
                 which = pc.equal(rows["type"], type).fill_null(False)
                 source = numbers[which.to_numpy(zero_copy_only=False)]
                 if len(source):
