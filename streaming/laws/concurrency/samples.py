@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.gathering import Gathering
-from streaming.columns.sheet import WORDS, NotPlain, Sheet, flags_of, integers_of
 from streaming.contract.broker_events import INT64_MIN, Latencies, Latency, Sample
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.concurrency.law import Flags, Integers
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import WORDS, NotPlain, Sheet, flags_of, integers_of
 from streaming.policy.timeline import PolicyTimeline
 
 _NUMBER: Final = ("start_ns", "rtt_ns", "inflight")
@@ -160,6 +160,8 @@ def _together(sheet: Sheet, ts: Integers) -> pa.Array:
         raise NotPlain
     lengths, flat = pc.list_value_length(listed).to_numpy(), listed.flatten()
     ends = np.cumsum([0, *lengths])
+    if not len(flat):
+        return _column(ends, [()] * len(Sample._fields), ())
     if pa.types.is_struct(flat.type):
         if not _named(flat.type):
             raise NotPlain

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.gathering import Gathering
 from streaming.columns.outputs import escaped
-from streaming.columns.sheet import WORDS, Sheet, words_of
 from streaming.contract.names import namespace_of
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import WORDS, Sheet, words_of
 from streaming.policy.timeline import PolicyTimeline
 
 _COUNTS = ("msgs", "bytes", "entries")

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.records import Records
-from streaming.columns.sheet import HEAD, Flags, Integers, NotPlain, Sheet, alike, head_of, joined
 from streaming.contract.events import MAX_AHEAD_MS
+from streaming.laws.sheet import HEAD, Flags, Integers, NotPlain, Sheet, alike, head_of, joined
 
 _HEAD_NAMES: Final = [field.name for field in HEAD]
 _TS: Final = _HEAD_NAMES.index("ts")
