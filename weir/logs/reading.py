@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -164,7 +165,8 @@ def records_of(message: Message) -> Iterator[Record]:
         ts=max(0, message.timestamp()[1]),
         value=message.value() or b"",
     )
-    if not is_packed(message.headers()):
+    # A list, whatever the library's types say.
+    if not is_packed(cast(list[tuple[str, bytes | None]], message.headers())):
         yield whole
         return
     try:
