@@ -10,13 +10,13 @@ import pytest
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import NULLS, objects
-from streaming.columns.name_hashes import partition_of
 from streaming.columns.outputs import DecisionColumns, DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.job.output_columns import Packing, output_columns
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, limit_record_size
+from streaming.laws.name_hashes import partition_of
 
 TOPICS = Topics()
 PARTITIONS = 3
