@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.name_hashes import partition_of
 from streaming.columns.packed import pack
+from streaming.laws.name_hashes import partition_of
 
 SEED: Final = 20261121
 """Of every random choice, so that two runs measure the same events."""

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.name_hashes import partition_of
 from streaming.columns.outputs import DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.topics import Topics
 from streaming.job.spark.arrow_serializer import Columns
+from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.json_rows import NO_NULLS, NULLS, objects
-from streaming.columns.name_hashes import crc32_of
 from streaming.columns.packed import TYPE, stream, unpack
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import Event
 from streaming.laws.law import LawSpec
+from streaming.laws.name_hashes import crc32_of
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import shard_of
 

@@ -12,11 +12,11 @@ from job_kit import Job
 from law_kit import quota, request
 from pack_kit import Event, packed
 
-from streaming.columns.name_hashes import partition_of
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
+from streaming.laws.name_hashes import partition_of
 from streaming.laws.shard import step
 from weir.logs.reading import Record, TopicReader
 from weir.stack.kafka import LocalKafka

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.columns.name_hashes import crc32_of, partition_of
+from streaming.laws.name_hashes import crc32_of, partition_of
 
 NAMES = st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=40), max_size=20)
 
