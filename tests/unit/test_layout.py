@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.state": ("streaming.contract", "streaming.columns"),
     **dict.fromkeys(
         LAW_FOLDERS,
-        (*BELOW_LAWS, "streaming.laws.law", "streaming.laws.row_fields", *EVENTS_IN_COLUMNS),
+        (*BELOW_LAWS, "streaming.laws.law", *EVENTS_IN_COLUMNS),
     ),
     **dict.fromkeys(EVENTS_IN_COLUMNS, (*BELOW_LAWS, *EVENTS_IN_COLUMNS)),
     "streaming.laws.law": BELOW_LAWS,
