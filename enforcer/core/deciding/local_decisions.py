@@ -121,8 +121,6 @@ class LocalDecisions:
             return
         state = self.book.stated if self._reading is None else self._reading.admission
         state(Statement(decision.subject, decision.id, decision.at, decision.tokens, decision.refunds))
-        if decision.differs and not decision.repeat and decision.proxy == self._proxy_id:
-            self._metrics.differs(decision.subject)
 
     @property
     def newest_stated_ts(self) -> int | None:
@@ -156,7 +154,7 @@ class LocalDecisions:
         read_to_ms = self.read_to_ms()
         self.alive.at_end(ts if read_to_ms is None else read_to_ms)
         oldest_ms = next(iter(self._standing.values()), ts)
-        self.book.set_proxies(self.alive.count(ts, away=ts - oldest_ms >= AWAY_MS))
+        self.book.set_proxies(self.alive.count(away=ts - oldest_ms >= AWAY_MS))
         self.book.set_blind(self.alive.blind(ts))
         self._metrics.local.proxies = self.book.proxies
         self._metrics.local.own_events = self.book.tail
