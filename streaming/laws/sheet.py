@@ -1,4 +1,4 @@
-"""Rows of packed records read in bulk: what `contract.fields` says of a field, here of a whole column.
+"""Rows of packed records as laws read them: their columns, and what all events have in common.
 
 What is not plainly right is left to the parser of single events, which knows what is wrong with it.
 """
@@ -14,43 +14,32 @@ from numpy.typing import NDArray
 from streaming.columns.records import Records, too_far_ahead
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import CONTRACT_VERSION
-from streaming.contract.fields import INT64_MAX, TS_MAX_MS
+from streaming.contract.fields import TS_MAX_MS
+from streaming.laws.row_fields import RowFields
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 WORDS: Final = pa.dictionary(pa.int32(), pa.string())
 """Type of a text column of which many rows say the same."""
+MISSING: Final = -(2**62)
+"""Default of integers that must be there: less than any that is plain."""
 
 
-class NotPlain(Exception):
-    """A column is of a type that is not plain for what it says; all rows are left to the parser."""
-
-
-class Sheet:
+class Sheet(RowFields):
     """Some rows of one type with the same columns.
 
     Args:
         rows: all of them.
-        i: index of each in its Records.
-
-    Attributes:
-        good: which of them have been right in everything that was asked for.
+        i: index of each among what they belong to: its Records, or the rows whose lists hold it.
     """
 
     def __init__(self, rows: pa.RecordBatch, i: Integers) -> None:
+        super().__init__(rows.schema.names, rows.columns, len(i))
         self.rows, self.i = rows, i
-        self.good: Flags = np.ones(len(i), dtype=np.bool_)
-        if len(set(rows.schema.names)) < len(rows.schema.names):
-            raise NotPlain
 
     def __len__(self) -> int:
         return len(self.i)
-
-    def column(self, name: str) -> pa.Array:
-        """A column as it came; nulls if there is none of this name."""
-        place = self.rows.schema.get_field_index(name)
-        return pa.nulls(len(self)) if place < 0 else self.rows.column(place)
 
     def only(self, which: Integers) -> "Sheet":
         """Some of the rows."""
@@ -58,59 +47,35 @@ class Sheet:
             return self
         return Sheet(self.rows.take(pa.array(which)), self.i[which])
 
-    def integers(
-        self, name: str, default: Any | None, *, least: int = 0, most: int = INT64_MAX
-    ) -> Integers:
-        """As `fields.integer`; the default may be a column itself, and is not looked at."""
-        values, given = integers_of(self.column(name))
-        self.good &= ~given | ((values >= least) & (values <= most))
-        filled: Integers = self._or_default(values, given, default)
-        return filled
+    def require(self, *names: str) -> None:
+        """Leave the rows to the parser in which one of these columns says nothing."""
+        for name in names:
+            self.plain &= self.said(name)
 
-    def doubles(self, name: str, default: float) -> Doubles:
-        """As `fields.number`, with a least of 0."""
-        column = self.column(name)
-        if not pa.types.is_float64(column.type):
-            values, given = integers_of(column)
-            numbers = values.astype(np.float64)
-        else:
-            given = _given(column)
-            numbers = column.fill_null(0.0).to_numpy()
-        self.good &= ~given | ((numbers >= 0.0) & np.isfinite(numbers))
-        filled: Doubles = np.where(given, numbers, default)
-        return filled
+    def sizes(self, name: str) -> Doubles:
+        """A column of finite numbers of 0 or more; 0 where it is null."""
+        column = self._column(name, _is_number)
+        if column is None:
+            return np.zeros(len(self))
+        numbers: Doubles = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
+        self.plain &= (numbers >= 0.0) & np.isfinite(numbers)
+        return numbers
 
-    def flags(self, name: str, default: bool | None) -> Flags:
-        """As `fields.flag`."""
-        values, given = flags_of(self.column(name))
-        filled: Flags = self._or_default(values, given, default)
-        return filled
+    def encoded(self, name: str) -> pa.DictionaryArray:
+        """A column of texts as WORDS, no two words alike; the empty one where it is null."""
+        return words_of(self.names(name, ""))
 
-    def words(self, name: str, default: str | None) -> pa.DictionaryArray:
-        """As `fields.text`, for what many rows say alike: WORDS without nulls, no two words alike."""
-        column = words_of(self.column(name))
-        self._check_given(column, default)
-        return words_of(column.dictionary_decode().fill_null(default or "")) if column.null_count else column
+    def elements(self, name: str, of: Callable[[pa.DataType], bool]) -> tuple[pa.Array, Integers, Integers]:
+        """A column of lists that must be there: elements, the row of each, where each row's begin."""
+        self.require(name)
+        ends, elements = self.lists(name, lambda kind: of(kind) or pa.types.is_null(kind))
+        elements, ends = elements.slice(ends[0], ends[-1] - ends[0]), ends - ends[0]
+        return elements, np.repeat(np.arange(len(self)), np.diff(ends)), ends
 
-    def texts(self, name: str) -> pa.StringArray:
-        """As `fields.text`, for what each row says for itself; null where nothing is said."""
-        return texts_of(self.column(name))
-
-    def lists(self, name: str) -> tuple["Sheet", Integers]:
-        """A column of lists of objects: these, `i` being the row of each, and where each row's begin."""
-        column = self.column(name)
-        if not pa.types.is_list(column.type):
-            raise NotPlain
-        self._check_given(column, None)
-        lengths = pc.list_value_length(column).fill_null(0).to_numpy()
-        flat, row = column.flatten(), np.repeat(np.arange(len(self)), lengths)
-        if not pa.types.is_struct(flat.type):
-            if len(flat):
-                raise NotPlain
-            flat = pa.array([], pa.struct({}))
-        items = Sheet(pa.RecordBatch.from_struct_array(flat), row)
-        items.good &= _given(flat)
-        return items, np.cumsum([0, *lengths])
+    def objects(self, name: str) -> tuple["Sheet", Integers]:
+        """A column of lists of objects that must be there: these, and where each row's begin."""
+        elements, row, ends = self.elements(name, pa.types.is_struct)
+        return objects_of(elements, row), ends
 
     def refuse(self, words: pa.DictionaryArray, check: Callable[[str], Any]) -> None:
         """Leave the rows to the parser whose word `check` raises BadEvent for."""
@@ -121,80 +86,29 @@ class Sheet:
             except BadEvent:
                 bad.append(number)
         if bad:
-            self.good &= ~np.isin(words.indices.to_numpy(), bad)
-
-    def _check_given(self, column: pa.Array, default: Any | None) -> None:
-        if default is None and column.null_count:
-            self.good &= _given(column)
-
-    def _or_default(self, values: Any, given: Flags, default: Any | None) -> Any:
-        if default is None:
-            self.good &= given
-            return values
-        return np.where(given, values, default)
+            self.plain &= ~np.isin(words.indices.to_numpy(), bad)
 
 
-def _given(column: pa.Array) -> Flags:
-    given: Flags = column.is_valid().to_numpy(zero_copy_only=False)
-    return given
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_float64(kind) or pa.types.is_int64(kind))
 
 
-def integers_of(column: pa.Array) -> tuple[Integers, Flags]:
-    """A column's integers, 0 where there is none, and where there are.
-
-    Raises:
-        NotPlain: it holds something else, or numbers beyond 64 bits.
-    """
-    if not pa.types.is_integer(column.type) and not pa.types.is_null(column.type):
-        raise NotPlain
-    try:
-        values = pc.cast(column, pa.int64())
-    except pa.ArrowInvalid as error:
-        raise NotPlain from error
-    return values.fill_null(0).to_numpy(), _given(column)
+def objects_of(elements: pa.Array, row: Integers) -> Sheet:
+    """Elements of lists that are objects, `i` being the row of each; null is none."""
+    if pa.types.is_null(elements.type):
+        elements = pa.nulls(len(elements), pa.struct([]))
+    items = Sheet(pa.RecordBatch.from_struct_array(elements), row)
+    items.plain &= elements.is_valid().to_numpy(zero_copy_only=False)
+    return items
 
 
-def flags_of(column: pa.Array) -> tuple[Flags, Flags]:
-    """A column's flags, false where there is none, and where there are.
-
-    Raises:
-        NotPlain: it holds something else.
-    """
-    if not pa.types.is_boolean(column.type) and not pa.types.is_null(column.type):
-        raise NotPlain
-    values = pc.cast(column, pa.bool_())
-    return values.fill_null(False).to_numpy(zero_copy_only=False), _given(column)
-
-
-def texts_of(column: pa.Array) -> pa.StringArray:
-    """A column's texts.
-
-    Raises:
-        NotPlain: it holds something else.
-    """
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.dictionary_decode(), kind.value_type
-    if not _is_text(kind) and not pa.types.is_null(kind):
-        raise NotPlain
-    return pc.cast(column, pa.string())
-
-
-def words_of(column: pa.Array) -> pa.DictionaryArray:
-    """A column's texts as WORDS, no two words alike and none of them null.
-
-    Raises:
-        NotPlain: it holds something else.
-    """
-    if not pa.types.is_dictionary(column.type):
-        return texts_of(column).dictionary_encode()
-    # A foreign dictionary may hold null, and words twice; Arrow compares numbers, not words.
-    own = texts_of(column.dictionary).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(own.indices.take(column.indices.cast(pa.int32())), own.dictionary)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def words_of(texts: pa.Array) -> pa.DictionaryArray:
+    """Texts as WORDS, no two words alike."""
+    if not pa.types.is_dictionary(texts.type):
+        return texts.cast(pa.string()).dictionary_encode()
+    # A foreign dictionary may hold words twice; laws compare numbers, not words.
+    own = texts.dictionary.cast(pa.string()).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(own.indices.take(texts.indices), own.dictionary)
 
 
 HEAD: Final = (
@@ -205,25 +119,24 @@ HEAD: Final = (
 
 
 def head_of(sheet: Sheet, records: Records, max_ahead_ms: int) -> list[pa.Array]:
-    """The columns of HEAD; what `contract.events.parse` would refuse is not good."""
-    sheet.integers("v", CONTRACT_VERSION, least=1, most=CONTRACT_VERSION)
+    """The columns of HEAD; what `contract.events.parse` would refuse is not plain."""
+    sheet.integers("v", CONTRACT_VERSION, minimum=1, maximum=CONTRACT_VERSION)
     times = records.times()[sheet.i]
-    ts = sheet.integers("ts", times, most=TS_MAX_MS)
-    sheet.good &= ts >= 0
-    at = np.maximum(ts, sheet.integers("applied_ts", ts, most=TS_MAX_MS))
-    sheet.good &= ~too_far_ahead(at, times, max_ahead_ms)
+    ts = sheet.integers("ts", times, maximum=TS_MAX_MS)
+    at = np.maximum(ts, sheet.integers("applied_ts", ts, maximum=TS_MAX_MS))
+    sheet.plain &= ~too_far_ahead(at, times, max_ahead_ms)
     if records.broadcast is not None:
-        sheet.good &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
+        sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
     ids = sheet.texts("id")
     if ids.null_count:
-        unnamed = np.flatnonzero(~_given(ids))
-        names = pa.array([records.name_of(i) for i in sheet.i[unnamed].tolist()], pa.string())
-        ids = pc.replace_with_mask(ids, pc.is_null(ids), names)
+        unnamed = ids.is_null()
+        missing = sheet.i[unnamed.to_numpy(zero_copy_only=False)].tolist()
+        ids = pc.replace_with_mask(ids, unnamed, pa.array(map(records.name_of, missing), pa.string()))
     return [pa.array(sheet.i), ids, pa.array(ts), pa.array(at)]
 
 
-def alike(records: Records, type: str) -> Iterator[tuple[pa.RecordBatch, Integers]]:
-    """The rows of all packs of one type, those with the same columns together; and their indices."""
+def alike(records: Records, type: str) -> Iterator[Sheet]:
+    """The rows of all packs of one type, those with the same columns together."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[pa.RecordBatch, Integers]]] = {}
     for pack in records.packs:
         if pack.type == type:
@@ -232,7 +145,7 @@ def alike(records: Records, type: str) -> Iterator[tuple[pa.RecordBatch, Integer
             i = np.arange(pack.first, pack.first + len(pack.rows))
             found.setdefault(key, []).append((pack.rows.replace_schema_metadata(None), i))
     for pieces in found.values():
-        yield joined([rows for rows, _ in pieces]), np.concatenate([i for _, i in pieces])
+        yield Sheet(joined([rows for rows, _ in pieces]), np.concatenate([i for _, i in pieces]))
 
 
 def joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

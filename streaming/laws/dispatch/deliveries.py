@@ -14,7 +14,7 @@ from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
 from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
-from streaming.laws.sheet import WORDS, Sheet, words_of
+from streaming.laws.sheet import MISSING, WORDS, Sheet, words_of
 from streaming.policy.timeline import PolicyTimeline
 
 _COUNTS = ("msgs", "bytes", "entries")
@@ -107,15 +107,16 @@ class DeliveryIntake(Gathering, Intake):
 
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
         """As `contract.usage_events.dispatch_usage`."""
-        broker, topic, subscription = (sheet.words(level, None) for level in LEVELS)
+        sheet.require(*LEVELS, "backlog")
+        broker, topic, subscription = (sheet.encoded(level) for level in LEVELS)
         sheet.refuse(topic, namespace_of)
         return [
             broker,
             topic,
             subscription,
-            *(pa.array(sheet.integers(count, None)) for count in _COUNTS),
-            pa.array(sheet.flags("backlog", None)),
-            pa.array(sheet.doubles("avg_publish_entry_bytes", 0.0)),
+            *(pa.array(sheet.integers(count, MISSING)) for count in _COUNTS),
+            pa.array(sheet.flags("backlog", False)),
+            pa.array(sheet.sizes("avg_publish_entry_bytes")),
         ]
 
     def listed(self, events: Sequence[DispatchUsage]) -> list[pa.Array]:
