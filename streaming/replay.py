@@ -117,7 +117,7 @@ def replay_local(policies: str, files: Sequence[str]) -> Replayed:
     context = StepContext(initial=initial, replay=True, fail_fast=True)
     written = replay_all(records, context)
     source = written.column("source").to_numpy()
-    file, line = (column[source] for column in records.arrivals())
+    file, line, _ = (column[source] for column in records.arrivals())
     columns = {name: written.column(name) for name in ("sink", "value", "ts", "type", "id")}
     return ordered(pa.table(columns | {"file": file, "line": line}))
 

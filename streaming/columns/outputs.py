@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
+from streaming.columns.json_rows import objects
 from streaming.contract.decisions import DEADLETTER, DECISIONS
 
 DEAD_LETTER: Final = "dead_letter"
@@ -84,6 +85,57 @@ class DecisionColumns:
         return np.diff(self.ends) + (keys if self.key is None else keys[self.key])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRows:
+    """Many decisions of one law, a column a field.
+
+    Attributes:
+        type: of all of them.
+        rows: columns in the order of docs/contract.md's example, `id` and `ts` among them, `type` not.
+        source: index of the record that each answers.
+        keys: their keys, Arrow text.
+        key: number of each one's key; None: `keys` has one for each.
+        nulls: dotted names of the fields in which null is written; elsewhere null is absent.
+    """
+
+    type: str
+    rows: pa.RecordBatch
+    source: Integers
+    keys: pa.Array
+    key: Integers | None = None
+    nulls: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @property
+    def ts(self) -> Integers:
+        """Event time, ms."""
+        return self.rows["ts"].to_numpy()  # type: ignore[no-any-return]
+
+    def column(self, name: str) -> pa.Array:
+        """One of the columns of `Outputs`."""
+        match name:
+            case "value":
+                return objects(self.type, self.rows, self.nulls)
+            case "key":
+                return self.keys if self.key is None else self.keys.take(pa.array(self.key))
+            case "id" | "ts":
+                return self.rows[name].cast(_TYPES[name])
+            case "source":
+                return pa.array(self.source)
+        return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
+
+    def sizes(self) -> Integers:
+        """Bytes of each value as JSON and its key."""
+        keys = np.diff(bytes_in(self.keys)[1])
+        return np.diff(bytes_in(self.column("value"))[1]) + (keys if self.key is None else keys[self.key])
+
+
+Decided = DecisionColumns | DecisionRows
+"""What a law decided, as text or as columns."""
+
+
 def begin_of_ids(type: str, text: Bytes, ends: Integers, length: Integers) -> pa.Array:
     """So many bytes of the ids of decisions, as Arrow text; see DecisionColumns."""
     begins = cut(text, ends[:-1] + len(f'{{"type":"{type}","id":"'), length)
@@ -128,7 +180,7 @@ class Outputs:
     """
 
     rows: list[Row] = field(default_factory=list)
-    columns: list[DecisionColumns] = field(default_factory=list)
+    columns: list[Decided] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.rows) + sum(map(len, self.columns))
@@ -180,7 +232,7 @@ class Outputs:
         listed: list[Any] = self.column(name).to_numpy(zero_copy_only=False).tolist()
         return listed
 
-    def add(self, decided: DecisionColumns | None) -> None:
+    def add(self, decided: Decided | None) -> None:
         """Append what a law decided."""
         if decided is not None and len(decided):
             self.columns.append(decided)

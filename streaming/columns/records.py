@@ -1,5 +1,6 @@
 """What goes into a shard's step: records as parallel columns."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,10 +10,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in
+from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.packed import opened, unpack
 from streaming.contract.errors import BadEvent
 
 CHUNK: Final = 4096
 """Records that are joined at once: about a megabyte, which stays in the cache until it is read."""
+NO_ROW: Final = -1
+"""Number of the row of a record that is not packed."""
+_WRITTEN_AT_ONCE: Final = 512
+Flags = NDArray[np.bool_]
 
 
 class Named(Sequence[str]):
@@ -24,23 +31,66 @@ class Named(Sequence[str]):
     def __getitem__(self, i: Any) -> Any:
         return self._names[self._numbers[i]]
 
+    def take(self, which: Integers) -> "Named":
+        """The names of some of the records."""
+        return Named(self._names, self._numbers[which])
+
     def __len__(self) -> int:
         return len(self._numbers)
+
+
+@dataclass(slots=True)
+class Pack:
+    """Rows of a packed record, or of a file of columns, among the records of a shard.
+
+    Attributes:
+        first: index of the first row among the records; the others follow.
+        type: of all rows.
+        rows: columns in the forms that `packed.unpack` gives.
+        number: of each row in its Kafka record, from 0, or in its file, from 1.
+    """
+
+    first: int
+    type: str
+    rows: pa.RecordBatch
+    number: Integers
+    _written: tuple[int, pa.LargeBinaryArray] | None = field(default=None, init=False, repr=False)
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def object_of(self, i: int) -> bytes:
+        """The JSON object of the row with this index among the records."""
+        place = i - self.first
+        begin = place - place % _WRITTEN_AT_ONCE
+        if self._written is None or self._written[0] != begin:
+            # Who asks for one mostly asks for the next one too, and many cost hardly more than one.
+            self._written = begin, self.objects(begin, _WRITTEN_AT_ONCE)
+        return bytes(self._written[1][place - begin].as_py())
+
+    def objects(self, begin: int, count: int) -> pa.LargeBinaryArray:
+        """The JSON objects of some rows, numbered from 0."""
+        return objects(self.type, self.rows.slice(begin, count), NULLS.get(self.type, NO_NULLS))
 
 
 @dataclass(slots=True)
 class Records:
     """Records of one shard, in any order, as parallel columns: lists, or arrays where they are many.
 
+    Each row of a packed record is a record: first come those that hold one event each, then the rows of each
+    of `packs`. All columns but `value` cover both.
+
     Attributes:
         topic: topic, or base name of a file.
         partition: partition; 0 for a file.
         offset: offset, or line number from 1.
         ts: record timestamp in ms; None for a line of a file.
-        value: the bytes; a list, or Arrow binary without nulls.
+        value: the bytes of those that are not packed; a list, or Arrow binary without nulls.
         file: number of the file, in the order given; None: the records come from Kafka.
         broadcast: whether every shard concerned got this record, as of policies and ticks and nothing else;
             None: there is one shard only.
+        packs: rows of packed records, in the order of their indices.
+        unusable: by index, why a packed record cannot be unpacked; its bytes are in `value`.
     """
 
     topic: Sequence[str] = field(default_factory=list)
@@ -49,13 +99,29 @@ class Records:
     ts: Sequence[int | None] | Integers = field(default_factory=list)
     value: Sequence[bytes] | pa.ChunkedArray = field(default_factory=list)
     file: Sequence[int] | Integers | None = None
-    broadcast: Sequence[bool] | np.ndarray[Any, np.dtype[np.bool_]] | None = None
+    broadcast: Sequence[bool] | Flags | None = None
+    packs: list[Pack] = field(default_factory=list)
+    unusable: dict[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self.value) + sum(map(len, self.packs))
+
+    def pack_of(self, i: int) -> Pack | None:
+        """The pack that a record is a row of; None: it is not packed."""
+        if i < len(self.value):
+            return None
+        return self.packs[bisect_right(self.packs, i, key=lambda pack: pack.first) - 1]
+
+    def row_of(self, i: int) -> int:
+        """Number of a record's row in its packed record; NO_ROW: it is none, or stands in a file."""
+        pack = self.pack_of(i)
+        return NO_ROW if pack is None or self.file is not None else int(pack.number[i - pack.first])
 
     def value_of(self, i: int) -> bytes:
-        """The bytes of a record."""
+        """The bytes of a record; of a row its JSON object."""
+        pack = self.pack_of(i)
+        if pack is not None:
+            return pack.object_of(i)
         value = self.value[i]
         return value if isinstance(value, bytes) else bytes(value.as_py())
 
@@ -68,7 +134,8 @@ class Records:
         """Id of a record that names none itself (docs/contract.md 1)."""
         if self.file is not None:
             return f"{self.topic[i]}:{self.offset[i]}"
-        return f"{self.topic[i]}-{self.partition[i]}-{self.offset[i]}"
+        row = self.row_of(i)
+        return f"{self.topic[i]}-{self.partition[i]}-{self.offset[i]}{'' if row == NO_ROW else f'/{row}'}"
 
     def check_channel(self, i: int, for_all: bool) -> None:
         """A policy or tick that one shard alone saw, or an event that all saw, would be decided wrongly.
@@ -79,14 +146,18 @@ class Records:
         if self.broadcast is not None and self.broadcast[i] != for_all:
             raise BadEvent(f"type: {'for all shards' if for_all else 'for one shard'}; this topic is not")
 
-    def order_of(self, i: int) -> tuple[int, int]:
-        """Arrival of a record: (partition, offset), or in a replay (file, line)."""
-        return int((self.partition if self.file is None else self.file)[i]), int(self.offset[i])
+    def order_of(self, i: int) -> tuple[int, int, int]:
+        """Arrival of a record: (partition, offset, row), or in a replay (file, line, NO_ROW)."""
+        place = self.partition if self.file is None else self.file
+        return int(place[i]), int(self.offset[i]), self.row_of(i)
 
-    def arrivals(self) -> tuple[Integers, Integers]:
+    def arrivals(self) -> tuple[Integers, Integers, Integers]:
         """`order_of` of all records, as columns."""
         first = self.partition if self.file is None else self.file
-        return np.asarray(first, dtype=np.int64), np.asarray(self.offset, dtype=np.int64)
+        rows = np.full(len(self), NO_ROW, dtype=np.int64)
+        for pack in self.packs if self.file is None else ():
+            rows[pack.first : pack.first + len(pack)] = pack.number
+        return np.asarray(first, dtype=np.int64), np.asarray(self.offset, dtype=np.int64), rows
 
     def times(self) -> Integers:
         """Timestamps of all records in ms, -1 where there is none."""
@@ -96,13 +167,21 @@ class Records:
         return np.array([-1 if ts is None else ts for ts in self.ts], dtype=np.int64)
 
     def sizes(self) -> Integers:
-        """Bytes of all records."""
+        """Bytes of all records that are not packed."""
         if isinstance(self.value, pa.ChunkedArray):
-            return np.concatenate([np.diff(bytes_in(chunk)[1]) for chunk in self.value.chunks])
+            parts = [np.diff(bytes_in(chunk)[1]) for chunk in self.value.chunks]
+            return np.concatenate([np.empty(0, dtype=np.int64), *parts])
         return np.fromiter(map(len, self.value), np.int64, len(self.value))
 
+    def size(self) -> int:
+        """Bytes of all records as JSON."""
+        rows = (np.diff(bytes_in(pack.objects(0, len(pack)))[1]).sum() for pack in self.packs)
+        return int(self.sizes().sum()) + sum(map(int, rows))
+
     def texts(self) -> Iterator[tuple[int, Bytes, Integers]]:
-        """The values piece by piece: number of the first, bytes, where each begins and the last one ends."""
+        """The values of those not packed, piece by piece: number of the first, bytes, where each begins and
+        the last one ends.
+        """
         if isinstance(self.value, pa.ChunkedArray):
             first = 0
             for chunk in self.value.chunks:
@@ -116,6 +195,47 @@ class Records:
             np.cumsum(piece, out=ends[1 : len(piece) + 1])
             joined = b"".join(self.value[first : first + CHUNK])
             yield first, np.frombuffer(joined, dtype=np.uint8), ends[: len(piece) + 1]
+
+
+def unpacked(
+    *, topic: Named, partition: Integers, offset: Integers, ts: Integers, value: pa.ChunkedArray,
+    broadcast: Flags | None, packed: Flags, cut: bool = False,
+) -> Records:  # fmt: skip
+    """Records from Kafka, the packed ones among them taken apart; columns as those of `Records`.
+
+    Args:
+        packed: which of them are packed.
+        cut: the packed ones come from `packed.stream`, with the numbers of their rows as the last column.
+    """
+    if not packed.any():
+        return Records(
+            topic=topic, partition=partition, offset=offset, ts=ts, value=value, broadcast=broadcast
+        )
+    found: list[tuple[int, str, pa.RecordBatch, Integers]] = []
+    reasons: dict[int, str] = {}
+    for i in np.flatnonzero(packed).tolist():
+        try:
+            type, rows = (opened if cut else unpack)(value[i].as_buffer())
+        except BadEvent as error:
+            reasons[i] = error.reason
+            continue
+        number = rows[-1].to_numpy() if cut else np.arange(rows.num_rows)
+        found.append((i, type, rows.select(range(rows.num_columns - 1)) if cut else rows, number))
+    packed = packed.copy()
+    packed[list(reasons)] = False
+    alone = np.flatnonzero(~packed)
+    sizes = [rows.num_rows for _, _, rows, _ in found]
+    at = np.concatenate([alone, np.repeat(np.array([one[0] for one in found], dtype=np.int64), sizes)])
+    firsts = len(alone) + np.cumsum([0, *sizes])[:-1]
+    return Records(
+        topic=topic.take(at), partition=partition[at], offset=offset[at], ts=ts[at],
+        value=value.take(pa.array(alone)), broadcast=None if broadcast is None else broadcast[at],
+        packs=[
+            Pack(int(first), type, rows, number)
+            for first, (_, type, rows, number) in zip(firsts, found, strict=True)
+        ],
+        unusable={int(np.searchsorted(alone, i)): reason for i, reason in reasons.items()},
+    )  # fmt: skip
 
 
 def too_far_ahead(at: Integers, times: Integers, max_ahead_ms: int) -> NDArray[np.bool_]:

@@ -14,8 +14,9 @@ DEADLETTER: Final = "deadletter"
 
 
 def dead_letter(
-    *, reason: str, topic: str, partition: int, offset: int, ts: int | None, value: bytes
-) -> bytes:
+    *, reason: str, topic: str, partition: int, offset: int, ts: int | None, value: bytes,
+    row: int | None = None,
+) -> bytes:  # fmt: skip
     """The JSON of a record that could not be used (docs/contract.md 1).
 
     Args:
@@ -24,7 +25,8 @@ def dead_letter(
         partition: its partition; 0 for a file.
         offset: its offset; the line number, from 1, for a file.
         ts: the record's timestamp in ms, None if it has none.
-        value: its bytes, unchanged.
+        value: its bytes, unchanged; of a row of a packed record its JSON object.
+        row: number of that row, from 0; None: it is none.
     """
     return orjson.dumps(
         {
@@ -33,6 +35,7 @@ def dead_letter(
             "topic": topic,
             "partition": partition,
             "offset": offset,
+            **({} if row is None else {"row": row}),
             "ts": ts,
             "value_base64": base64.b64encode(value).decode(),
         }

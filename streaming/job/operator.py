@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.columns.outputs import Outputs
-from streaming.columns.records import Named, Records
+from streaming.columns.records import Named, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
@@ -130,9 +130,10 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
     origins, partitions, offsets = (column.to_numpy() for column in (origin, partition, offset))
     broadcast = np.isin(origins, list(schemas.BROADCAST))
     if not given.context.replay:
-        return Records(
+        return unpacked(
             topic=Named(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
-            value=value, broadcast=broadcast,
+            value=value, broadcast=broadcast, packed=np.isin(origins, list(schemas.PACKED)),
+            cut=given.shards > 1,
         )  # fmt: skip
     # As the local engine has them: by file and line, without a timestamp.
     return Records(
@@ -153,7 +154,7 @@ def columns(outputs: Outputs, topics: Topics) -> Columns:
 def replay_columns(outputs: Outputs, records: Records) -> Columns:
     """Output rows with the columns of `schemas.REPLAY_OUTPUT`."""
     source = outputs.column("source").to_numpy()
-    file, line = (column[source] for column in records.arrivals())
+    file, line, _ = (column[source] for column in records.arrivals())
     return [
         _dead(outputs),
         outputs.column("key"),

@@ -11,7 +11,7 @@ from typing import Final
 STATE: Final = "version int, body binary"
 RECORD_COLUMNS: Final = ("grouping_key", "origin", "partition", "offset", "ts", "value")
 """What the stateful operator takes. `grouping_key` numbers the laws' shards (grouping_keys): Spark sorts one
-number in linear time, but not a name and a number. `origin` is one of the four below; live, `partition`,
+number in linear time, but not a name and a number. `origin` is one of the six below; live, `partition`,
 `offset` and `ts` (ms) are the Kafka record's; in a replay `partition` is the number of the file, `offset`
 that of the line."""
 EVENT: Final = 0
@@ -22,6 +22,11 @@ USAGE: Final = 2
 """A record of `weir.usage` for one routing key."""
 TICK: Final = 3
 """A record of `weir.usage` for all shards of the laws whose decisions stand."""
+PACKED_EVENT: Final = 4
+"""A packed record of `weir.requests`."""
+PACKED_USAGE: Final = 5
+"""A packed record of `weir.usage`."""
+PACKED: Final = frozenset({PACKED_EVENT, PACKED_USAGE})
 BROADCAST: Final = frozenset({POLICY, TICK})
 OUTPUT: Final = "topic string, key binary, value binary"
 """A decision of the live job, or a dead letter, as Spark's Kafka sink takes it: columns of any other form

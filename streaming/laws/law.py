@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import Decided, DecisionColumns
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Reader, Tick
 from streaming.policy.policy_set import EntryPath, PolicySet, Section
@@ -138,7 +138,7 @@ class LawState(Protocol):
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns of one length, for the checkpoint; exact."""
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> Decided:
         """Decide; a decision's keys are in the order of docs/contract.md's example."""
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
@@ -148,7 +148,7 @@ class LawState(Protocol):
         """The time (ms, at most `horizon`) before which no policy is needed any more."""
         return horizon
 
-    def repeats(self, now: int) -> DecisionColumns | None:
+    def repeats(self, now: int) -> Decided | None:
         """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
 
@@ -202,7 +202,7 @@ class Entries(Intake):
     def __init__(self, records: Records, max_ahead_ms: int) -> None:
         self.newest = -1
         self._records = records
-        self._put: list[tuple[int, tuple[int, int], int, Event]] = []
+        self._put: list[tuple[int, tuple[int, int, int], int, Event]] = []
 
     def scan(self) -> Flags:
         """Nothing is read in bulk."""

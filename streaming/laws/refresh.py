@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import Decided, DecisionColumns
 from streaming.laws.law import Decision, DecisionForm
 from streaming.state.body import Body, decode, encode
 
@@ -64,7 +64,7 @@ class Refresh:
         columns = {name: _whole(rows[name]) for name in _SCHEMA.names}
         return encode(Body(columns=columns, notes={}))
 
-    def note(self, decided: DecisionColumns, now: int) -> None:
+    def note(self, decided: Decided, now: int) -> None:
         """Take newly written decisions; a subject's last one counts, and what has ended already goes."""
         values = [bytes(value.as_py()) for value in decided.column("value")]
         newest: dict[str, tuple[bytes, Decision]] = {}

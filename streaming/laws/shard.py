@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 
 from streaming.columns.outputs import Outputs
-from streaming.columns.records import Records
+from streaming.columns.records import NO_ROW, Records
 from streaming.contract.decisions import dead_letter
 from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import Event, PolicyChange, Tick
@@ -32,7 +32,7 @@ LATENESS_MS: Final = 300_000
 still ask for (policies of then, buckets not yet full then) is kept this long."""
 SWEEP_MS: Final = 60_000
 """How often idle subjects leave the table, in event time."""
-_Change = tuple[int, tuple[int, int], int, PolicyChange]
+_Change = tuple[int, tuple[int, int, int], int, PolicyChange]
 """A change of policy: since when it is in force, arrival and number of its record, and what it says."""
 
 
@@ -257,13 +257,18 @@ def _parse(records: Records, i: int, context: StepContext) -> Event:
     Raises:
         BadEvent: it cannot be used.
     """
+    if i in records.unusable:
+        raise BadEvent(records.unusable[i])
     event = LAWS.parse(
         records.value_of(i),
         default_id=records.name_of(i),
         default_ts=records.ts_of(i),
         max_ahead_ms=context.max_ahead_ms,
     )
-    records.check_channel(i, isinstance(event, PolicyChange | Tick))
+    for_all = isinstance(event, PolicyChange | Tick)
+    records.check_channel(i, for_all)
+    if for_all and records.row_of(i) != NO_ROW:
+        raise BadEvent("type: for all shards; a row of a packed record is for one")
     if isinstance(event, PolicyChange):
         check_entry(event.path, event.value)
     return event
@@ -288,7 +293,7 @@ def _apply_policies(policies: Iterable[_Change], law: LawSpec, timeline: PolicyT
 
 
 def _bury(records: Records, i: int, reason: str, outputs: Outputs) -> None:
-    ts = records.ts_of(i)
+    ts, row = records.ts_of(i), records.row_of(i)
     letter = dead_letter(
         reason=reason,
         topic=records.topic[i],
@@ -296,5 +301,6 @@ def _bury(records: Records, i: int, reason: str, outputs: Outputs) -> None:
         offset=int(records.offset[i]),
         ts=ts,
         value=records.value_of(i),
+        row=None if row == NO_ROW else row,
     )
     outputs.add_dead_letter(letter, ts=ts, source=i)

@@ -70,7 +70,7 @@ _FLAG_OF_KEY = np.array([STRICT, DRY, LATE])
 def scanned(records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> Requests:
     """Columns with a row a record, in which the plain requests stand that are not too far ahead."""
     times = records.times()
-    requests = empty(len(records), int(records.sizes().sum()))
+    requests = empty(len(records), records.size())
     for first, text, ends in records.texts():
         scan(text, ends, times, first, requests)
     requests.flags[too_far_ahead(requests.at, times, max_ahead_ms)] = 0

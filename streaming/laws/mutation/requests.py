@@ -161,9 +161,9 @@ class Rows:
 def ordered(requests: Requests, records: Records) -> Integers:
     """The rows that hold an event, in the order of docs/contract.md 1: time, then arrival."""
     rows = np.flatnonzero(requests.flags)
-    first, second = (column[rows] for column in records.arrivals())
-    if not _ascends(first, second):
-        rows = rows[np.lexsort((second, first))]
+    first, second, third = (column[rows] for column in records.arrivals())
+    if records.packs or not _ascends(first, second):
+        rows = rows[np.lexsort((third, second, first))]
     at = requests.at[rows]
     # Stable, and quick where the input consists of a few stretches in order, as partitions are.
     return rows if (at[1:] >= at[:-1]).all() else rows[np.argsort(at, kind="stable")]

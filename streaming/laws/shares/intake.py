@@ -144,7 +144,7 @@ class ReportIntake(Intake):
         self._max_ahead_ms = max_ahead_ms
         self._parts: list[_Part] = []
         self._put: list[Arrived] = []
-        self._ticks: list[tuple[int, tuple[int, int], int, Tick]] = []
+        self._ticks: list[tuple[int, tuple[int, int, int], int, Tick]] = []
         self._records = records
 
     def scan(self) -> Flags:
@@ -192,8 +192,8 @@ class ReportIntake(Intake):
             return None
         record = np.concatenate([whole.record, np.array([tick.source for tick in ticks], dtype=np.int64)])
         at = np.concatenate([whole.at, np.array([tick.event.at for tick in ticks], dtype=np.int64)])
-        first, second = (column[record] for column in self._records.arrivals())
-        order = np.lexsort((record, second, first, at))
+        first, second, row = (column[record] for column in self._records.arrivals())
+        order = np.lexsort((record, row, second, first, at))
         is_tick = order >= len(whole.record)
         ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
         return Reported(_rows(whole, order[~is_tick], ticks_before), ticks)

@@ -1,0 +1,53 @@
+"""JSON objects as columns, for packed records and Parquet files: the way back of `json_rows`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+MAPS: Final = frozenset({"usage", "limits"})
+"""Fields whose objects are keyed by names."""
+
+
+class Unlike(Exception):
+    """Values that no column can hold as they are."""
+
+
+def columns_of(objects: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """The union of the fields of some objects as columns, in the order in which they are first seen.
+
+    A field that an object lacks, and one that is null there, is null.
+
+    Raises:
+        Unlike: a field has values of different kinds, or a number beyond 64 bits.
+    """
+    names = list(dict.fromkeys(name for one in objects for name in one))
+    columns = [_column([one.get(name) for one in objects], name) for name in names]
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _column(values: list[Any], name: str) -> pa.Array:
+    kind = _kind(values, name)
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError) as error:
+        raise Unlike(f"{name}: {error}") from error
+
+
+def _kind(values: Iterable[Any], name: str) -> pa.DataType:
+    """The type of a column that holds these values as they are."""
+    there = [value for value in values if value is not None]
+    kinds = {type(value) for value in there}
+    if not kinds:
+        return pa.null()
+    if len(kinds) > 1:
+        raise Unlike(f"{name}: {' and '.join(sorted(kind.__name__ for kind in kinds))}")
+    (kind,) = kinds
+    if kind is list:
+        return pa.list_(_kind((item for value in there for item in value), name))
+    if kind is dict:
+        keys = dict.fromkeys(key for value in there for key in value)
+        if name in MAPS:
+            return pa.map_(pa.string(), _kind((item for value in there for item in value.values()), ""))
+        return pa.struct([(key, _kind((value.get(key) for value in there), key)) for key in keys])
+    return {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}[kind]

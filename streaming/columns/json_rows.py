@@ -1,0 +1,168 @@
+"""Rows of columns as JSON objects, written column by column; the bytes are those that orjson would write."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NULLS: Final[Mapping[str, frozenset[str]]] = {
+    "admission": frozenset({"limit"}),
+    "share": frozenset({"limits"}),
+    "dispatch": frozenset({"available.msgs", "available.bytes", "limited_by", "entries_to_read"}),
+    "backlog": frozenset({"ledgers.closeTime", "oldestBacklogMessageSubscriptionName"}),
+    "policy": frozenset({"value"}),
+}
+"""By `type`, the fields that docs/contract.md says to be null; any other that is null is absent."""
+NO_NULLS: Final[frozenset[str]] = frozenset()
+_ROWS_AT_ONCE: Final = 16_384
+_TEXT: Final = pa.large_string()
+_SPECIAL: Final = r'[\x00-\x1f"\\]'
+"""What stands in JSON by an escape."""
+
+
+def objects(type: str | None, rows: pa.RecordBatch, nulls: frozenset[str]) -> pa.LargeBinaryArray:
+    """Each row as its JSON object: `type`, then the columns in order, without spaces.
+
+    Args:
+        type: of all rows; None: the columns say it.
+        rows: numbers, texts, bools, lists, maps with texts as keys, structs, dictionaries of these.
+        nulls: dotted names of the fields in which null is written; elsewhere null is absent.
+    """
+    head = "{" if type is None else f'{{"type":{orjson.dumps(type).decode()}'
+    names = [quoted_text(name) for name in rows.schema.names]
+    parts = []
+    for first in range(0, rows.num_rows, _ROWS_AT_ONCE):
+        piece = rows.slice(first, _ROWS_AT_ONCE)
+        members = _members(names, rows.schema.names, piece.columns, "", nulls)
+        if type is None:
+            members = [_without_first(_joined(members, len(piece)))]
+        parts.append(pc.binary_join_element_wise(_one(head), *members, _one("}"), _one("")))
+    written = pa.chunked_array(parts, _TEXT).combine_chunks()
+    return written.cast(pa.large_binary())
+
+
+def quoted_text(text: str) -> str:
+    """One text as JSON."""
+    return orjson.dumps(text).decode()
+
+
+def quoted(texts: pa.Array) -> pa.Array:
+    """Texts as JSON, Arrow large_string; null stays null."""
+    texts = texts.cast(_TEXT)
+    whole = pc.binary_join_element_wise(_one('"'), texts, _one('"'), _one(""))
+    if not _has_special(texts):
+        return whole
+    special = pc.match_substring_regex(texts, _SPECIAL).fill_null(False)
+    escaped = [quoted_text(text) for text in texts.filter(special).to_pylist()]
+    return pc.replace_with_mask(whole, special, pa.array(escaped, _TEXT))
+
+
+def _has_special(texts: pa.Array) -> bool:
+    _, ends, data = texts.buffers()
+    if not len(texts) or data is None:
+        return False
+    bounds = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    signs = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+    return bool(((signs < 32) | (signs == ord('"')) | (signs == ord("\\"))).any())
+
+
+def _members(
+    quoted_names: Sequence[str], names: Sequence[str], columns: Sequence[pa.Array], path: str,
+    nulls: frozenset[str],
+) -> list[pa.Array]:  # fmt: skip
+    """Of each column its part of every object: a comma, its name and value, or nothing."""
+    members = []
+    for key, name, column in zip(quoted_names, names, columns, strict=True):
+        absent = f',{key}:null' if path + name in nulls else ""
+        members.append(_member(_one(f",{key}:"), column, path + name, absent, nulls))
+    return members
+
+
+def _member(
+    begin: pa.Scalar | pa.Array, column: pa.Array, path: str, absent: str, nulls: frozenset[str]
+) -> pa.Array:
+    values = _values(column, path, nulls)
+    written = pc.binary_join_element_wise(begin, values, _one(""))
+    return written.fill_null(absent) if written.null_count else written
+
+
+def _values(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
+    """Each value as JSON, Arrow large_string; null stays null."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if len(column.dictionary) > len(column):
+            return _values(column.dictionary_decode(), path, nulls)
+        return _values(column.dictionary, path, nulls).take(column.indices)
+    if pa.types.is_floating(kind):
+        return _doubles(column)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return quoted(column)
+    if pa.types.is_struct(kind):
+        names = [kind.field(number).name for number in range(kind.num_fields)]
+        members = _members([quoted_text(name) for name in names], names, column.flatten(), f"{path}.", nulls)
+        return _enclosed("{", _without_first(_joined(members, len(column))), "}", column)
+    if pa.types.is_map(kind):
+        return _map(column, path, nulls)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        elements = _values(_elements(column, column.values), path, nulls).fill_null("null")
+        return _enclosed("[", pc.binary_join(_lists(column, elements), _one(",")), "]", column)
+    # Integers, bool and null are written as Arrow writes them.
+    return column.cast(_TEXT)
+
+
+def _map(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
+    keys, items = _elements(column, column.keys), _elements(column, column.items)
+    begin = pc.binary_join_element_wise(_one(","), quoted(keys), _one(":"), _one(""))
+    entries = _member(begin, items, path, "", nulls)
+    return _enclosed("{", _without_first(pc.binary_join(_lists(column, entries), _one(""))), "}", column)
+
+
+def _elements(column: pa.Array, values: pa.Array) -> pa.Array:
+    """What the lists of a column stand on; `values` is more where the column is a piece of another."""
+    first, last = (column.offsets[at].as_py() for at in (0, len(column)))
+    return values.slice(first, last - first)
+
+
+def _lists(column: pa.Array, elements: pa.Array) -> pa.Array:
+    """Texts of a column's elements, listed as these are."""
+    ends = column.offsets.to_numpy().astype(np.int64)
+    return pa.LargeListArray.from_arrays(pa.array(ends - ends[0]), elements)
+
+
+def _doubles(column: pa.Array) -> pa.Array:
+    """Doubles as orjson writes them; what is no number is null there."""
+    if not len(column):
+        return pa.array([], _TEXT)
+    numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    written = orjson.dumps(np.ascontiguousarray(numbers), option=orjson.OPT_SERIALIZE_NUMPY)
+    signs = np.frombuffer(written, dtype=np.uint8)
+    ends = np.empty(len(numbers) + 1, dtype=np.int64)
+    ends[0] = 0
+    # The bracket that opens is left out, the comma after each is left to the next.
+    ends[1:] = np.append(np.flatnonzero(signs == ord(",")), len(signs) - 1)
+    texts = pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(ends), pa.py_buffer(written))
+    texts = _without_first(texts)
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT)) if column.null_count else texts
+
+
+def _joined(members: Sequence[pa.Array], count: int) -> pa.Array:
+    if not members:
+        return pa.repeat(_one(""), count)
+    return pc.binary_join_element_wise(*members, _one(""))
+
+
+def _without_first(texts: pa.Array) -> pa.Array:
+    """Texts without the sign in ASCII that each begins with."""
+    return pc.binary_replace_slice(texts, 0, 1, "")
+
+
+def _enclosed(begin: str, texts: pa.Array, end: str, column: pa.Array) -> pa.Array:
+    whole = pc.binary_join_element_wise(_one(begin), texts, _one(end), _one(""))
+    return pc.if_else(column.is_valid(), whole, pa.scalar(None, _TEXT)) if column.null_count else whole
+
+
+def _one(text: str) -> pa.Scalar:
+    return pa.scalar(text, _TEXT)

@@ -1,0 +1,317 @@
+"""Packed records: many events or decisions in one Kafka record, as an Arrow IPC stream (docs/contract.md 1).
+
+Without Numba, so that enforcers read and write them at no cost at their start.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.contract.errors import BadEvent
+
+HEADER: Final = "content-type"
+CONTENT_TYPE: Final = "application/vnd.apache.arrow.stream"
+TYPE: Final = b"weir.type"
+"""Key of the schema's metadata that says of what `type` the rows are."""
+RECORD_BYTES: Final = 900 * 1024
+"""Of a packed record at most; a broker takes 1 MiB unless it is told otherwise."""
+DECODED_BYTES: Final = 64 * 2**20
+"""Of a packed record decompressed, dictionaries written out."""
+ROWS_MAX: Final = 2**20
+"""Of a packed record: rows of nulls take no bytes, but each one is an event."""
+_SAMPLE: Final = 1024
+_LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_PLAIN: Final = pa.ipc.IpcWriteOptions()
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+"""Kinds of messages as the format numbers them (Message.fbs of Apache Arrow)."""
+
+
+def is_packed(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
+    """Whether a record's headers, as Kafka's clients give them, say that it is packed."""
+    told = (CONTENT_TYPE, CONTENT_TYPE.encode())
+    return any(name == HEADER and value in told for name, value in headers or ())
+
+
+def pack(type: str, rows: pa.RecordBatch, most: int = RECORD_BYTES) -> Iterator[bytes]:
+    """Rows as packed records, in order, as many as needed; none for no rows.
+
+    Args:
+        type: of all of them.
+        rows: columns in the order of docs/contract.md's example, without `type`.
+        most: bytes of a record; one row alone may have more.
+    """
+    if not rows.num_rows:
+        return
+    value = _written(type, rows)
+    if len(value) <= most or rows.num_rows == 1:
+        yield value
+        return
+    # Somewhat smaller pieces than fit on average, so that few must be cut again.
+    step = max(1, min(rows.num_rows // 2, int(rows.num_rows * most / len(value) * 0.9)))
+    for first in range(0, rows.num_rows, step):
+        yield from pack(type, rows.slice(first, step), most)
+
+
+def stream(type: str, rows: pa.RecordBatch) -> bytes:
+    """Rows as one stream, neither compressed nor cut: from one process of the job to another."""
+    return _stream(type, rows, _PLAIN)
+
+
+def opened(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
+    """The type and the rows of what `stream` wrote; nothing is looked at or copied."""
+    with pa.ipc.open_stream(value) as reader:
+        return reader.schema.metadata[TYPE].decode(), reader.read_next_batch()
+
+
+def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
+    """The type and the rows of a packed record, all batches of its stream as one.
+
+    Columns come in few forms: int64 (uint64 where a value needs it), float64, bool, string or dictionary of
+    strings, list, map, struct, null.
+
+    Raises:
+        BadEvent: it is none, says no type, has no row, or is too large decompressed.
+    """
+    try:
+        return _unpack(value)
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
+
+
+def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
+    _check_size(value)
+    with pa.ipc.open_stream(value) as reader:
+        schema = reader.schema
+        named = (schema.metadata or {}).get(TYPE)
+        if named is None:
+            raise BadEvent("weir.type: missing in the schema's metadata; the type of the rows was expected")
+        if len(set(schema.names)) < len(schema.names):
+            raise BadEvent("a column stands there twice; columns of different names were expected")
+        for field in schema:
+            _check_type(field.type, field.name)
+        batches = list(reader)
+    for batch in batches:
+        # Offsets and numbers that point nowhere must not be followed.
+        batch.validate(full=True)
+    batches = [batch for batch in batches if batch.num_rows]
+    if not batches:
+        raise BadEvent("no row; at least one was expected")
+    if len(batches) > 1:
+        batches = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
+    type, rows = named.decode(), _of_one_type(named.decode(), batches[0])
+    decoded = sum(map(_bytes_of, rows.columns))
+    if decoded > DECODED_BYTES:
+        raise BadEvent(f"{decoded} bytes decompressed; at most {DECODED_BYTES} was expected")
+    columns = [plain_form(column) for column in rows.columns]
+    return type, pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
+def _of_one_type(type: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without a column that says their type again."""
+    if "type" not in rows.schema.names:
+        return rows
+    if set(rows["type"].unique().to_pylist()) != {type}:
+        raise BadEvent(f"type: a column of other types than weir.type, {type}; one type was expected")
+    return rows.drop_columns("type")
+
+
+def plain_form(column: pa.Array) -> pa.Array:
+    """A column in one of the forms that `unpack` promises."""
+    kind = column.type
+    if pa.types.is_integer(kind):
+        if kind == pa.uint64() and column.null_count < len(column):
+            return column if max(column.drop_null().to_numpy()) > 2**63 - 1 else column.cast(pa.int64())
+        return column.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_dictionary(kind):
+        if not _is_text(kind.value_type):
+            return plain_form(column.dictionary_decode())
+        indices, texts = column.indices.cast(pa.int32()), plain_form(column.dictionary)
+        return pa.DictionaryArray.from_arrays(indices, texts)
+    if _is_text(kind):
+        return column.cast(pa.string())
+    if pa.types.is_map(kind):
+        offsets, lengths = _stretch(column)
+        keys, items = (plain_form(part.slice(offsets, lengths)) for part in (column.keys, column.items))
+        return pa.MapArray.from_arrays(_ends(column), _decoded(keys), items, mask=_mask(column))
+    if pa.types.is_struct(kind):
+        parts = [plain_form(part) for part in column.flatten()]
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, names, mask=column.is_null()) if names else column
+    if _is_list(kind):
+        if pa.types.is_fixed_size_list(kind):
+            column = column.cast(pa.list_(kind.value_type))
+        offsets, lengths = _stretch(column)
+        return pa.ListArray.from_arrays(
+            _ends(column), plain_form(column.values.slice(offsets, lengths)), mask=_mask(column)
+        )
+    return column
+
+
+def _mask(column: pa.Array) -> pa.Array | None:
+    return column.is_null() if column.null_count else None
+
+
+def _stretch(column: pa.Array) -> tuple[int, int]:
+    """First element and number of the elements that the lists of a column stand on."""
+    first, last = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
+    return first, last - first
+
+
+def _ends(column: pa.Array) -> pa.Array:
+    """Where each list of a column begins and the last one ends, from 0 on."""
+    offsets = column.offsets.to_numpy()
+    return pa.array((offsets - offsets[0]).astype("int32"))
+
+
+def _decoded(texts: pa.Array) -> pa.Array:
+    return texts.dictionary_decode() if pa.types.is_dictionary(texts.type) else texts
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _check_type(kind: pa.DataType, name: str) -> None:
+    """Refuse columns that no JSON value stands for.
+
+    Raises:
+        BadEvent: it is one.
+    """
+    types = pa.types
+    if types.is_dictionary(kind) and not types.is_nested(kind.value_type):
+        _check_type(kind.value_type, name)
+    elif types.is_map(kind) and _is_text(kind.key_type):
+        _check_type(kind.item_type, name)
+    elif types.is_struct(kind):
+        for number in range(kind.num_fields):
+            _check_type(kind.field(number).type, f"{name}.{kind.field(number).name}")
+    elif _is_list(kind):
+        _check_type(kind.value_type, name)
+    elif not (
+        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)
+        or _is_text(kind)
+    ):  # fmt: skip
+        raise BadEvent(f"{name}: {kind}; a number, text, bool, list, map or struct was expected")
+
+
+def _bytes_of(column: pa.Array) -> int:
+    """Bytes of a column with dictionaries written out, at least one a value."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if not len(column.dictionary):
+            return len(column)
+        sizes = pc.binary_length(_texts(column.dictionary))
+        return len(column) + int(pc.sum(sizes.take(column.indices)).as_py() or 0)
+    if pa.types.is_struct(kind):
+        return len(column) + sum(map(_bytes_of, column.flatten()))
+    if pa.types.is_fixed_size_list(kind):
+        # So many nulls take no memory here, but in lists they would.
+        return len(column) * max(1, int(kind.list_size)) + _bytes_of(column.flatten())
+    if _is_list(kind) or pa.types.is_map(kind):
+        first, count = _stretch(column)
+        parts = (column.keys, column.items) if pa.types.is_map(kind) else (column.values,)
+        return len(column) + sum(_bytes_of(part.slice(first, count)) for part in parts)
+    return int(column.nbytes) + len(column)
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    return values if _is_text(values.type) else values.cast(pa.string())
+
+
+def _check_size(value: bytes | pa.Buffer) -> None:
+    """Refuse a stream that says it is large, before anything of it is decompressed.
+
+    Raises:
+        BadEvent: it has too many bytes or rows.
+    """
+    size = count = 0
+    for message in pa.ipc.MessageReader.open_stream(value):
+        rows, decompressed = _announced(message)
+        size, count = size + decompressed, count + rows
+    if size > DECODED_BYTES:
+        raise BadEvent(f"{size} bytes decompressed; at most {DECODED_BYTES} was expected")
+    if count > ROWS_MAX:
+        raise BadEvent(f"{count} rows; at most {ROWS_MAX} were expected")
+
+
+def _announced(message: Any) -> tuple[int, int]:
+    """Rows and decompressed bytes of a message, as it says itself (Message.fbs of Apache Arrow)."""
+    head, body = memoryview(message.metadata), message.body
+    table = _int(head, "<I", 0)
+    kind = _field(head, table, 1)
+    batch = _target(head, _field(head, table, 2))
+    what = head[kind] if kind else 0
+    if what == _DICTIONARY_BATCH:
+        batch = _target(head, _field(head, batch, 1))
+    elif what != _RECORD_BATCH:
+        return 0, 0
+    length = _field(head, batch, 0)
+    rows = _int(head, "<q", length) if length and what == _RECORD_BATCH else 0
+    if body is None or not _field(head, batch, 3):
+        return rows, 0 if body is None else len(body)
+    buffers = _target(head, _field(head, batch, 2))
+    size, content = 0, memoryview(body)
+    for number in range(_int(head, "<I", buffers)):
+        at, stored = struct.unpack_from("<qq", head, buffers + 4 + 16 * number)
+        # Each compressed buffer begins with its length before; -1: it is stored as it is.
+        said = _int(content, "<q", at) if stored else 0
+        size += stored if said < 0 else said
+    return rows, size
+
+
+def _int(data: memoryview, form: str, at: int) -> int:
+    return int(struct.unpack_from(form, data, at)[0])
+
+
+def _target(data: memoryview, at: int) -> int:
+    """Where a reference of a flat buffer leads."""
+    return at + _int(data, "<I", at)
+
+
+def _field(data: memoryview, table: int, number: int) -> int:
+    """Where a field of a flat buffer's table stands; 0: it is left out."""
+    offsets = table - _int(data, "<i", table)
+    place = 4 + 2 * number
+    if place >= _int(data, "<H", offsets):
+        return 0
+    offset = _int(data, "<H", offsets + place)
+    return table + offset if offset else 0
+
+
+def _written(type: str, rows: pa.RecordBatch) -> bytes:
+    columns = [_narrow(column) for column in rows.columns]
+    return _stream(type, pa.RecordBatch.from_arrays(columns, rows.schema.names), _LZ4)
+
+
+def _stream(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
+    schema = rows.schema.with_metadata({TYPE: type.encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        writer.write_batch(rows.replace_schema_metadata(schema.metadata))
+    return bytes(sink.getvalue())
+
+
+def _narrow(column: pa.Array) -> pa.Array:
+    """A column of texts as a dictionary where that is smaller; others as they are."""
+    if pa.types.is_dictionary(column.type):
+        if len(column.dictionary) <= len(column):
+            return column
+        # Of a few rows out of many: what no row says stays behind.
+        column = column.dictionary_decode()
+    if not _is_text(column.type):
+        return column
+    sample = column.slice(0, _SAMPLE)
+    if 2 * len(sample.unique()) > len(sample):
+        return column
+    return column.dictionary_encode()
