@@ -1,11 +1,12 @@
 """What `weir policy explain` says: which limit applies, the search that found it, and how to change it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from streaming.policy.policy_set import (
     UNLIMITED,
     Algorithm,
+    Decide,
     MutationQuota,
     PolicySet,
     Section,
@@ -26,6 +27,12 @@ from streaming.policy.yaml_text import rendered
 
 USER_LEVEL = 3
 _PATH_WIDTH = 48
+_SHADOW: Final = "The job decides and counts, and nothing is held back: the entry is a shadow."
+_WHERE: Final[Mapping[str | None, str]] = {
+    Decide.LOCAL: "The proxy that is asked decides at once, as far as its part of the balance reaches.",
+    Decide.STRICT: "The job decides: a request waits for it.",
+    None: "The setting proxy.decide of a proxy says where it is decided, since the entry has no key decide.",
+}
 
 
 def explain_user(policies: PolicySet, user: str, client_id: str, file: str) -> list[str]:
@@ -113,11 +120,13 @@ def _what_it_means(quota: MutationQuota | None) -> list[str]:
     if quota.algorithm == Algorithm.SAMPLED_RATE:
         windows = sampled_windows(quota.rate, quota.burst)
         meaning = f"Partition mutations are averaged over {windows} windows of one second."
+        where = "The job decides, as always with this algorithm: a request waits for it."
     else:
         meaning = (
             f"{_number(quota.burst)} partition mutations may be done at once; after that "
             f"{_number(quota.rate)} more come free each second."
         )
+        where = _SHADOW if quota.shadow else _WHERE[quota.decide]
     user, client_id = "user=" in quota.subject, "client-id=" in quota.subject
     if user and client_id:
         shared = "This user's clients of this client-id share them."
@@ -125,7 +134,7 @@ def _what_it_means(quota: MutationQuota | None) -> list[str]:
         shared = (
             "All client-ids of this user share them." if user else "All users of this client-id share them."
         )
-    return [meaning, f"They are charged to {quota.subject}. {shared}"]
+    return [meaning, f"They are charged to {quota.subject}. {shared}", where]
 
 
 def _next_steps(quota: MutationQuota | None, user: str, client_id: str, file: str) -> Iterator[str]:

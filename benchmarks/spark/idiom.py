@@ -17,10 +17,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from benchmarks.load.events import BURST, RATE
+from streaming.columns.compiled import machine
 from streaming.contract.topics import Topics
-from streaming.laws.mutation.law import REJECT, STRICT, charge_bucket, outcome_of
-from streaming.laws.mutation.rates import bucket_wait_ms, refill
+from streaming.laws.mutation import law, rates
+from streaming.laws.mutation.law import REJECT, STRICT
 
+bucket_wait_ms, refill = machine(rates.bucket_wait_ms), machine(rates.refill)
+charge_bucket, outcome_of = machine(law.charge_bucket), machine(law.outcome_of)
 _OUTPUT: Final = "key string, value binary"
 _STATE: Final = "tokens double, last bigint"
 

@@ -1,11 +1,13 @@
 """Numba behind typed decorators, so that a law reads and type-checks as plain Python."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar, cast
+from functools import cache
+from types import FunctionType
+from typing import Any, Final, cast
 
 from numba import njit
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from streaming.columns.compilable import LEAN, MARK, Function
+
 _LEAN: Final[dict[str, Any]] = {"cache": True, "_nrt": False, "forceinline": True}
 
 
@@ -26,3 +28,30 @@ def lean(function: Function) -> Function:
     without, 0.5 also inlined). A function that makes an array cannot be compiled so, and says that at once.
     """
     return cast(Function, njit(**_LEAN)(function))
+
+
+@cache
+def machine(function: Function) -> Function:
+    """The compiled twin of a function that `columns.compilable` has marked.
+
+    The functions marked so that it calls by a name of its module become twins too, in a copy of that module's
+    names: the module itself goes on in plain Python. The same function gives the same twin.
+
+    Raises:
+        ValueError: it is not marked, so it was not written to be compiled.
+    """
+    mark = getattr(function, MARK, None)
+    if mark is None:
+        raise ValueError(f"{function.__qualname__} is not marked by columns.compilable")
+    plain = cast(FunctionType, function)
+    called = {name: plain.__globals__.get(name) for name in plain.__code__.co_names}
+    twins = {
+        name: machine(callee)
+        for name, callee in called.items()
+        if hasattr(callee, MARK) and callee is not function
+    }
+    twin = FunctionType(
+        plain.__code__, plain.__globals__ | twins, plain.__name__, plain.__defaults__, plain.__closure__
+    )
+    twin.__qualname__ = plain.__qualname__
+    return cast(Function, lean(twin) if mark == LEAN else compiled(twin))

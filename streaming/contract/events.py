@@ -6,17 +6,21 @@ for text pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import orjson
 
+from streaming.contract.decided import Decided, decided_of
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
 
 CONTRACT_VERSION: Final = 1
 MAX_AHEAD_MS: Final = 60_000
 """How far the time of an event may lie after its record's own time, unless a job is told otherwise."""
+OWN_AHEAD_MS: Final = 1000
+"""The same for what a proxy has decided or gives back by its own clock: beyond, the record's time counts. It
+has happened already, so it cannot be refused."""
 VERSION_MAX: Final = 2**48
 """Of a policy's stated version. Versions count up from 1, so no honest one comes near; one that jumps to the
 end of all numbers would leave none for whoever writes next."""
@@ -31,7 +35,8 @@ class Request:
     Attributes:
         id: name of the event, repeated in its decision.
         ts: event time, ms since the epoch.
-        at: the time at which it is applied; differs from `ts` only in a dump of a log whose clock went back.
+        at: the time at which it is applied; differs from `ts` in dumps, where the log's clock went back, and
+            where the proxy's own clock is ahead.
         proxy: who asks.
         user: Kafka principal.
         client_id: Kafka client id, may be empty.
@@ -44,6 +49,7 @@ class Request:
         reject_late: what the proxy answered when that time passed: True reject, False allow.
         late: the log says that this one was decided too late (only in dumps).
         answered: the proxy refused it by itself: counted, not charged.
+        decided: what the proxy has answered by itself, by the law; None: it asks.
     """
 
     id: str
@@ -61,6 +67,7 @@ class Request:
     reject_late: bool
     late: bool
     answered: bool
+    decided: Decided | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +126,24 @@ class Tick:
     id: str
     ts: int
     at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """A proxy that decides requests lives, or leaves: for other proxies alone (docs/contract.md 3.1).
+
+    Attributes:
+        id: name of the event.
+        ts, at: event time, ms since the epoch.
+        proxy: who lives.
+        leaving: it ends now.
+    """
+
+    id: str
+    ts: int
+    at: int
+    proxy: str
+    leaving: bool
 
 
 class Event(Protocol):
@@ -189,8 +214,11 @@ def parse(
     name = text(fields, "id", default_id)
     ts = integer(fields, "ts", default_ts, maximum=TS_MAX_MS)
     event = reader(fields, name, ts)
-    if max_ahead_ms is not None and default_ts is not None and not isinstance(event, PolicyChange):
-        _check_ahead(event, default_ts, max_ahead_ms)
+    if max_ahead_ms is None or default_ts is None or isinstance(event, PolicyChange):
+        return event
+    if isinstance(event, Refund) or (isinstance(event, Request) and event.decided is not None):
+        return replace(event, at=default_ts) if event.at - default_ts > OWN_AHEAD_MS else event
+    _check_ahead(event, default_ts, max_ahead_ms)
     return event
 
 
@@ -215,7 +243,7 @@ def _request(fields: Fields, name: str, ts: int) -> Request:
     return Request(
         id=name,
         ts=ts,
-        at=applied_ts(fields, ts),
+        at=_applied_ts(fields, ts),
         proxy=text(fields, "proxy", ""),
         user=text(fields, "user", ANONYMOUS),
         client_id=text(fields, "client_id", ""),
@@ -228,6 +256,7 @@ def _request(fields: Fields, name: str, ts: int) -> Request:
         reject_late=choice(fields, "on_late", "allow", ("allow", "reject")) == "reject",
         late=flag(fields, "late", False),
         answered="answered" in fields and choice(fields, "answered", "", ("not_before",)) == "not_before",
+        decided=decided_of(fields, names),
     )
 
 
@@ -236,13 +265,18 @@ def _refund(fields: Fields, name: str, ts: int) -> Refund:
     return Refund(
         id=name,
         ts=ts,
-        at=applied_ts(fields, ts),
+        at=_applied_ts(fields, ts),
         of_ts=integer(fields, "of_ts", ts, maximum=TS_MAX_MS),
         user=text(fields, "user", ANONYMOUS),
         client_id=text(fields, "client_id", ""),
         subject=text(fields, "subject", "") if "subject" in fields else None,
         mutations=sum(mutations),
     )
+
+
+def _applied_ts(fields: Fields, ts: int) -> int:
+    """When a request or refund is applied, ms: earlier than its `ts` where a proxy's clock was ahead."""
+    return integer(fields, "applied_ts", ts, maximum=TS_MAX_MS)
 
 
 def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
@@ -260,7 +294,17 @@ def _tick(fields: Fields, name: str, ts: int) -> Tick:
     return Tick(id=name, ts=ts, at=applied_ts(fields, ts))
 
 
-_FOR_ALL: Final[Mapping[str, Reader]] = {"policy": _policy, "tick": _tick}
+def _alive(fields: Fields, name: str, ts: int) -> Alive:
+    return Alive(
+        id=name,
+        ts=ts,
+        at=ts,
+        proxy=text(fields, "proxy", None),
+        leaving=flag(fields, "leaving", False),
+    )
+
+
+_FOR_ALL: Final[Mapping[str, Reader]] = {"policy": _policy, "tick": _tick, "alive": _alive}
 REQUEST_READERS: Final[Mapping[str, Reader]] = {"request": _request, "refund": _refund}
 """Reader of each `type`."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import MAX_AHEAD_MS, PolicyChange, Tick
+from streaming.contract.events import MAX_AHEAD_MS, Alive, PolicyChange, Tick
 from streaming.laws.law import LawSpec
 from streaming.laws.policy_routing import concerned
 from streaming.laws.registry import LAWS
@@ -66,8 +66,11 @@ def routes(
             return _broadcast(_shards_of(event, shards), value)
         if isinstance(event, Tick):
             return _broadcast(_everywhere(_ticked(), shards), value)
-        law = LAWS.by_event[type(event)]
-        if law.split is not None:
+        # Read by nobody but the proxies, it is only counted.
+        law = LAWS.reporting if isinstance(event, Alive) else LAWS.by_event[type(event)]
+        if isinstance(event, Alive):
+            parts = [(shard_of(event.proxy, shards), value)]
+        elif law.split is not None:
             parts = law.split(value, lambda key: shard_of(key, shards))
         else:
             parts = [(shard_of(law.routing_key(event, timeline), shards), value)]

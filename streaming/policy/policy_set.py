@@ -59,6 +59,15 @@ class Algorithm(StrEnum):
     SAMPLED_RATE = "sampled_rate"
 
 
+class Decide(StrEnum):
+    """Where partition mutations are decided (docs/contract.md 3.1)."""
+
+    LOCAL = "local"
+    """In the proxy that was asked, by what it knows; the job confirms."""
+    STRICT = "strict"
+    """In the job; the request waits for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
     """Whom a quota is for.
@@ -109,6 +118,7 @@ class MutationQuota(NamedTuple):
         burst: mutations that may be done at once.
         algorithm: an Algorithm's value.
         shadow: decided and charged, but nobody acts on it.
+        decide: a Decide's value; None: as the proxy's settings say.
     """
 
     subject: str
@@ -118,6 +128,7 @@ class MutationQuota(NamedTuple):
     burst: float
     algorithm: str
     shadow: bool
+    decide: str | None = None
 
 
 class Candidate(NamedTuple):
@@ -272,6 +283,7 @@ def mutation_quota_at(candidate: Candidate, value: Mapping[str, Any] | None) -> 
         burst=float(value.get("controller_mutation_burst", DEFAULT_BURST_SECONDS * rate)),
         algorithm=value.get("algorithm", Algorithm.TOKEN_BUCKET.value),
         shadow=value.get("shadow", False),
+        decide=value.get("decide"),
     )
 
 

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict  # what pydantic asks for before Python 
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.names import NAMESPACE, QUOTA_GROUP_PREFIX, TENANT, TOPIC, TOPIC_EXPECTED
 from streaming.policy.concurrency_schema import PartitionLimit
-from streaming.policy.policy_set import UNLIMITED, Algorithm, Section
+from streaming.policy.policy_set import UNLIMITED, Algorithm, Decide, Section
 from streaming.policy.validation import CLOSED, Form, expected, within_64_bits, wrong
 
 FILE_VERSION: Final = 1
@@ -84,6 +84,16 @@ def _few_windows(burst: float, info: ValidationInfo) -> float:
     return burst
 
 
+def _not_sampled(decide: Decide, info: ValidationInfo) -> Decide:
+    """A sampled rate has no balance that a proxy could carry on; looks at the algorithm, declared before."""
+    if decide is Decide.LOCAL and info.data.get("algorithm") is Algorithm.SAMPLED_RATE:
+        raise wrong(
+            f"is {Decide.LOCAL} with {Algorithm.SAMPLED_RATE}, which is always decided by the job; expected"
+            f" {Decide.STRICT}, or {Algorithm.TOKEN_BUCKET}"
+        )
+    return decide
+
+
 _Name = Annotated[str, _named(1), expected("a name (in quotes if it looks like a number)")]
 _GroupName = Annotated[_Name, AfterValidator(_not_of_a_quota)]
 _TenantName = Annotated[str, _shaped(TENANT, "a tenant's name of letters, digits and - = : . _")]
@@ -135,6 +145,7 @@ class _Quota(_Closed, total=False):
     algorithm: Annotated[Algorithm, Strict(False)]
     controller_mutation_rate: _MutationRate
     controller_mutation_burst: _MutationBurst
+    decide: Annotated[Decide, Strict(False), AfterValidator(_not_sampled)]
     producer_byte_rate: _WholeRate
     consumer_byte_rate: _WholeRate
     shadow: bool

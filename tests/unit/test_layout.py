@@ -23,7 +23,7 @@ BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "st
 STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
-SCALAR_LAWS = tuple(f"{folder}.law" for folder in LAW_FOLDERS)
+SCALAR_LAWS = (*(f"{folder}.law" for folder in LAW_FOLDERS), "streaming.laws.mutation.rates")
 """The arithmetic of each law, which is all that enforcers take of them."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.contract": (),

@@ -9,7 +9,7 @@ the balance goes into debt; the wait is -balance / Q. Worked, Q = 5, B = 500: se
 
 >>> tokens, rejected = 500.0, np.zeros(8, dtype=np.bool_)
 >>> tokens = charge_bucket(tokens, np.full(8, 80.0), rejected, STRICT, False)
->>> tokens, int(rejected.sum()), bucket_wait_ms(tokens, 5.0)
+>>> float(tokens), int(rejected.sum()), bucket_wait_ms(tokens, 5.0)
 (-60.0, 1, 12000)
 
 **sampled_rate** (KIP-599's draft). S = B / Q windows of one second; a burst of N adds N / S to each of the
@@ -18,7 +18,7 @@ after seven items, advice (5.6 - 5) / 5 x 100 s = 12,000 ms.
 
 >>> ring, rejected = np.zeros(100), np.zeros(8, dtype=np.bool_)
 >>> rate = charge_samples(ring, 5.0, np.full(8, 80.0), rejected, STRICT, False)
->>> round(rate, 9), int(rejected.sum()), sampled_wait_ms(rate, 5.0, 100)
+>>> round(float(rate), 9), int(rejected.sum()), sampled_wait_ms(rate, 5.0, 100)
 (5.6, 1, 12000)
 
 The draft leaks: spreading a burst backwards writes work into windows that are about to expire, so the mean
@@ -36,12 +36,13 @@ least 1 ms; balances survive restarts. Beside its bucket every subject keeps the
 one second that Kafka shows as `mutation-rate`.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.compiled import lean
+from streaming.columns.compilable import compilable_lean
 from streaming.laws.mutation.rates import (
     Doubles,
     average,
@@ -74,13 +75,15 @@ Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-@lean
-def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool) -> float:
+@compilable_lean
+def charge_bucket(
+    tokens: float, mutations: Doubles | Sequence[float], rejected: Flags | list[bool], mode: int, dry: bool
+) -> float:
     """Balance after a request's items, taken in order (docs/contract.md 3.1).
 
     Args:
         tokens: balance before, refilled.
-        mutations: of each item.
+        mutations: of each item; an array, or, where nothing is compiled, a list.
         rejected: out: which items were rejected.
         mode: STRICT, PERMISSIVE or REFUSED.
         dry: validate_only: each item is checked against the balance as it stands.
@@ -92,7 +95,7 @@ def charge_bucket(tokens: float, mutations: Doubles, rejected: Flags, mode: int,
     return tokens
 
 
-@lean
+@compilable_lean
 def charge_samples(
     ring: Doubles, limit: float, mutations: Doubles, rejected: Flags, mode: int, dry: bool
 ) -> float:
@@ -106,8 +109,8 @@ def charge_samples(
     return rate
 
 
-@lean
-def outcome_of(mode: int, over: bool, rejected: Flags) -> int:
+@compilable_lean
+def outcome_of(mode: int, over: bool, rejected: Flags | list[bool]) -> int:
     """What a request is told: REJECT if an item was rejected, THROTTLE if a permissive one is over."""
     for item in range(len(rejected)):
         if rejected[item]:
@@ -117,7 +120,7 @@ def outcome_of(mode: int, over: bool, rejected: Flags) -> int:
     return ALLOW
 
 
-@lean
+@compilable_lean
 def record_plain(ring: Doubles, ts: int, mutations: Doubles, rejected: Flags) -> None:
     """Count what was charged in the plain rate's newest window."""
     for item in range(len(mutations)):
@@ -125,7 +128,7 @@ def record_plain(ring: Doubles, ts: int, mutations: Doubles, rejected: Flags) ->
             ring[window_of(ts) % len(ring)] += mutations[item]
 
 
-@lean
+@compilable_lean
 def give_back_plain(ring: Doubles, of_ts: int, ts: int, mutations: float) -> None:
     """Take a refund out of the window in which it was counted, if that one is still kept."""
     if window_of(ts) - len(ring) < window_of(of_ts) <= window_of(ts):
@@ -209,7 +212,7 @@ class Results(NamedTuple):
     rejected: Flags
 
 
-@lean
+@compilable_lean
 def walk(order: Integers, events: Events, terms: Terms, base: int, state: State, results: Results) -> None:
     """Take events in order through the state of their subjects; exact sequential arithmetic.
 
@@ -245,7 +248,7 @@ def walk(order: Integers, events: Events, terms: Terms, base: int, state: State,
         state.last[row] = now
 
 
-@lean
+@compilable_lean
 def _through_bucket(
     i: int, term: int, now: int, events: Events, terms: Terms, state: State, results: Results
 ) -> None:
@@ -266,7 +269,7 @@ def _through_bucket(
     state.tokens[row] = np.inf if balance >= burst else balance
 
 
-@lean
+@compilable_lean
 def _through_samples(
     i: int, term: int, now: int, events: Events, terms: Terms, state: State, results: Results
 ) -> None:

@@ -1,6 +1,7 @@
 """The two ways of counting a rate: Kafka's token bucket and sampled windows.
 
-Plain scalar functions, compiled by Numba where it is on; `NUMBA_DISABLE_JIT=1` gives the same numbers.
+Plain scalar functions; `columns.compiled.machine` compiles them where there are millions of events, and
+`NUMBA_DISABLE_JIT=1` gives the same numbers.
 Windows are rings of one second each, indexed by `floor(ts / 1000) % length`, so no base is stored: the
 last update's time says which slot is the newest.
 """
@@ -11,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.compiled import lean
+from streaming.columns.compilable import compilable_lean
 
 THROTTLE_MAX_MS: Final = 2**63 - 1
 """Times beyond 64 bits are cut here: a debt of ages divided by a rate near zero."""
@@ -21,7 +22,7 @@ FULL: Final = inf
 Doubles = NDArray[np.float64]
 
 
-@lean
+@compilable_lean
 def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
     """Balance of a token bucket after `elapsed_ms` (Kafka's TokenBucket, docs/protocol_notes.md 1.1).
 
@@ -38,7 +39,7 @@ def refill(tokens: float, rate: float, burst: float, elapsed_ms: int) -> float:
     return min(burst, tokens + rate * (elapsed_ms / 1000.0))
 
 
-@lean
+@compilable_lean
 def round_ms(time_ms: float) -> int:
     """A throttle time in whole ms: half up, at least 1, since a rejection that says 0 invites a busy loop.
 
@@ -50,7 +51,7 @@ def round_ms(time_ms: float) -> int:
     return max(1, floor(time_ms + 0.5))
 
 
-@lean
+@compilable_lean
 def bucket_wait_ms(tokens: float, rate: float) -> int:
     """Time until a bucket in debt is back at 0 (docs/protocol_notes.md 1.1).
 
@@ -60,13 +61,13 @@ def bucket_wait_ms(tokens: float, rate: float) -> int:
     return round_ms(-tokens / rate * 1000.0)
 
 
-@lean
+@compilable_lean
 def window_of(ts: int) -> int:
     """Number of the one-second window that holds `ts` ms."""
     return ts // WINDOW_MS
 
 
-@lean
+@compilable_lean
 def roll(ring: Doubles, last_ts: int, ts: int) -> None:
     """Empty the windows of `ring` that began after `last_ts` up to `ts` (both ms, `ts` not earlier)."""
     length = len(ring)
@@ -75,7 +76,7 @@ def roll(ring: Doubles, last_ts: int, ts: int) -> None:
         ring[window % length] = 0.0
 
 
-@lean
+@compilable_lean
 def average(ring: Doubles) -> float:
     """Mean per second over all windows of `ring`, summed from slot 0 so that the order never varies."""
     total = 0.0
@@ -84,7 +85,7 @@ def average(ring: Doubles) -> float:
     return float(total / len(ring))
 
 
-@lean
+@compilable_lean
 def spread(ring: Doubles, mutations: float) -> None:
     """Spread a burst evenly over all windows that end now (KIP-599's draft)."""
     part = mutations / len(ring)
@@ -92,7 +93,7 @@ def spread(ring: Doubles, mutations: float) -> None:
         ring[slot] += part
 
 
-@lean
+@compilable_lean
 def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
     """Take what `spread` added at `of_ts` out of the windows still kept at `ts`, never below 0."""
     length = len(ring)
@@ -101,7 +102,7 @@ def unspread(ring: Doubles, mutations: float, of_ts: int, ts: int) -> None:
         ring[window % length] = max(0.0, ring[window % length] - part)
 
 
-@lean
+@compilable_lean
 def sampled_wait_ms(rate: float, limit: float, samples: int) -> int:
     """The advice of KIP-599's draft: (rate - limit) / limit x samples of one second.
 

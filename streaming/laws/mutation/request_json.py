@@ -6,8 +6,8 @@ rule that is missing here costs time only. tests/unit/test_scan.py holds both eq
 
 Plain is: a request whose known keys stand at the top, each at most once; whole numbers of at most 18 digits
 without sign, exponent or leading zero; ASCII text without escapes; items that hold `name` and `mutations`
-only; unknown keys with such texts, numbers, true, false or null; a subject in its canonical form. White space
-is allowed wherever JSON allows it.
+only; no `decided`; unknown keys with such texts, numbers, true, false or null; a subject in its canonical
+form. White space is allowed wherever JSON allows it.
 """
 
 from typing import Final
@@ -55,9 +55,10 @@ _OPEN_LIST, _CLOSE_LIST = (np.uint8(ord(sign)) for sign in "[]")
 
 # The order gives each key its number: texts first, in the order of their columns, then numbers, then flags.
 _TS, _APPLIED_TS, _DEADLINE_MS, _V, _STRICT, _DRY, _LATE, _TYPE, _ON_LATE, _ANSWERED, _ITEMS = range(5, 16)
+_DECIDED = 16
 _KEYS: Final = keys_of(
     "id", "proxy", "user", "client_id", "subject", "ts", "applied_ts", "deadline_ms", "v", "strict",
-    "validate_only", "late", "type", "on_late", "answered", "items",
+    "validate_only", "late", "type", "on_late", "answered", "items", "decided",
 )  # fmt: skip
 
 _REQUEST, _ALLOW, _REJECT = bytes_of('"request"'), bytes_of('"allow"'), bytes_of('"reject"')
@@ -137,7 +138,7 @@ def _complete(seen: int, i: int, default_ts: int, requests: Requests) -> bool:
         requests.ts[i] = default_ts
         if default_ts < 0:
             return False
-    if not (seen >> _APPLIED_TS & 1 and requests.at[i] > requests.ts[i]):
+    if not seen >> _APPLIED_TS & 1:
         requests.at[i] = requests.ts[i]
     if not seen >> _DEADLINE_MS & 1:
         requests.deadline_ms[i] = -1
@@ -176,6 +177,8 @@ def _known(text: Bytes, at: int, end: int, key: int, i: int, requests: Requests)
             return after
         requests.flags[i] &= ~flag
         return after_word(text, at, end, FALSE)
+    if key == _DECIDED:
+        return NOWHERE
     if key == _ITEMS:
         return _items(text, at, end, i, requests)
     if key == _TYPE:

@@ -13,6 +13,7 @@ from streaming.columns.outputs import written
 from streaming.columns.records import Records
 from streaming.contract.events import ANONYMOUS, Refund, Request
 from streaming.contract.fields import INT64_MAX
+from streaming.laws.mutation.law import ALLOW, REJECT, THROTTLE, Flags
 
 TAKEN: Final = 1
 """The row holds an event; without it the record was none, or is not read yet."""
@@ -24,6 +25,8 @@ ANSWERED: Final = 32
 REFUND: Final = 64
 STAMPED: Final = 128
 """The proxy said which quota entity applies."""
+DECIDED: Final = 256
+"""The proxy has answered by itself; see `Requests.outcome`."""
 
 ID: Final = 0
 PROXY: Final = 1
@@ -31,6 +34,7 @@ USER: Final = 2
 CLIENT_ID: Final = 3
 SUBJECT: Final = 4
 TEXTS: Final = 5
+_OUTCOME_CODES: Final = {"allow": ALLOW, "reject": REJECT, "throttle": THROTTLE}
 ITEM_BYTES_MIN: Final = len('{"name":"","mutations":0}')
 
 
@@ -52,6 +56,9 @@ class Requests(NamedTuple):
         mutations: of each item.
         kept: all texts. `user`, `client_id` and `subject` are UTF-8; `id`, `proxy` and names of items are as
             they stand between the quotes of a decision.
+        outcome: of those with DECIDED: what they were told, as law.ALLOW, REJECT or THROTTLE.
+        wait_ms: and to wait how long.
+        gone: and of each item, whether it was rejected.
         used: bytes of `kept` and number of items in use.
     """
 
@@ -67,6 +74,9 @@ class Requests(NamedTuple):
     item_start: Integers
     item_length: Integers
     mutations: Integers
+    outcome: Integers
+    wait_ms: Integers
+    gone: Flags
     kept: Bytes
     used: Integers
 
@@ -86,7 +96,8 @@ def empty(count: int, size: int) -> Requests:
         deadline_ms=np.empty(count, number), flags=np.zeros(count, number), first=np.empty(count, number),
         items=np.empty(count, number), start=np.empty(table, number), length=np.empty(table, number),
         item_start=np.empty(most, number), item_length=np.empty(most, number),
-        mutations=np.empty(most, number), kept=kept, used=np.array([len(ANONYMOUS), 0], number),
+        mutations=np.empty(most, number), outcome=np.zeros(count, number), wait_ms=np.zeros(count, number),
+        gone=np.zeros(most, np.bool_), kept=kept, used=np.array([len(ANONYMOUS), 0], number),
     )  # fmt: skip
 
 
@@ -106,6 +117,7 @@ class Rows:
         if isinstance(event, Request):
             self._put_request(i, event)
         else:
+            requests.start[i, ID], requests.length[i, ID] = self._keep(written(event.id))
             requests.flags[i] |= REFUND
             requests.of_ts[i] = event.of_ts
             requests.deadline_ms[i] = -1
@@ -142,6 +154,12 @@ class Rows:
         for column, text in ((ID, event.id), (PROXY, event.proxy)):
             requests.start[i, column], requests.length[i, column] = self._keep(written(text))
         self._put_items(i, event.names, event.mutations)
+        if event.decided is not None:
+            first = int(requests.first[i])
+            requests.flags[i] |= DECIDED
+            requests.outcome[i] = _OUTCOME_CODES[event.decided.outcome]
+            requests.wait_ms[i] = event.decided.throttle_time_ms
+            requests.gone[first : first + len(event.names)] = event.decided.rejected
 
     def _put_items(self, i: int, names: Sequence[str], mutations: Sequence[int]) -> None:
         requests = self._requests

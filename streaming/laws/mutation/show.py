@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from streaming.columns.compiled import machine
 from streaming.laws.law import Curve, Plot, Said, count_up, keep_longest_throttle
-from streaming.laws.mutation.law import STRICT, charge_bucket, charge_samples
+from streaming.laws.mutation import law
+from streaming.laws.mutation.law import STRICT
 from streaming.laws.mutation.rates import refill, roll
 
 _COUNTED: Final = {"allow": "allowed", "throttle": "throttled", "reject": "rejected"}
@@ -44,6 +46,7 @@ def total(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:
 
 def plot() -> Plot:
     """What a client that always asks gets: the rate from the bucket, twice as much from the draft."""
+    charge_bucket, charge_samples = machine(law.charge_bucket), machine(law.charge_samples)
     tokens, ring, got = _BURST, np.zeros(_SAMPLES), {"bucket": 0.0, "samples": 0.0}
     curves: dict[str, list[tuple[float, float]]] = {"bucket": [(0, 0)], "samples": [(0, 0)]}
     for second in range(_SECONDS):

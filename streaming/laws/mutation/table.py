@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import NOWHERE, Integers
-from streaming.columns.compiled import lean
+from streaming.columns.compiled import lean, machine
 from streaming.columns.limit_index import NOTHING
 from streaming.columns.outputs import DecisionColumns
 from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, LawState
+from streaming.laws.mutation import law, rates
 from streaming.laws.mutation.batch import Stretch, Walked, admissions, begin, label
 from streaming.laws.mutation.intake import Asked
-from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms, walk
+from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
-from streaming.laws.mutation.rates import FULL, Doubles, refill, window_of
+from streaming.laws.mutation.rates import FULL, Doubles
 from streaming.laws.mutation.row_names import row_name, row_names
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
@@ -31,6 +32,8 @@ WARM_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
 _COLD: Final = "cold_rows"
 NO_RING: Final[Doubles] = np.empty(0)
+
+walk, refill, window_of = machine(law.walk), machine(rates.refill), machine(rates.window_of)
 
 
 class MutationTable(SubjectTable, LawState):

@@ -68,6 +68,28 @@ def applying(lines: list[str], title: str) -> str:
     return next((line for line in lines[start:end] if line.endswith(": applies")), "")
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("", "setting proxy.decide"),
+        ("decide: local", "The proxy that is asked decides at once"),
+        ("decide: strict", "a request waits for it"),
+        ("algorithm: sampled_rate", "as always with this algorithm"),
+        ("decide: local, shadow: true", "the entry is a shadow"),
+    ],
+)
+def test_explain_says_where_it_is_decided(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, keys: str, words: str
+) -> None:
+    """In the last line of what the quota means."""
+    path = tmp_path / "policies.yaml"
+    path.write_text(
+        f"version: 1\nquotas:\n  - {{entity: {{user: a}}, controller_mutation_rate: 1, {keys}}}\n"
+    )
+    lines = explained(capsys, str(path), "--user", "a", "--client-id", "")
+    assert words in lines[lines.index("What to do next:") - 2]
+
+
 def test_check_says_what_a_good_file_holds(capsys: pytest.CaptureFixture[str], file: str) -> None:
     """Status 0, nothing on stderr."""
     assert main(["policy", "check", file]) == 0

@@ -111,6 +111,11 @@ def test_a_tick_goes_to_what_has_a_life_time() -> None:
     assert len(ticks) == 4 * SHARDS
 
 
+def test_what_says_that_a_proxy_lives_goes_to_one_shard() -> None:
+    """Where it is counted, and decides nothing."""
+    assert only({"type": "alive", "proxy": "p1"}) == (LAWS.reporting.name, shard_of("p1", SHARDS))
+
+
 def test_garbage_goes_to_the_shard_of_its_id() -> None:
     """Which buries it."""
     assert only(b"{") == (LAWS.reporting.name, shard_of("f:1", SHARDS))

@@ -141,10 +141,8 @@ def test_so_far_ahead_and_no_farther(law: str, form: Callable[[Event], Event], k
     assert "at most 500 ms (job.max_ahead_ms)" in letter["reason"]
 
 
-def test_refunds_and_ticks_are_bound_too() -> None:
+def test_ticks_are_bound_too() -> None:
     """A tick is buried by the shard that reports what all see; the others pass over it."""
-    give_back = refund(YEAR_MS, 0, 5)
-    assert list(Live("mutation").step(give_back, written_ms=0)[1]) == [0]
     tick = {"type": "tick", "ts": T0 + YEAR_MS}
     assert list(Live("mutation").step(tick, written_ms=0)[1]) == [0]
     shares = Live("shares")
@@ -169,6 +167,15 @@ def test_a_debt_outlives_somebody_elses_wrong_clock() -> None:
     shard.step(request("b", YEAR_MS, 1, subject="user=bob"), written_ms=1000)
     (decided,), _ = shard.step(request("c", 2000, 1, subject="user=alice"))
     assert (decided["outcome"], decided["tokens"]) == ("reject", -488.0)
+
+
+def test_what_a_wrong_clock_gives_back_counts_at_its_records_time() -> None:
+    """It has happened, so it is applied; but it ends nobody's debt a year early."""
+    shard = Live("mutation")
+    shard.step(request("a", 0, 500, subject="user=alice"))
+    _, buried = shard.step(refund(YEAR_MS, 0, 100) | {"subject": "user=alice"}, written_ms=1000)
+    (decided,), _ = shard.step(request("c", 2000, 1, subject="user=alice"))
+    assert (decided["outcome"], decided["tokens"], buried) == ("reject", -388.0, {})
 
 
 def test_a_line_of_a_file_may_lie_anywhere() -> None:

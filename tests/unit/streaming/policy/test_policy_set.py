@@ -154,6 +154,19 @@ def test_the_burst_is_eleven_times_the_rate_unless_given() -> None:
     assert (second.burst, second.algorithm, second.shadow) == (500.0, "sampled_rate", True)
 
 
+def test_an_entry_may_say_where_it_is_decided() -> None:
+    """Of a user's own and a client's entry the one counts whose rate applies; absent is None."""
+    policies = PolicySet(
+        {
+            "quotas[user=a]": entry(1, decide="strict"),
+            "quotas[user=a,client-id=c]": {"decide": "local"},
+            "quotas[user=a,client-id=d]": entry(1),
+        }
+    )
+    found = [policies.mutation_quota("a", client_id) for client_id in ("", "c", "d")]
+    assert [quota and quota.decide for quota in found] == ["strict", "strict", None]
+
+
 def test_anonymous_and_the_empty_client_id_are_names_like_any_other() -> None:
     """Both match their own entries and the defaults."""
     policies = PolicySet({"quotas[user=<default>]": entry(3), "quotas[user=<default>,client-id=]": entry(4)})

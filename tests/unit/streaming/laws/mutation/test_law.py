@@ -208,6 +208,13 @@ def test_a_shadow_quota_is_decided_and_marked() -> None:
     assert (decision["outcome"], decision["shadow"]) == ("reject", True)
 
 
+def test_that_a_proxy_lives_decides_nothing() -> None:
+    """Nor is it a dead letter."""
+    shard = Shard(BUCKET)
+    assert shard.step([{"type": "alive", "id": "a", "ts": T0, "proxy": "p1"}]) == []
+    assert shard.dead_letters == []
+
+
 def test_a_wait_beyond_64_bits_is_cut() -> None:
     """A debt of ages at a rate near zero."""
     decision = decide({ALICE: quota(1e-9)}, request("a", 0, 2**63 - 1, 1))["a"]

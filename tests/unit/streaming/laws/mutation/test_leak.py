@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from streaming.laws.mutation.law import STRICT, charge_bucket, charge_samples
-from streaming.laws.mutation.rates import FULL, refill, roll
+from streaming.columns.compiled import machine
+from streaming.laws.mutation import law, rates
+from streaming.laws.mutation.law import STRICT
+from streaming.laws.mutation.rates import FULL
+
+charge_bucket, charge_samples = machine(law.charge_bucket), machine(law.charge_samples)
+refill, roll = machine(rates.refill), machine(rates.roll)
 
 RATE = 5.0
 SECONDS = 4000

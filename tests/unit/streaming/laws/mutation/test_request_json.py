@@ -64,6 +64,7 @@ def row(requests: Requests, i: int) -> dict[str, Any]:
         "deadline_ms": None if requests.deadline_ms[i] < 0 else int(requests.deadline_ms[i]),
         "names": tuple(text(int(requests.item_start[n]), int(requests.item_length[n])) for n in items),
         "mutations": tuple(int(requests.mutations[n]) for n in items),
+        "decided": None,
     }
 
 
@@ -103,7 +104,7 @@ ODD = st.one_of(
 def mutated(draw: st.DrawFn) -> bytes:
     """A usual request with keys left out, changed, added, in another order; then maybe bytes changed."""
     event = {key: USUAL[key] for key in draw(st.permutations(list(USUAL))) if draw(st.integers(0, 5))}
-    for key in draw(st.lists(st.sampled_from([*USUAL, "x", "", "ID"]), max_size=2)):
+    for key in draw(st.lists(st.sampled_from([*USUAL, "x", "", "ID", "decided"]), max_size=2)):
         event[key] = draw(ODD)
     try:
         raw = orjson.dumps(event, option=draw(st.sampled_from([0, orjson.OPT_INDENT_2])))
