@@ -1,0 +1,108 @@
+"""Who else decides requests, and whether we hear enough to decide at once beside them (docs/contract.md 3.1).
+
+Pure; times are ms on the brokers' clock. Every proxy writes `{"type":"alive","id","proxy"}` to `weir.usage`
+at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end.
+"""
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Final
+
+ALIVE_EVERY_MS: Final = 5_000
+"""How often a proxy says that it is there."""
+ALIVE_MS: Final = 15_000
+"""How long it counts after it said so."""
+UNACKNOWLEDGED_MS: Final = 10_000
+"""Once nobody took our own `alive` for so long, others will soon not count us any more."""
+BEHIND_MS: Final = 5_000
+"""A proxy that was not at the end of the decisions for so long is behind."""
+PROXIES_MAX: Final = 1_000
+"""Other proxies that are counted; the one heard of longest ago leaves."""
+_UNACKNOWLEDGED_MAX: Final = 16
+
+
+@dataclass(slots=True)
+class _Heard:
+    ts: int
+    leaving: bool
+
+    def alive(self, ts: int) -> bool:
+        return not self.leaving and ts - self.ts < ALIVE_MS
+
+    def may_be_undecided(self, decided_ts: int) -> bool:
+        """Whether it may have sent events that stand after those that are decided."""
+        return decided_ts <= self.ts + (0 if self.leaving else ALIVE_MS)
+
+
+class Alive:
+    """The proxies that count.
+
+    Args:
+        own: name of this one, which always counts.
+    """
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._others: OrderedDict[str, _Heard] = OrderedDict()
+        self._decided_ts = -1
+        self._unacknowledged: deque[int] = deque(maxlen=_UNACKNOWLEDGED_MAX)
+        self._known = False
+        self._end_ts: int | None = None
+
+    def heard(self, proxy: str, ts: int, *, leaving: bool = False) -> None:
+        """An `alive` was read from `weir.usage`.
+
+        Args:
+            proxy: who wrote it.
+            ts: time of its record, ms.
+            leaving: it was its last one.
+        """
+        if proxy == self._own:
+            return
+        self._others[proxy] = _Heard(ts, leaving)
+        self._others.move_to_end(proxy)
+        if len(self._others) > PROXIES_MAX:
+            self._others.popitem(last=False)
+
+    def decided(self, ts: int) -> None:
+        """The job has decided what stood on `weir.requests` before this record time, ms.
+
+        Known from the admission of an event of our own whose acknowledgement told its record's time.
+        """
+        self._decided_ts = max(self._decided_ts, ts)
+
+    def count(self, ts: int, *, away: bool) -> int:
+        """How many proxies count, this one included.
+
+        Args:
+            ts: now, ms.
+            away: the job is: an event of ours stands on the topic undecided for long.
+        """
+        for name, heard in list(self._others.items()):
+            if not heard.alive(ts) and not (away and heard.may_be_undecided(self._decided_ts)):
+                del self._others[name]
+        return 1 + len(self._others)
+
+    def sent(self, ts: int) -> None:
+        """An own `alive` was sent, ms."""
+        self._unacknowledged.append(ts)
+
+    def acknowledged(self, sent_ts: int) -> None:
+        """The own `alive` of that time stands on the topic, and so do those before it."""
+        self._known = True
+        while self._unacknowledged and self._unacknowledged[0] <= sent_ts:
+            self._unacknowledged.popleft()
+
+    def at_end(self, ts: int) -> None:
+        """At this time, ms, everything had been read that stands on `weir.decisions`."""
+        self._end_ts = ts
+
+    def blind(self, ts: int) -> bool:
+        """Whether we must decide nothing at once while there are others.
+
+        Before the first `alive` is acknowledged nobody counts us, and before the end was reached once we know
+        nothing of what others took.
+        """
+        if not self._known or self._end_ts is None or ts - self._end_ts >= BEHIND_MS:
+            return True
+        return bool(self._unacknowledged) and ts - self._unacknowledged[0] >= UNACKNOWLEDGED_MS

@@ -1,0 +1,74 @@
+"""What a proxy reads back before it lets clients in (docs/contract.md 3.1).
+
+1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
+   order; give every admission to `ReadBack.admission`.
+2. Read `weir.requests` from R before the newest of these admissions on (none: before now), each partition in
+   order; give every event with `decided`, and every refund, to `ReadBack.event`, whoever sent it.
+3. Follow both topics' decisions from where 1. ended, by `Book.stated`.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from enforcer.core.local.book import Book
+from enforcer.core.local.forms import Statement
+from streaming.policy.policy_set import Algorithm, Candidate, PolicySet, mutation_quota_at
+
+BACK_MS: Final = 60_000
+"""The least that is read back."""
+INCLUDED_MAX: Final = 500_000
+"""Ids of events that admissions hold; the oldest leave."""
+_LONGEST_MS: Final = 2**53
+
+
+def back_ms(policies: PolicySet) -> int:
+    """R: how long a debt of one burst lasts under any quota, at least a minute."""
+    longest = 0.0
+    for path, value in policies.entries.items():
+        if path.startswith("quotas["):
+            quota = mutation_quota_at(Candidate(level=0, path=path, subject=""), value)
+            if quota is not None and quota.algorithm == Algorithm.TOKEN_BUCKET:
+                longest = max(longest, quota.burst / quota.rate * 1000.0)
+    return max(BACK_MS, int(min(longest, _LONGEST_MS)))
+
+
+class ReadBack:
+    """Fills a book with what stands on the topics.
+
+    Attributes:
+        newest_ts: applied time of the newest admission, ms; None: there was none.
+
+    Args:
+        book: still empty.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self.newest_ts: int | None = None
+        self._book = book
+        self._included: dict[str, int] = {}  # id -> applied time of the admission that holds it
+        self._dropped_ts = -1
+
+    def admission(self, statement: Statement) -> None:
+        """Take an admission, in order."""
+        self.newest_ts = max(self.newest_ts or 0, statement.at)
+        for name in (statement.id, *statement.refunds):
+            self._included[name] = statement.at
+        if len(self._included) > INCLUDED_MAX:
+            # Many at once: a dict steps over all that left before the first.
+            for name in list(self._included)[: INCLUDED_MAX // 2]:
+                self._dropped_ts = max(self._dropped_ts, self._included.pop(name))
+        self._book.stated(statement)
+
+    def event(self, subject: str, event_id: str, ts: int, charged: Iterable[int], *, refund: bool) -> None:
+        """Take a decided request, or a refund, in order; one that an admission holds is passed over.
+
+        Args:
+            subject: the quota entity.
+            event_id: its id.
+            ts: its time, ms.
+            charged: mutations of the items that were not rejected, none of a dry run; of a refund their sum.
+            refund: whether it is one.
+        """
+        # Where ids had to be let go, what is as old as they are is held by one of them.
+        if event_id not in self._included and ts > self._dropped_ts:
+            self._book.read_back(subject, event_id, ts, charged, refund=refund)
