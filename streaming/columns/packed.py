@@ -23,8 +23,8 @@ DECODED_BYTES: Final = 64 * 2**20
 ROWS_MAX: Final = 2**20
 """Of a packed record: rows of nulls take no bytes, but each one is an event."""
 _SAMPLE: Final = 1024
-_LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-_PLAIN: Final = pa.ipc.IpcWriteOptions()
+_LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 """Kinds of messages as the format numbers them (Message.fbs of Apache Arrow)."""
 

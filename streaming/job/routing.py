@@ -1,7 +1,4 @@
-"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing).
-
-Plain usage reports, which are nearly all of the bytes, are cut up by compiled code; the others go one by one.
-"""
+"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +12,6 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
-from streaming.laws.law import SplitColumns
-from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
@@ -32,16 +27,8 @@ RECORDS_AT_ONCE: Final = 1024
 BYTES_AT_ONCE: Final = 16 * 2**20
 """Read at once, unless a single record is larger: this bounds a task's memory."""
 _NO_TS = 0
-_NOT_STAMPED = -1
 _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
-
-
-def _in_bulk() -> list[tuple[str, SplitColumns]]:
-    """The laws whose events are cut up in bulk, and how."""
-    return [
-        (law.name, law.split_columns) for law in LAWS.by_name.values() if law.split_columns is not None
-    ]
 
 
 def live_router(
@@ -127,17 +114,7 @@ class _Router:
     def route(self, batch: pa.RecordBatch) -> Batches:
         """Route records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
         for records in _stretches(batch):
-            times = records["ts"].fill_null(_NOT_STAMPED).to_numpy()
-            left = np.arange(len(records))
-            for law, split_columns in _in_bulk():
-                rest = records if len(left) == len(records) else records.take(pa.array(left))
-                cut = split_columns(rest["value"], times[left], self.shards, self.max_ahead_ms)
-                own = np.array(self.numbers[law])[cut.shard]
-                origins = np.full(len(own), self.origins[Origin.EVENT])
-                yield _routed(records, left[cut.record], own, origins, cut.values)
-                left = left[cut.left]
-            if len(left):
-                yield self._one_by_one(records, left)
+            yield self._one_by_one(records)
 
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Route records of the topic of policies, with the same columns."""
@@ -153,12 +130,12 @@ class _Router:
             origins = np.full(len(record), schemas.POLICY)
             yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
-    def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
-        """Route some of the records as the contract's parser reads them."""
-        columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
+    def _one_by_one(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Route records as the contract's parser reads them."""
+        columns = (records.column(name).to_pylist() for name in records.schema.names)
         found = [
             (i, route)
-            for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
+            for i, (partition, offset, ts, value) in enumerate(zip(*columns, strict=True))
             for route in routes(
                 value,
                 default_id=self.name(partition, offset),
