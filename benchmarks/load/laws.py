@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 
 from benchmarks.load.events import POLICIES, SEED, T0, requests
+from streaming.columns.compiled import machine
 from streaming.contract.topics import Topics
 from streaming.laws.concurrency import law as concurrency
 from streaming.laws.dispatch import law as dispatch
@@ -132,7 +133,7 @@ _BACKLOG: Final = {"limitSize": 100_000, "policy": "consumer_backlog_eviction"}
 LOADS: Final[dict[str, LawLoad]] = {
     "mutation": LawLoad(
         about=f"{_SUBJECTS:,} subjects in random order, one item a request",
-        part=mutation.walk,
+        part=machine(mutation.walk),
         policies={"token_bucket": POLICIES, "sampled_rate": _SAMPLED},
         make=_requests,
         topic=Topics().requests,

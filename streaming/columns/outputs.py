@@ -113,6 +113,20 @@ class DecisionRows:
         """Event time, ms."""
         return self.rows["ts"].to_numpy()  # type: ignore[no-any-return]
 
+    def take(self, which: Integers) -> Self:
+        """Some of them, in this order."""
+        taken = pa.array(which)
+        keys, key = (self.keys.take(taken), None) if self.key is None else (self.keys, self.key[which])
+        return replace(self, rows=self.rows.take(taken), source=self.source[which], keys=keys, key=key)
+
+    def slice(self, begin: int, count: int) -> Self:
+        """A stretch of them."""
+        end = begin + count
+        keys, key = (self.keys, None if self.key is None else self.key[begin:end])
+        keys = keys.slice(begin, count) if key is None else keys
+        rows = self.rows.slice(begin, count)
+        return replace(self, rows=rows, source=self.source[begin:end], keys=keys, key=key)
+
     def column(self, name: str) -> pa.Array:
         """One of the columns of `Outputs`."""
         match name:
@@ -126,10 +140,35 @@ class DecisionRows:
                 return pa.array(self.source)
         return pa.repeat(pa.scalar({"sink": DECISIONS, "type": self.type}[name]), len(self))
 
+    def largest(self) -> int:
+        """A bound of `sizes`, without writing anything: six bytes of JSON for one of text."""
+        names = sum(map(len, self.rows.schema.names))
+        return 6 * (widest(self.keys) + names + sum(map(widest, self.rows.columns))) + 100
+
     def sizes(self) -> Integers:
         """Bytes of each value as JSON and its key."""
         keys = np.diff(bytes_in(self.keys)[1])
         return np.diff(bytes_in(self.column("value"))[1]) + (keys if self.key is None else keys[self.key])
+
+
+def widest(column: pa.Array) -> int:
+    """A bound of what one value of a column takes, bytes."""
+    kind = column.type
+    if not len(column):
+        return 0
+    if pa.types.is_dictionary(kind):
+        return widest(column.dictionary)
+    if pa.types.is_struct(kind):
+        names = sum(len(kind.field(number).name) + 8 for number in range(kind.num_fields))
+        return names + sum(map(widest, column.flatten()))
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        parts = (column.keys, column.items) if pa.types.is_map(kind) else (column.values,)
+        longest = int(np.diff(column.offsets.to_numpy()).max())
+        return longest * (8 + sum(map(widest, parts)))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return int(np.diff(bytes_in(column)[1]).max()) + 8
+    # A double is the longest of all others: 24 signs and a comma.
+    return 25
 
 
 Decided = DecisionColumns | DecisionRows
@@ -249,6 +288,12 @@ class Outputs:
                 id="",
                 source=source,
             )
+        )
+
+    def surely_within(self, most: int) -> bool:
+        """Whether no output has more bytes than this, key and value together; false: perhaps one has."""
+        return not self.rows and all(
+            isinstance(columns, DecisionRows) and columns.largest() <= most for columns in self.columns
         )
 
     def sizes(self) -> Integers:

@@ -199,13 +199,14 @@ class Records:
 
 def unpacked(
     *, topic: Named, partition: Integers, offset: Integers, ts: Integers, value: pa.ChunkedArray,
-    broadcast: Flags | None, packed: Flags, cut: bool = False,
+    broadcast: Flags | None, packed: Flags, cut: Flags | None = None,
 ) -> Records:  # fmt: skip
     """Records from Kafka, the packed ones among them taken apart; columns as those of `Records`.
 
     Args:
-        packed: which of them are packed.
-        cut: the packed ones come from `packed.stream`, with the numbers of their rows as the last column.
+        packed: which of them are packed, parts of packed ones too.
+        cut: which of them are such parts: from `packed.stream`, with the numbers of their rows as the last
+            column; None: none.
     """
     if not packed.any():
         return Records(
@@ -214,13 +215,16 @@ def unpacked(
     found: list[tuple[int, str, pa.RecordBatch, Integers]] = []
     reasons: dict[int, str] = {}
     for i in np.flatnonzero(packed).tolist():
+        if cut is not None and cut[i]:
+            type, rows = opened(value[i].as_buffer())
+            found.append((i, type, rows.select(range(rows.num_columns - 1)), rows[-1].to_numpy()))
+            continue
         try:
-            type, rows = (opened if cut else unpack)(value[i].as_buffer())
+            type, rows = unpack(value[i].as_buffer())
         except BadEvent as error:
             reasons[i] = error.reason
-            continue
-        number = rows[-1].to_numpy() if cut else np.arange(rows.num_rows)
-        found.append((i, type, rows.select(range(rows.num_columns - 1)) if cut else rows, number))
+        else:
+            found.append((i, type, rows, np.arange(rows.num_rows)))
     packed = packed.copy()
     packed[list(reasons)] = False
     alone = np.flatnonzero(~packed)

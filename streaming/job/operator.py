@@ -15,6 +15,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from streaming.columns.name_hashes import crc32_of, partition_of
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Named, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
@@ -23,6 +24,7 @@ from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
+from streaming.job.output_columns import Packing, output_columns
 from streaming.job.record_size_limit import limit_record_size
 from streaming.job.routing import live_router
 from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_columns
@@ -46,6 +48,7 @@ class Input:
         tasks: of the stateful stage.
         names: topic per origin (schemas.EVENT and so on); in a replay base name per file.
         topics: where outputs go; a replay's go to none.
+        packing: how many decisions leave as packed records; None: each by itself.
         counts: counts what is read and written; None: nobody asks.
         blob_stores: where rows that are not needed rest; None: all stay in Spark's state.
     """
@@ -55,6 +58,7 @@ class Input:
     tasks: int
     names: tuple[str, ...]
     topics: Topics = field(default_factory=Topics)
+    packing: Packing | None = None
     counts: Accumulator[BatchCounts] | None = None
     blob_stores: BlobStores | None = None
 
@@ -93,7 +97,7 @@ def group_function(given: Input) -> GroupFunction:
         if len(outputs) and replay:
             yield replay_columns(outputs, records)
         elif len(outputs):
-            yield columns(outputs, given.topics)
+            yield output_columns(outputs, given.topics, given.packing)
         if is_unusual(records):
             del records, outputs
             give_back()
@@ -132,23 +136,14 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
     if not given.context.replay:
         return unpacked(
             topic=Named(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
-            value=value, broadcast=broadcast, packed=np.isin(origins, list(schemas.PACKED)),
-            cut=given.shards > 1,
+            value=value, broadcast=broadcast, packed=origins >= schemas.PACKED_EVENT,
+            cut=origins >= schemas.CUT_EVENT,
         )  # fmt: skip
     # As the local engine has them: by file and line, without a timestamp.
     return Records(
         topic=Named(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
         offset=offsets, ts=[None] * len(offsets), value=value, file=partitions, broadcast=broadcast,
     )  # fmt: skip
-
-
-def columns(outputs: Outputs, topics: Topics) -> Columns:
-    """Output rows with the columns of `schemas.OUTPUT`."""
-    return [
-        pc.if_else(_dead(outputs), topics.deadletter, topics.decisions),
-        outputs.column("key").cast(pa.binary()),
-        outputs.column("value").cast(pa.binary()),
-    ]
 
 
 def replay_columns(outputs: Outputs, records: Records) -> Columns:
@@ -205,4 +200,5 @@ def _route(event: bytes) -> None:
             "value": pa.array([event], pa.binary()),
         }
     )
-    list(live_router("", 1, 1, max_ahead_ms=MAX_AHEAD_MS)([report]))
+    list(live_router(("",) * 3, 1, 1, max_ahead_ms=MAX_AHEAD_MS)([report]))
+    crc32_of(report["value"]), partition_of(report["value"], 1)

@@ -6,6 +6,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
+from streaming.job.output_columns import Packing
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.spark.blob_files import blob_stores_of
 from streaming.job.spark.counts import BatchCounts
@@ -50,12 +51,26 @@ def sources_of(topics: Topics) -> tuple[str, ...]:
     return topics.requests, topics.usage, topics.policies
 
 
+def names_of(topics: Topics) -> tuple[str, ...]:
+    """The topic of each origin, from schemas.EVENT to CUT_USAGE."""
+    requests, policies, usage = topics.requests, topics.policies, topics.usage
+    return requests, policies, usage, usage, requests, usage, requests, usage
+
+
+def packing_of(settings: JobSettings, partitions: int | None) -> Packing | None:
+    """How decisions leave packed; None: they do not."""
+    if partitions is None or not settings.pack_decisions:
+        return None
+    return Packing(least=settings.pack_min, partitions=partitions)
+
+
 def start_query(
     spark: SparkSession,
     settings: JobSettings,
     *,
     bootstrap: str,
     topics: Topics,
+    partitions: int | None = None,
     counts: Accumulator[BatchCounts] | None = None,
     checkpoint: str | None = None,
 ) -> StreamingQuery:
@@ -66,6 +81,7 @@ def start_query(
         settings: the section `job:`.
         bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
         topics: their names; they exist.
+        partitions: of the topic of decisions; None: not known, so that none leaves packed.
         counts: counts what is read and written.
         checkpoint: where its checkpoint is; None: `checkpoint_path` of the settings.
     """
@@ -75,20 +91,18 @@ def start_query(
     usage = kafka_usage(spark, settings, bootstrap, topics)
     policies = kafka_policies(spark, settings, bootstrap, topics)
     ahead = settings.max_ahead_ms
-    others = routed(usage, policies, topics.usage, shards, tasks, max_ahead_ms=ahead)
-    # By origin: schemas.EVENT, POLICY, USAGE, TICK.
-    names = (topics.requests, topics.policies, topics.usage, topics.usage)
+    names = names_of(topics)
+    records = routed(requests, usage, policies, names, shards, tasks, max_ahead_ms=ahead)
     context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
     blob_stores = blob_stores_of(
         checkpoint, int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
     )
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,
-        blob_stores=blob_stores,
+        blob_stores=blob_stores, packing=packing_of(settings, partitions),
     )  # fmt: skip
-    records = requests.unionByName(others).transform(in_one_task, tasks)
     writer = (
-        decide(records, given)
+        decide(in_one_task(records, tasks), given)
         .writeStream.format("kafka")
         .queryName(QUERY_NAME)
         .outputMode("update")

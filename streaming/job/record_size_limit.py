@@ -19,6 +19,8 @@ def limit_record_size(outputs: Outputs, records: Records) -> None:
         outputs: of one step, changed in place.
         records: that step's input.
     """
+    if outputs.surely_within(RECORD_BYTES_MAX):
+        return
     too_large = np.flatnonzero(outputs.sizes() > RECORD_BYTES_MAX).tolist()
     if not too_large:
         return

@@ -12,6 +12,7 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
+from streaming.laws.pack_routing import parts
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
@@ -26,20 +27,23 @@ ROUTED_COLUMNS = pa.schema(
 RECORDS_AT_ONCE: Final = 1024
 BYTES_AT_ONCE: Final = 16 * 2**20
 """Read at once, unless a single record is larger: this bounds a task's memory."""
+PACKED_BYTES_AT_ONCE: Final = 2 * 2**20
+"""The same of packed records, which grow by some times as they are unpacked."""
 _NO_TS = 0
 _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
 
 
 def live_router(
-    topic: str, shards: int, tasks: int, *, max_ahead_ms: int
+    names: tuple[str, ...], shards: int, tasks: int, *, max_ahead_ms: int
 ) -> Callable[[Batches], Batches]:
-    """For live records of `weir.usage` and `weir.policies`.
+    """For live records of all topics.
 
-    Its batches have the record columns of `schemas.RECORD_COLUMNS`, with the origins USAGE and POLICY.
+    Its batches have the columns `schemas.RECORD_COLUMNS`, with any origins but TICK and CUT; of an EVENT the
+    grouping key is known already.
 
     Args:
-        topic: name of the first topic.
+        names: topic of each origin.
         shards: shards per law.
         tasks: of the stateful stage.
         max_ahead_ms: how far an event may lie after its record's timestamp.
@@ -52,13 +56,21 @@ def live_router(
             origins=_USAGE_ORIGINS,
             timeline=None,
             max_ahead_ms=max_ahead_ms,
-            name=lambda partition, offset: f"{topic}-{partition}-{offset}",
+            name=lambda partition, offset: f"{names[schemas.USAGE]}-{partition}-{offset}",
         )
         for batch in batches:
             records = batch.select(["partition", "offset", "ts", "value"])
-            of_policies = pc.equal(batch["origin"], schemas.POLICY)
-            yield from router.route(_only(records, pc.invert(of_policies)))
-            yield from router.route_policies(_only(records, of_policies))
+            origins = batch["origin"].to_numpy()
+            for origin in np.unique(origins).tolist():
+                some = _only(records, pa.array(origins == origin))
+                if origin == schemas.EVENT:
+                    yield _only(batch, pa.array(origins == origin)).cast(ROUTED_COLUMNS)
+                elif origin in schemas.PACKED:
+                    yield from router.route_packs(some, names[origin], schemas.CUT[origin], origin)
+                elif origin == schemas.POLICY:
+                    yield from router.route_policies(some)
+                else:
+                    yield from router.route(some)
 
     return run
 
@@ -130,6 +142,35 @@ class _Router:
             origins = np.full(len(record), schemas.POLICY)
             yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
+    def route_packs(self, batch: pa.RecordBatch, topic: str, cut: int, whole: int) -> Batches:
+        """Route packed records of one topic, with the same columns.
+
+        Args:
+            batch: the records.
+            topic: where they come from.
+            cut, whole: origins of what was cut out of a record, and of a record as it came.
+        """
+        for records in _stretches(batch, PACKED_BYTES_AT_ONCE):
+            columns = (records.column(name).to_pylist() for name in ("partition", "offset", "ts"))
+            found = [
+                (i, part)
+                for i, (partition, offset, ts) in enumerate(zip(*columns, strict=True))
+                for part in parts(
+                    records["value"][i].as_buffer(),
+                    name=f"{topic}-{partition}-{offset}",
+                    ts=ts,
+                    shards=self.shards,
+                    max_ahead_ms=self.max_ahead_ms,
+                )
+            ]
+            yield _routed(
+                records,
+                np.array([i for i, _ in found], dtype=np.int64),
+                np.array([self.numbers[part.law][part.shard] for _, part in found], dtype=np.int64),
+                np.array([cut if part.cut else whole for _, part in found], dtype=np.int64),
+                pa.array([part.value for _, part in found], pa.binary()),
+            )
+
     def _one_by_one(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Route records as the contract's parser reads them."""
         columns = (records.column(name).to_pylist() for name in records.schema.names)
@@ -173,16 +214,16 @@ def _routed(
 
 
 def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
-    """The records that are wanted. Nearly every batch is of one topic, and then nothing is copied."""
+    """The records that are wanted. Nearly every batch is of one origin, and then nothing is copied."""
     return records if pc.all(wanted).as_py() else records.filter(wanted)
 
 
-def _stretches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The records to read at once, in turn."""
+def _stretches(batch: pa.RecordBatch, size: int = BYTES_AT_ONCE) -> Iterator[pa.RecordBatch]:
+    """The records to read at once, in turn, of at most `size` bytes."""
     ends = bytes_in(batch["value"])[1]
     first, count = 0, len(batch)
     while first < count:
-        most = int(np.searchsorted(ends, ends[first] + BYTES_AT_ONCE, side="right")) - 1
+        most = int(np.searchsorted(ends, ends[first] + size, side="right")) - 1
         last = min(max(most, first + 1), first + RECORDS_AT_ONCE, count)
         yield batch.slice(first, last - first)
         first = last

@@ -11,7 +11,7 @@ from typing import Final
 STATE: Final = "version int, body binary"
 RECORD_COLUMNS: Final = ("grouping_key", "origin", "partition", "offset", "ts", "value")
 """What the stateful operator takes. `grouping_key` numbers the laws' shards (grouping_keys): Spark sorts one
-number in linear time, but not a name and a number. `origin` is one of the six below; live, `partition`,
+number in linear time, but not a name and a number. `origin` is one of those below; live, `partition`,
 `offset` and `ts` (ms) are the Kafka record's; in a replay `partition` is the number of the file, `offset`
 that of the line."""
 EVENT: Final = 0
@@ -26,11 +26,19 @@ PACKED_EVENT: Final = 4
 """A packed record of `weir.requests`."""
 PACKED_USAGE: Final = 5
 """A packed record of `weir.usage`."""
+CUT_EVENT: Final = 6
+"""What a router cut out of a packed record of `weir.requests` for one shard (laws.pack_routing)."""
+CUT_USAGE: Final = 7
+"""The same of `weir.usage`."""
 PACKED: Final = frozenset({PACKED_EVENT, PACKED_USAGE})
+CUT: Final = {PACKED_EVENT: CUT_EVENT, PACKED_USAGE: CUT_USAGE}
+"""What parts of packed records are, by what these were."""
 BROADCAST: Final = frozenset({POLICY, TICK})
-OUTPUT: Final = "topic string, key binary, value binary"
-"""A decision of the live job, or a dead letter, as Spark's Kafka sink takes it: columns of any other form
-would be copied once more, row by row."""
+OUTPUT: Final = (
+    "topic string, key binary, value binary, partition int, headers array<struct<key:string,value:binary>>"
+)
+"""Decisions of the live job, or a dead letter, as Spark's Kafka sink takes them: columns of any other form
+would be copied once more, row by row. Packed ones name their partition and have a header."""
 REPLAY_OUTPUT: Final = (
     "dead boolean, key string, value binary, ts bigint, type string, id string, file int, line bigint"
 )

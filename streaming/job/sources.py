@@ -67,6 +67,8 @@ def _kafka(spark: SparkSession, settings: JobSettings, bootstrap: str, topic: st
     options = _FETCHES[settings.profile] | {
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": topic,
+        # They say what is packed; a record without any costs nothing.
+        "includeHeaders": "true",
         # Records that retention removed before they were read are lost either way; the quotas of what
         # comes after them must still be kept.
         "failOnDataLoss": "false",

@@ -3,6 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.events import ANONYMOUS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
@@ -11,7 +12,7 @@ from streaming.laws.registry import LAWS
 
 
 def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
-    """Records of `weir.requests`, each with its law and shard.
+    """Records of `weir.requests`, each with its law and shard; packed ones have none where there are several.
 
     Only built-in functions: the value is parsed once, in Python, by the contract's own parser.
 
@@ -20,29 +21,36 @@ def routed_requests(kafka: DataFrame, shards: int, tasks: int) -> DataFrame:
         shards: shards per law.
         tasks: of the stateful stage.
     """
-    numbers = F.array(*map(F.lit, grouping_keys_of(shards, tasks).numbers[LAWS.on_requests.name]))
-    place = F.element_at(numbers, _shard(_routing_key(), shards) + 1)
-    return kafka.select(place.alias("grouping_key"), *_record_columns(schemas.EVENT))
+    numbers = grouping_keys_of(shards, tasks).numbers[LAWS.on_requests.name]
+    place = F.lit(numbers[0])
+    if shards > 1:
+        place = F.element_at(F.array(*map(F.lit, numbers)), _shard(_routing_key(), shards) + 1)
+    return kafka.select(place.alias("grouping_key"), *_record_columns(schemas.EVENT, schemas.PACKED_EVENT))
 
 
 def routed(
-    usage: DataFrame, policies: DataFrame, topic: str, shards: int, tasks: int, *, max_ahead_ms: int
-) -> DataFrame:
-    """Records of `weir.usage` and `weir.policies` where they belong, in Python: reports of many groups are
-    cut up by group, and policies go to the laws that ask for them.
+    requests: DataFrame, usage: DataFrame, policies: DataFrame, names: tuple[str, ...], shards: int,
+    tasks: int, *, max_ahead_ms: int,
+) -> DataFrame:  # fmt: skip
+    """All records where they belong, in Python: reports of many groups are cut up by group, packed records by
+    routing key, and policies go to the laws that ask for them.
 
     Args:
+        requests: what `routed_requests` gave. Where there is one shard nothing is left to do for them.
         usage, policies: columns of Spark's Kafka source.
-        topic: name of the first, for the ids of events that have none.
+        names: topic of each origin.
         shards: shards per law.
         tasks: of the stateful stage.
         max_ahead_ms: how far an event may lie after its record's timestamp.
     """
-    records = usage.select(*_record_columns(schemas.USAGE)).unionByName(
-        policies.select(*_record_columns(schemas.POLICY))
+    nowhere = F.lit(0).alias("grouping_key")
+    others = usage.select(nowhere, *_record_columns(schemas.USAGE, schemas.PACKED_USAGE)).unionByName(
+        policies.select(nowhere, *_record_columns(schemas.POLICY))
     )
-    router = live_router(topic, shards, tasks, max_ahead_ms=max_ahead_ms)
-    return records.mapInArrow(router, schemas.ROUTED)
+    router = live_router(names, shards, tasks, max_ahead_ms=max_ahead_ms)
+    if shards > 1:
+        return requests.unionByName(others).mapInArrow(router, schemas.ROUTED)
+    return requests.unionByName(others.mapInArrow(router, schemas.ROUTED))
 
 
 def _routing_key() -> Column:
@@ -61,12 +69,19 @@ def _shard(routing_key: Column, shards: int) -> Column:
     return F.pmod(F.crc32(routing_key), F.lit(shards)).cast("int")
 
 
-def _record_columns(origin: int) -> tuple[Column, ...]:
+def _record_columns(origin: int, packed: int | None = None) -> tuple[Column, ...]:
+    """Columns of RECORD_COLUMNS after the grouping key; `packed` is the origin of packed records."""
     return (
-        F.lit(origin).alias("origin"),
+        (F.lit(origin) if packed is None else F.when(_is_packed(), packed).otherwise(origin)).alias("origin"),
         F.col("partition"),
         F.col("offset"),
         F.unix_millis("timestamp").alias("ts"),
         # A tombstone is no event: as empty bytes it becomes a dead letter like any other text.
         F.coalesce(F.col("value"), F.lit(b"")).alias("value"),
     )
+
+
+def _is_packed() -> Column:
+    """Whether a record's headers say that it is packed, as columns.packed.is_packed; null: it has none."""
+    says = F.struct(F.lit(HEADER).alias("key"), F.lit(CONTENT_TYPE.encode()).alias("value"))
+    return F.array_contains("headers", says)

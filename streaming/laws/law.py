@@ -228,12 +228,14 @@ class DecisionForm:
         subject: the fields that together name whom one is about, joined by slashes.
         standing: the fields that name what a newer decision replaces; empty: none is repeated by what was
             written (docs/contract.md 1).
+        receiver: the field that names the one enforcer whom a decision is for; empty: it is for all.
         until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
     """
 
     type: str
     subject: tuple[str, ...]
     standing: tuple[str, ...] = ()
+    receiver: str = ""
     until: Callable[[Decision], int] = lambda decision: FOR_EVER
 
     def subject_of(self, decision: Mapping[str, Any]) -> str:
@@ -286,6 +288,7 @@ class LawSpec:
         on_requests: its events stand on `weir.requests`, else on `weir.usage`; of one law only.
         ticked: its shards are told that time has passed.
         routing_key: whose events must be seen in order; given the policies, subjects are resolved by them.
+        key_column: the field of its events that is the routing key, or an object with routing keys as keys.
         record_key: the key of an event's record on Kafka; None: its routing key.
         split: an event of many routing keys as one record a shard (contract.usage_events.split_group_usage).
         plain: which packed rows its parser surely takes: (rows, their records' times in ms, max_ahead_ms) ->
@@ -310,6 +313,7 @@ class LawSpec:
     routing_key: Callable[[Any, PolicyTimeline | None], str]
     sections: frozenset[Section]
     decision: DecisionForm
+    key_column: str
     warm_up: WarmUp
     line: Callable[[Decision], Said]
     total: Callable[[dict[str, Any], Decision], None]

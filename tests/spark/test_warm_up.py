@@ -52,7 +52,7 @@ report = {"type": "group_usage", "ts": 1, "broker": "b", "period_ms": 1, "usage"
 reports = [orjson.dumps(report)] * 3
 columns = {name: list(range(3)) for name in ("partition", "offset", "ts")}
 columns |= {"origin": pa.array([schemas.USAGE] * 3, pa.int32()), "value": pa.array(reports, pa.binary())}
-router = live_router("weir.usage", SHARDS, TASKS, max_ahead_ms=60_000)
+router = live_router(("weir.usage",) * 8, SHARDS, TASKS, max_ahead_ms=60_000)
 assert sum(map(len, router([pa.record_batch(columns)]))) > 3
 limits = [orjson.dumps(policy(0, f"resourcegroups.rg{n}", {"publishRateInMsgs": 1})) for n in range(3)]
 columns |= {"origin": pa.array([schemas.POLICY] * 3, pa.int32()), "value": pa.array(limits, pa.binary())}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from prometheus_client import start_http_server
 from py4j.protocol import Py4JError
@@ -121,6 +122,23 @@ def _source_ids(options: JobOptions, limit_s: float) -> dict[str, str]:
         time.sleep(_POLL_S)
 
 
+def _decision_partitions(options: JobOptions, limit_s: float) -> int:
+    """Partitions of the topic of decisions. More of them count from the next start on."""
+    deadline = time.monotonic() + limit_s
+    admin = AdminClient({**options.client, "bootstrap.servers": options.bootstrap}, logger=NO_LOG)
+    while True:
+        try:
+            found = admin.list_topics(options.topics.decisions, timeout=limit_s)
+        except KafkaException as error:
+            raise WeirError(f"{options.bootstrap} does not answer: {error.args[0].str()}") from error
+        partitions = len(found.topics[options.topics.decisions].partitions)
+        if partitions:
+            return partitions
+        if time.monotonic() > deadline:
+            raise WeirError(f"topic {options.topics.decisions} is not there on {options.bootstrap}")
+        time.sleep(_POLL_S)
+
+
 @contextmanager
 def _looking(options: JobOptions, metrics: JobMetrics, ids: Mapping[str, str]) -> Iterator[TopicWatch]:
     """Look after the topics meanwhile."""
@@ -154,6 +172,7 @@ def _start(
             settings,
             bootstrap=bootstrap,
             topics=topics,
+            partitions=_decision_partitions(options, settings.topics_timeout_s),
             counts=counts,
             checkpoint=checkpoint,
         )

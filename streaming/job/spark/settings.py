@@ -46,12 +46,22 @@ class JobSettings(Settings):
         minimum=1000,
         maximum=15_000,
     )
-    max_events_per_batch: int = setting(500_000, "requests read in one batch, for catching up", minimum=1)
+    max_events_per_batch: int = setting(
+        500_000,
+        "records of requests read in one batch, for catching up; a packed one counts once",
+        minimum=1,
+    )
     max_usage_per_batch: int = setting(
         20_000,
         "usage records read in one batch; a proxy's may have 512 KiB each (proxy.usage_record_bytes), and a "
         "batch must fit into memory",
         minimum=1,
+    )
+    pack_decisions: bool = setting(
+        True, "many decisions of a batch leave as packed records; false: each one as JSON, for any Kafka tool"
+    )
+    pack_min: int = setting(
+        16, "decisions of one type and partition from which on a batch's leave packed", minimum=2
     )
     max_ahead_ms: int = setting(
         MAX_AHEAD_MS,

@@ -23,6 +23,7 @@ SPEC: Final = LawSpec(
     events=(Backlog,),
     ticked=True,
     routing_key=routing_key,
+    key_column="topic",
     sections=frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER}),
     decision=DECISION,
     times=(("ledgers", "closeTime"), ("subscriptions", "oldestPublishTime")),

@@ -25,6 +25,7 @@ SPEC: Final = LawSpec(
     events=(Latency,),
     ticked=True,
     routing_key=routing_key,
+    key_column="partition",
     sections=frozenset({Section.PARTITIONS}),
     decision=DECISION,
     warm_up=WarmUp(

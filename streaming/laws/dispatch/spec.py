@@ -28,6 +28,7 @@ SPEC: Final = LawSpec(
     events=(DispatchUsage,),
     ticked=True,
     routing_key=routing_key,
+    key_column="broker",
     sections=frozenset({Section.NAMESPACES, Section.TOPICS, Section.BROKER}),
     decision=DECISION,
     warm_up=WarmUp(

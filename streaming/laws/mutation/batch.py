@@ -1,40 +1,41 @@
-"""One batch of requests on its way through the law of mutations, from columns to written decisions."""
+"""One batch of requests on its way through the law of mutations, up to what the law says."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from streaming.columns.byte_strings import Integers, bytes_in
-from streaming.columns.compiled import lean
-from streaming.columns.json_write import doubles_as_json, ends_of
-from streaming.columns.outputs import DecisionColumns, escaped
-from streaming.laws.mutation.admission_json import Labels, write
+from streaming.columns.byte_strings import Integers
 from streaming.laws.mutation.intake import Asked, RoutingKeys
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
 from streaming.laws.mutation.rates import Doubles
-from streaming.laws.mutation.requests import ANSWERED, DRY, ID, LATE, REJECT_LATE, Requests
+from streaming.laws.mutation.requests import ANSWERED, DRY, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 
-ADMISSION: Final = "admission"
-NO_CLOCK = -(2**62)
-"""For the time of a batch where there is none, in a replay: nothing is late by the clock."""
+Flags = NDArray[np.bool_]
 
 
 class Label(NamedTuple):
-    """What decisions of one stretch say of their terms; see `write.Labels`."""
+    """What decisions of one stretch say of the terms by which they were made.
+
+    Attributes:
+        sampled: 0 token bucket, 1 sampled rate, -1 not limited.
+        routing_key: number of each term's routing key.
+        rate: mutations per second.
+        version: of the policies.
+        shadow: decided, not enforced.
+    """
 
     sampled: Integers
     routing_key: Integers
     rate: Doubles
     version: Integers
-    shadow: NDArray[np.bool_]
+    shadow: Flags
 
 
 class Stretch(NamedTuple):
@@ -60,13 +61,13 @@ class Walked:
     Attributes:
         asked: what is asked.
         late: of each row: the proxy had answered without us (docs/contract.md 3.1).
-        events: the law's columns; a row a record.
-        results: what the law says; a row a record.
+        events: the law's columns; a row an event.
+        results: what the law says; a row an event.
         labels: of each stretch that has been walked.
     """
 
     asked: Asked
-    late: NDArray[np.bool_]
+    late: Flags
     events: Events
     results: Results
     labels: list[Label] = field(default_factory=list)
@@ -105,40 +106,41 @@ def begin(asked: Asked, processed_ts: int | None) -> Walked:
         processed_ts: wall time of the batch in ms, None in a replay, where the log says itself what was late.
     """
     requests, count = asked.requests, len(asked.requests.flags)
-    items = int(requests.used[1])
-    late = np.zeros(count, dtype=np.bool_)
+    late = _is_late(requests, processed_ts)
+    # Copies of one kind each: compiled code is compiled anew for arrays that may not be written to.
     events = Events(
-        at=requests.at.copy(), of_ts=requests.of_ts, mode=np.empty(count, dtype=np.int64),
-        dry=requests.flags & DRY != 0, first=requests.first, items=requests.items,
-        mutations=requests.mutations[:items].astype(np.float64), term=np.empty(count, dtype=np.int64),
+        at=requests.at.copy(), of_ts=requests.of_ts.copy(), mode=_modes(requests, late),
+        dry=requests.flags & DRY != 0, first=requests.first.copy(), items=requests.items.copy(),
+        mutations=requests.mutations.astype(np.float64), term=np.empty(count, dtype=np.int64),
     )  # fmt: skip
     results = Results(
         outcome=np.empty(count, dtype=np.int64), wait_ms=np.empty(count, dtype=np.int64),
-        level=np.empty(count), plain_rate=np.empty(count), rejected=np.empty(items, dtype=np.bool_),
+        level=np.empty(count), plain_rate=np.empty(count),
+        rejected=np.empty(len(requests.mutations), dtype=np.bool_),
     )  # fmt: skip
-    _judge(asked.order, requests, NO_CLOCK if processed_ts is None else processed_ts, events.mode, late)
     return Walked(asked=asked, late=late, events=events, results=results)
 
 
-@lean
-def _judge(
-    order: Integers, requests: Requests, processed_ts: int, mode: Integers, late: NDArray[np.bool_]
-) -> None:
+def _is_late(requests: Requests, processed_ts: int | None) -> Flags:
+    """Whether the proxy had answered each event without us: the log says so, or the time of the batch."""
+    late: Flags = requests.flags & LATE != 0
+    if processed_ts is not None:
+        waited = requests.deadline_ms
+        late |= (waited >= 0) & (processed_ts - requests.ts > waited)
+    return late
+
+
+def _modes(requests: Requests, late: Flags) -> Integers:
     """How each event is taken: late ones cannot be rejected any more, or were."""
-    for i in order:
-        flags, waited = requests.flags[i], requests.deadline_ms[i]
-        late[i] = flags & LATE != 0 or (waited >= 0 and processed_ts - requests.ts[i] > waited)
-        if flags & IS_REFUND:
-            mode[i] = REFUND
-        elif flags & ANSWERED or (late[i] and flags & REJECT_LATE):
-            mode[i] = REFUSED
-        elif late[i] or not flags & IS_STRICT:
-            mode[i] = PERMISSIVE
-        else:
-            mode[i] = STRICT
+    flags = requests.flags
+    refused = (flags & ANSWERED != 0) | (late & (flags & REJECT_LATE != 0))
+    mode = np.where(late | (flags & IS_STRICT == 0), PERMISSIVE, STRICT)
+    mode[refused] = REFUSED
+    mode[flags & IS_REFUND != 0] = REFUND
+    return mode
 
 
-def label(terms: Terms, stretch: Stretch, version: int, shadow: NDArray[np.bool_]) -> Label:
+def label(terms: Terms, stretch: Stretch, version: int, shadow: Flags) -> Label:
     """What decisions say of the terms of one stretch."""
     return Label(
         sampled=np.where(terms.row < 0, -1, (terms.samples > 0).astype(np.int64)),
@@ -147,28 +149,3 @@ def label(terms: Terms, stretch: Stretch, version: int, shadow: NDArray[np.bool_
         version=np.full(len(terms.row), version, dtype=np.int64),
         shadow=shadow,
     )
-
-
-def admissions(walked: Walked) -> DecisionColumns:
-    """Write what was decided: one decision a request, none a refund."""
-    asked, names = walked.asked, walked.routing_keys.names
-    order = asked.order[walked.events.mode[asked.order] != REFUND]
-    parts = [np.concatenate(columns) for columns in zip(*walked.labels, strict=True)]
-    sampled, routing_key, rate, version, shadow = parts
-    limits = doubles_as_json(rate)
-    limit_ends = np.zeros(len(rate) + 1, dtype=np.int64)
-    ends_of(limits, limit_ends)
-    subjects, subject_ends = bytes_in(escaped(names))
-    labels = Labels(
-        sampled=sampled, subjects=subjects, subject_ends=subject_ends, subject=routing_key, limits=limits,
-        limit_ends=limit_ends, version=version, shadow=shadow,
-    )  # fmt: skip
-    text, ends = write(order, asked.requests, walked.late, walked.events, labels, walked.results)
-    term = walked.events.term[order]
-    return DecisionColumns(
-        type=ADMISSION, text=text, ends=ends, id_length=asked.requests.length[order, ID],
-        ts=asked.requests.ts[order], source=order,
-        # The last name is the key of those whom nobody limits.
-        keys=pa.concat_arrays([names, pa.array([""], type=pa.string())]),
-        key=np.where(sampled[term] < 0, len(names), routing_key[term]),
-    )  # fmt: skip

@@ -1,8 +1,9 @@
 """How requests come to the law of mutations: as columns, each with its routing key.
 
-Plain ones are read in bulk (request_json), the others one by one by the contract's parser.
+Plain ones are read in bulk (plain.py), the others one by one by the contract's parser.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,23 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.byte_strings import Integers, cut
+from streaming.columns import arrow_json
+from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request
 from streaming.contract.names import parse_subject
 from streaming.laws.law import Flags, Intake
 from streaming.laws.mutation.limits import quotas_of
-from streaming.laws.mutation.request_json import scanned
-from streaming.laws.mutation.requests import (
-    CLIENT_ID,
-    ID,
-    STAMPED,
-    SUBJECT,
-    USER,
-    Requests,
-    Rows,
-    ordered,
-)
+from streaming.laws.mutation.plain import SCHEMA, TYPES, plain
+from streaming.laws.mutation.requests import STAMPED, Requests, Rows, encoded, joined, ordered
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 
@@ -48,7 +41,7 @@ class Asked:
     """Requests and refunds on their way through the law.
 
     Attributes:
-        requests: as columns; a row a record.
+        requests: as columns; a row an event.
         order: the rows to take, in the order of docs/contract.md 1.
         routing_keys: the quota entity of each of `order`.
     """
@@ -64,16 +57,17 @@ class RequestIntake(Intake):
     def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.newest = -1
         self._records, self._max_ahead_ms = records, max_ahead_ms
+        self._parts: list[Requests] = []
+        self._rows = Rows()
 
     def scan(self) -> Flags:
         """Read the plain ones; a row that is none of them may still be put."""
-        records, requests = self._records, scanned(self._records, self._max_ahead_ms)
-        self._rows = Rows(requests)
-        taken: Flags = requests.flags != 0
-        for i in np.flatnonzero(taken & (requests.length[:, ID] < 0)).tolist():
-            self._rows.name(i, records.name_of(i))
-        if taken.any():
-            self.newest = int(requests.at[taken].max())
+        taken: Flags = np.zeros(len(self._records), dtype=np.bool_)
+        for part in map(self._named, self._plain()):
+            if len(part.source):
+                taken[part.source] = True
+                self.newest = max(self.newest, int(part.at.max()))
+                self._parts.append(part)
         return taken
 
     def put(self, i: int, event: Event) -> None:
@@ -90,12 +84,45 @@ class RequestIntake(Intake):
 
     def events(self, timeline: PolicyTimeline, *, replay: bool) -> Asked | None:
         """All of them, each with its quota entity."""
-        requests = self._rows.finish()
-        order = ordered(requests, self._records)
-        if not len(order):
+        parts = [*self._parts, self._rows.finish()] if len(self._rows) else self._parts
+        if not parts:
             return None
+        requests = joined(parts)
+        order = ordered(requests, self._records)
         own = routing_keys(requests, order, timeline, stamped=not replay)
         return Asked(requests=requests, order=order, routing_keys=own)
+
+    def _plain(self) -> Iterator[Requests]:
+        """Those that can be read in bulk, some of them at a time."""
+        times = self._records.times()
+        for type, source, rows in self._of_types():
+            if self._records.broadcast is not None:
+                # A request that every shard got came by the wrong topic, which the slow path says.
+                own = ~np.asarray(self._records.broadcast, dtype=np.bool_)[source]
+                if not own.all():
+                    source, rows = source[own], rows.filter(pa.array(own))
+            yield plain(rows, type, source, times[source], self._max_ahead_ms)
+
+    def _of_types(self) -> Iterator[tuple[str, Integers, pa.RecordBatch]]:
+        """Rows of one of TYPES, and the index of each one's record: of JSON, then of packed records."""
+        for numbers, rows in arrow_json.read(self._records.value, SCHEMA):
+            for type in TYPES:
+                which = pc.equal(rows["type"], type).fill_null(False)
+                source = numbers[which.to_numpy(zero_copy_only=False)]
+                yield type, source, rows if len(source) == len(rows) else rows.filter(which)
+        for pack in self._records.packs:
+            if pack.type in TYPES:
+                yield pack.type, np.arange(pack.first, pack.first + len(pack)), pack.rows
+
+    def _named(self, requests: Requests) -> Requests:
+        """With the ids of those that say none."""
+        if not requests.id.null_count:
+            return requests
+        nameless = requests.id.is_null()
+        names = map(self._records.name_of, requests.source[nameless.to_numpy(zero_copy_only=False)].tolist())
+        return requests._replace(
+            id=pc.replace_with_mask(requests.id, nameless, pa.array(list(names), pa.string()))
+        )
 
 
 def routing_keys(
@@ -111,32 +138,32 @@ def routing_keys(
     """
     said = (requests.flags[rows] & STAMPED != 0) & stamped
     if said.all():
-        return _numbered(cut(requests.kept, requests.start[rows, SUBJECT], requests.length[rows, SUBJECT]))
+        return _numbered(requests.subject, rows)
     told, asked = rows[said], rows[~said]
-    names = pa.concat_arrays(
-        [
-            cut(requests.kept, requests.start[told, SUBJECT], requests.length[told, SUBJECT]),
-            _resolved(requests, asked, timeline),
-        ]
-    )
+    parts = [requests.subject.take(pa.array(told)), encoded(_resolved(requests, asked, timeline))]
     place = np.empty(len(rows), dtype=np.int64)
     place[np.flatnonzero(said)] = np.arange(len(told))
     place[np.flatnonzero(~said)] = np.arange(len(told), len(rows))
-    return _numbered(names.take(pa.array(place)))
+    return _numbered(pa.chunked_array(parts).unify_dictionaries().combine_chunks(), place)
 
 
-def _numbered(names: pa.Array) -> RoutingKeys:
-    encoded = names.dictionary_encode()
-    return RoutingKeys(names=encoded.dictionary, of=encoded.indices.to_numpy().astype(np.int64))
+def _numbered(subjects: pa.Array, rows: Integers) -> RoutingKeys:
+    """The routing keys of some rows; whatever stands in the dictionary, each once and only those in use."""
+    of = subjects.indices.to_numpy()[rows].astype(np.int64)
+    once = subjects.dictionary.dictionary_encode()
+    names = once.dictionary
+    if len(names) < len(subjects.dictionary):
+        of = once.indices.to_numpy()[of].astype(np.int64)
+    used = np.zeros(len(names), dtype=np.bool_)
+    used[of] = True
+    if not used.all():
+        of, names = (np.cumsum(used) - 1)[of], names.filter(pa.array(used))
+    return RoutingKeys(names=names, of=of)
 
 
 def _resolved(requests: Requests, rows: Integers, timeline: PolicyTimeline) -> pa.Array:
     """The subject of each of these requests by the policies of its own time (docs/contract.md 2)."""
-    users, clients = (
-        cut(requests.kept, requests.start[rows, column], requests.length[rows, column])
-        for column in (USER, CLIENT_ID)
-    )
-    user, client = users.dictionary_encode(), clients.dictionary_encode()
+    user, client = (encoded(texts.take(pa.array(rows))) for texts in (requests.user, requests.client_id))
     # One number for who asks: there are far fewer of these than requests.
     number = user.indices.to_numpy().astype(np.int64) * len(client.dictionary) + client.indices.to_numpy()
     subjects, place = list[pa.Array](), np.empty(len(rows), dtype=np.int64)

@@ -5,7 +5,7 @@ from typing import Any, Final
 from streaming.contract.events import REQUEST_READERS, Refund, Request
 from streaming.laws.law import DecisionForm, LawSpec, WarmUp
 from streaming.laws.mutation import show
-from streaming.laws.mutation.batch import ADMISSION
+from streaming.laws.mutation.admissions import ADMISSION
 from streaming.laws.mutation.intake import RequestIntake
 from streaming.laws.mutation.table import MutationTable
 from streaming.policy.policy_set import PolicySet, Section
@@ -60,6 +60,7 @@ SPEC: Final = LawSpec(
     events=(Request, Refund),
     on_requests=True,
     routing_key=routing_key,
+    key_column="subject",
     stamp=stamp,
     sections=frozenset({Section.QUOTAS}),
     versioned=True,

@@ -13,11 +13,12 @@ import pyarrow as pa
 from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean, machine
 from streaming.columns.limit_index import NOTHING
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import DecisionRows
 from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, LawState
 from streaming.laws.mutation import law, rates
-from streaming.laws.mutation.batch import Stretch, Walked, admissions, begin, label
+from streaming.laws.mutation.admissions import admissions
+from streaming.laws.mutation.batch import Stretch, Walked, begin, label
 from streaming.laws.mutation.intake import Asked
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
@@ -90,7 +91,7 @@ class MutationTable(SubjectTable, LawState):
             self.rings |= {len(self) + row: ring for row, ring in taken.rings.items()}
             self.append(taken.names, taken.state)
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> DecisionRows:
         """Decide requests and refunds in order: one decision a request, none a refund."""
         asked: Asked = batch.events
         timeline, routing_keys = batch.timeline, asked.routing_keys

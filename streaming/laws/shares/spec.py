@@ -43,12 +43,13 @@ SPEC: Final = LawSpec(
     events=(GroupUsage, Tick),
     ticked=True,
     routing_key=routing_key,
+    key_column="usage",
     record_key=lambda event: str(event.broker),
     split=split_group_usage,
     plain=plain_rows,
     sections=frozenset({Section.RESOURCE_GROUPS, Section.QUOTAS, Section.BROKER}),
     routing_key_of_policy=routing_key_of_policy,
-    decision=DecisionForm(type=TYPE, subject=("group", "broker")),
+    decision=DecisionForm(type=TYPE, subject=("group", "broker"), receiver="broker"),
     # The second closes the round of the first.
     warm_up=WarmUp(
         policies={"resourcegroups.g": {"publishRateInMsgs": 1}},

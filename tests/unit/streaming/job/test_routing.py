@@ -15,6 +15,7 @@ from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
 SHARDS, TASKS = 4, 2
+NAMES = ("r", "p", "t", "t", "r", "t", "r", "t")
 AHEAD_MS = 500
 USAGE = {f"g{number}": {"publishedMsg": number} for number in range(10)}
 REPORT = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": USAGE}
@@ -79,7 +80,7 @@ def test_live_records_go_where_the_parser_sends_them(
     monkeypatch.setattr(placing, "RECORDS_AT_ONCE", records)
     monkeypatch.setattr(placing, "BYTES_AT_ONCE", size)
     origins = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
-    found = rows_of(live_router("t", SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([live(), live().slice(0, 0)]))
+    found = rows_of(live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)([live(), live().slice(0, 0)]))
     assert found == expected(origins, "t-0-{}", 7, timeline=None)
     # What is too far ahead is one record, whole, for a shard that buries what cannot be used.
     far = [row for row in found if row[3] >= len(VALUES) - 3]
@@ -111,7 +112,7 @@ def test_policies_go_where_they_are_asked_for() -> None:
         for shard in own
     ]
     both = pa.Table.from_batches([live(), batch]).combine_chunks().to_batches()
-    found = rows_of(live_router("t", SHARDS, TASKS, max_ahead_ms=AHEAD_MS)(both))
+    found = rows_of(live_router(NAMES, SHARDS, TASKS, max_ahead_ms=AHEAD_MS)(both))
     of_policies = [row for row in found if row[1] == schemas.POLICY]
     read = {value: "rubbish" if value == b"rubbish" else orjson.loads(value) for value in policies}
     assert of_policies == sorted(((*row[:-1], read[row[-1]]) for row in wanted), key=repr)

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from streaming.columns.records import Records
 from streaming.contract.events import Request
 from streaming.laws.mutation.intake import routing_keys
 from streaming.laws.mutation.limits import Quotas
 from streaming.laws.mutation.rates import sample_count
-from streaming.laws.mutation.request_json import scanned
 from streaming.laws.mutation.requests import Requests, Rows
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Algorithm, PolicySet
@@ -87,14 +85,11 @@ def test_everybody_who_asks_is_charged_as_their_policies_say(
 
 def read(events: list[dict[str, Any]]) -> Requests:
     """Events in columns."""
-    values = [orjson.dumps(event) for event in events]
-    none = [0] * len(values)
-    requests = scanned(Records(topic=none, partition=none, offset=none, ts=none, value=values))
-    rows = Rows(requests)
-    for i in np.flatnonzero(requests.flags == 0).tolist():
-        event = LAWS.parse(values[i], default_id="", default_ts=None)
-        assert isinstance(event, Request)
-        rows.put(i, event)
+    rows = Rows()
+    for i, event in enumerate(events):
+        parsed = LAWS.parse(orjson.dumps(event), default_id="", default_ts=None)
+        assert isinstance(parsed, Request)
+        rows.put(i, parsed)
     return rows.finish()
 
 

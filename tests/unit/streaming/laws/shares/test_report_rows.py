@@ -23,7 +23,10 @@ STRUCTS = pa.struct([(name, pa.int64()) for name in (DIMENSIONS[0], "other", DIM
 MAPS = pa.map_(pa.string(), pa.int64())
 THROTTLED: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (STRUCTS, st.none() | st.fixed_dictionaries({name: INTEGERS for name in (DIMENSIONS[0], "other")})),
-    (MAPS, st.none() | st.lists(st.tuples(st.sampled_from([*DIMENSIONS[:2], "other"]), INTEGERS), max_size=3)),
+    (
+        MAPS,
+        st.none() | st.lists(st.tuples(st.sampled_from([*DIMENSIONS[:2], "other"]), INTEGERS), max_size=3),
+    ),
     (pa.int64(), st.none() | st.just(5)),
     (pa.null(), st.none()),
 ]
@@ -96,8 +99,8 @@ def told(part: Part) -> dict[int, tuple[Any, ...]]:
             ))
             for entry in stretch
         )  # fmt: skip
-        head = (int(part.ts[place]), int(part.at[place]), part.brokers[place].as_py(), int(part.period_ms[place]))
-        found[row] = (*head, usage)
+        broker, period_ms = part.brokers[place].as_py(), int(part.period_ms[place])
+        found[row] = (int(part.ts[place]), int(part.at[place]), broker, period_ms, usage)
     assert first == len(part.groups) == len(part.counts) == len(part.throttled_ms)
     return found
 
@@ -124,9 +127,11 @@ USUAL = {"publishedMsg": 600, "publishedBytes": 0, "throttledMs": {"publishRateI
 @pytest.mark.parametrize("throttled", [STRUCTS, MAPS, pa.null()])
 def test_usual_reports_are_taken(throttled: Any) -> None:
     """Not only nothing that is wrong, but all that proxies write."""
-    item = pa.struct([("publishedMsg", pa.int64()), ("publishedBytes", pa.int64()), ("throttledMs", throttled)])
+    counts = [(name, pa.int64()) for name in ("publishedMsg", "publishedBytes")]
+    item = pa.struct([*counts, ("throttledMs", throttled)])
     times = {STRUCTS: {DIMENSIONS[0]: 5}, MAPS: [(DIMENSIONS[0], 5)], pa.null(): None}[throttled]
-    usage = pa.array([[(name, {**USUAL, "throttledMs": times}) for name in ("a", "b")]], pa.map_(pa.string(), item))
+    entries = [(name, {**USUAL, "throttledMs": times}) for name in ("a", "b")]
+    usage = pa.array([entries], pa.map_(pa.string(), item))
     rows = pa.record_batch({"id": ["x"], "broker": ["b"], "period_ms": [60_000], "usage": usage})
     expected = GroupReport(
         counts=(600, 0, 0, 0), throttled_ms=(None if times is None else 5, None, None, None)

@@ -1,0 +1,104 @@
+"""What leaves the live job: decisions one by one or packed, dead letters one by one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.name_hashes import partition_of
+from streaming.columns.outputs import DecisionRows, Outputs
+from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
+from streaming.contract.decisions import DEADLETTER
+from streaming.contract.topics import Topics
+from streaming.job.spark.arrow_serializer import Columns
+from streaming.laws.registry import LAWS
+
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_PACKED: Final = pa.scalar([{"key": HEADER, "value": CONTENT_TYPE.encode()}], _HEADERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """How decisions leave as packed records.
+
+    Attributes:
+        least: decisions of one type for one partition; fewer leave one by one.
+        partitions: of the topic of decisions.
+    """
+
+    least: int
+    partitions: int
+
+
+def output_columns(outputs: Outputs, topics: Topics, packing: Packing | None) -> Columns:
+    """Outputs with the columns of `schemas.OUTPUT`."""
+    if packing is None:
+        return _singly(outputs, topics)
+    parts = [_singly(Outputs(rows=outputs.rows), topics)] if outputs.rows else []
+    for decided in outputs.columns:
+        if isinstance(decided, DecisionRows) and len(decided) >= packing.least:
+            parts += _packed(decided, topics, packing)
+        else:
+            parts.append(_singly(Outputs(columns=[decided]), topics))
+    joined = zip(*parts, strict=True)
+    return parts[0] if len(parts) == 1 else [pa.concat_arrays(columns) for columns in joined]
+
+
+def _singly(outputs: Outputs, topics: Topics) -> Columns:
+    dead = pc.equal(outputs.column("sink"), DEADLETTER)
+    return [
+        pc.if_else(dead, topics.deadletter, topics.decisions),
+        outputs.column("key").cast(pa.binary()),
+        outputs.column("value").cast(pa.binary()),
+        # The sink finds the partition by the key.
+        pa.nulls(len(outputs), pa.int32()),
+        pa.nulls(len(outputs), _HEADERS),
+    ]
+
+
+def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator[Columns]:
+    """The decisions in order of their partitions and receivers, those packed that are enough together."""
+    receiver = LAWS.by_decision[decided.type].decision.receiver
+    for partition, rows in _together(decided, receiver, packing.partitions):
+        if len(rows) < packing.least:
+            yield _singly(Outputs(columns=[rows]), topics)
+            continue
+        values = list(pack(decided.type, rows.rows))
+        key = str(rows.rows[receiver][0].as_py()).encode() if receiver else b""
+        yield [
+            pa.repeat(pa.scalar(topics.decisions), len(values)),
+            pa.repeat(pa.scalar(key), len(values)),
+            pa.array(values, pa.binary()),
+            pa.repeat(pa.scalar(partition, pa.int32()), len(values)),
+            pa.repeat(_PACKED, len(values)),
+        ]
+
+
+def _together(
+    decided: DecisionRows, receiver: str, partitions: int
+) -> Iterator[tuple[int, DecisionRows]]:
+    """Decisions of one partition, and for one receiver, each in their order."""
+    groups = np.zeros(len(decided), dtype=np.int64)
+    if partitions > 1:
+        names = partition_of(decided.keys, partitions)
+        groups = names if decided.key is None else names[decided.key]
+    if receiver:
+        of = decided.rows[receiver]
+        of = of if pa.types.is_dictionary(of.type) else of.dictionary_encode()
+        groups = of.indices.to_numpy().astype(np.int64) * partitions + groups
+    if (groups == groups[0]).all():
+        yield int(groups[0] % partitions), decided
+        return
+    order = np.argsort(groups, kind="stable")
+    sorted_rows, ends = decided.take(order), _ends(groups[order])
+    for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        yield int(groups[order[begin]] % partitions), sorted_rows.slice(begin, end - begin)
+
+
+def _ends(ascending: Integers) -> Integers:
+    """Where each stretch of equal numbers begins, and where the last one ends."""
+    return np.concatenate([[0], np.flatnonzero(np.diff(ascending)) + 1, [len(ascending)]])

@@ -1,0 +1,109 @@
+"""Admissions as columns: what docs/contract.md 3.1 has an admission say, of a whole batch at once."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import DecisionRows
+from streaming.contract.fields import INT64_MAX
+from streaming.laws.mutation.batch import Label, Walked
+from streaming.laws.mutation.law import REFUND
+from streaming.laws.mutation.requests import ANSWERED, DRY
+
+Flags = NDArray[np.bool_]
+ADMISSION: Final = "admission"
+NULLS: Final = frozenset({"algorithm", "limit"})
+"""What is null where nobody is limited."""
+_ALGORITHMS: Final = ("token_bucket", "sampled_rate")
+_OUTCOMES: Final = ("allow", "reject", "throttle")
+"""By the numbers of law.ALLOW, REJECT and THROTTLE."""
+
+
+def admissions(walked: Walked) -> DecisionRows:
+    """What was decided: one decision a request, none a refund."""
+    requests, results, names = walked.asked.requests, walked.results, walked.routing_keys.names
+    order = walked.asked.order
+    order = order[walked.events.mode[order] != REFUND]
+    label = Label(*(np.concatenate(columns) for columns in zip(*walked.labels, strict=True)))
+    term, place = walked.events.term[order], pa.array(order)
+    sampled = label.sampled[term]
+    free = sampled < 0
+    # The last name is the key of those whom nobody limits.
+    keys = pa.concat_arrays([names, pa.array([""], type=pa.string())])
+    key = np.where(free, len(names), label.routing_key[term])
+    level, plain_rate = results.level[order], results.plain_rate[order]
+    columns = {
+        "id": requests.id.take(place),
+        "ts": pa.array(requests.ts[order]),
+        "proxy": requests.proxy.take(place),
+        "subject": pa.DictionaryArray.from_arrays(pa.array(key, pa.int32()), keys),
+        "algorithm": _word(_ALGORITHMS, sampled, free),
+        "outcome": _word(_OUTCOMES, results.outcome[order]),
+        "throttle_time_ms": pa.array(results.wait_ms[order]),
+        "rejected": _rejected(walked, order),
+        "tokens": pa.array(level, mask=sampled != 0),
+        "rate": pa.array(np.where(sampled == 1, level, plain_rate), mask=free),
+        "limit": pa.array(label.rate[term], mask=free),
+        "mutations": pa.array(_charged(walked, order)),
+        "policy_version": pa.array(label.version[term]),
+        "shadow": pa.array(label.shadow[term]),
+        "late": _where(walked.late[order], True),
+        "answered": _where(requests.flags[order] & ANSWERED != 0, "not_before"),
+    }
+    said = {name: column for name, column in columns.items() if column is not None}
+    return DecisionRows(
+        type=ADMISSION, rows=pa.RecordBatch.from_pydict(said), source=requests.source[order], keys=keys,
+        key=key, nulls=NULLS,
+    )  # fmt: skip
+
+
+def _word(words: Sequence[str], number: Integers, absent: Flags | None = None) -> pa.Array:
+    """Words by their numbers."""
+    numbers = pa.array(number, pa.int32(), mask=absent)
+    return pa.DictionaryArray.from_arrays(numbers, pa.array(words, pa.string()))
+
+
+def _where(which: Flags, value: Any) -> pa.Array | None:
+    """A column that says the same wherever it says something; None: it does so nowhere."""
+    return pa.array([None, value]).take(pa.array(which.astype(np.int64))) if which.any() else None
+
+
+def _rejected(walked: Walked, order: Integers) -> pa.Array:
+    """The names of the items that were rejected, of each request."""
+    requests, rejected = walked.asked.requests, walked.results.rejected
+    item, ends = _items(walked, order)
+    gone = rejected[item]
+    before = np.zeros(len(item) + 1, dtype=np.int64)
+    np.cumsum(gone, out=before[1:])
+    names = requests.names.take(pa.array(item[gone]))
+    return pa.LargeListArray.from_arrays(pa.array(before[ends]), names)
+
+
+def _charged(walked: Walked, order: Integers) -> Integers:
+    """Mutations of the items that were admitted, cut at 64 bits."""
+    requests = walked.asked.requests
+    item, ends = _items(walked, order)
+    admitted = np.where(walked.results.rejected[item], 0, requests.mutations[item])
+    if admitted.sum(dtype=np.float64) < INT64_MAX / 2:
+        before = np.zeros(len(item) + 1, dtype=np.int64)
+        np.cumsum(admitted, out=before[1:])
+        charged = before[ends[1:]] - before[ends[:-1]]
+    else:
+        each = np.split(admitted, ends[1:-1])
+        charged = np.array([min(INT64_MAX, sum(some.tolist())) for some in each], dtype=np.int64)
+    charged[requests.flags[order] & DRY != 0] = 0
+    return charged
+
+
+def _items(walked: Walked, order: Integers) -> tuple[Integers, Integers]:
+    """The items of some requests one after the other, and where each request's begin and the last one's end.
+    """
+    requests = walked.asked.requests
+    first, items = requests.first[order], requests.items[order]
+    ends = np.zeros(len(order) + 1, dtype=np.int64)
+    np.cumsum(items, out=ends[1:])
+    return np.arange(ends[-1]) + np.repeat(first - ends[:-1], items), ends

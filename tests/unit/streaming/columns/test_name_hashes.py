@@ -1,0 +1,29 @@
+"""Hashes of names: zlib's and Kafka's own, byte for byte."""
+
+import zlib
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.columns.name_hashes import crc32_of, partition_of
+
+NAMES = st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=40), max_size=20)
+
+
+@given(NAMES)
+def test_crc_is_that_of_zlib(names: list[str]) -> None:
+    column = pa.array(["first", *names], pa.string()).slice(1)
+    assert crc32_of(column).tolist() == [zlib.crc32(name.encode()) for name in names]
+
+
+def test_murmur2_is_that_of_kafka() -> None:
+    """Values of the test of Kafka's own Utils.murmur2."""
+    known = {
+        "21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
+        "a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        "abc": 479470107,
+    }  # fmt: skip
+    for partitions in (1, 7, 2**31 - 1):
+        expected = [(value & 0x7FFFFFFF) % partitions for value in known.values()]
+        assert partition_of(pa.array(list(known)), partitions).tolist() == expected

@@ -1,0 +1,114 @@
+"""Packed records cut up: every row, and every entry of a report, comes to the shard that its object would."""
+
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from streaming.columns.json_columns import columns_of
+from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.packed import opened, pack, unpack
+from streaming.laws.pack_routing import ROW, Part, law_of, parts
+from streaming.laws.registry import LAWS
+from streaming.laws.routing import routes
+from tests.kit.law_kit import T0, refund, request
+from tests.kit.pack_kit import Event, packed, stream_of
+
+SHARDS = 4
+NAME = "t-0-7"
+USAGE = {f"g{number}": {"publishedMsg": number} for number in range(9)}
+REPORT: Event = {"type": "group_usage", "id": "a", "ts": 1, "broker": "b", "period_ms": 1, "usage": USAGE}
+REPORTS: list[Event] = [
+    REPORT,
+    {**REPORT, "id": "b", "usage": {"g1": {"publishedMsg": 1}, "é": {"publishedMsg": 2}}},
+    {**REPORT, "id": "c", "usage": {"g1": {"publishedMsg": 1}, "g2": {"publishedMsg": -1}}},
+    {**REPORT, "id": "d", "usage": {"g1": {"publishedMsg": 1}, "g2": {"dispatchedMsg": 5}}},
+    {**REPORT, "id": "e", "ts": T0 + 60_000},
+    {**REPORT, "id": "f", "ts": T0 + 60_001},
+]
+
+
+def cut(value: bytes, shards: int = SHARDS) -> list[Part]:
+    return list(parts(pa.py_buffer(value), name=NAME, ts=T0, shards=shards))
+
+
+def rows_of(value: bytes) -> list[tuple[str, int, int, dict[str, Any]]]:
+    """Law, shard, row and object of everything that was cut out of a record."""
+    found = []
+    for part in cut(value):
+        assert part.cut
+        type, rows = opened(part.value)
+        numbers = rows[ROW].to_pylist()
+        written = objects(type, rows.drop_columns(ROW), NO_NULLS).to_pylist()
+        found += [(part.law, part.shard, k, orjson.loads(v)) for k, v in zip(numbers, written, strict=True)]
+    return sorted(found, key=lambda one: (one[2], one[1]))
+
+
+def routed(events: list[Event]) -> list[tuple[str, int, int, dict[str, Any]]]:
+    """The same by way of the objects; one that cannot be used stays with the law that it is for."""
+    found = [
+        (law_of(str(event["type"])).name, route.shard, k, orjson.loads(route.value))
+        for k, event in enumerate(events)
+        for route in routes(
+            orjson.dumps(event), default_id=f"{NAME}/{k}", default_ts=T0, shards=SHARDS, timeline=None
+        )
+    ]
+    return sorted(found, key=lambda one: (one[2], one[1]))
+
+
+@pytest.mark.parametrize("as_dictionary", [False, True])
+def test_requests_go_by_their_subject_else_by_their_user(as_dictionary: bool) -> None:
+    events = [request(f"r{n}", n, 1, user=f"u{n % 5}", subject=f"user=é{n % 7}") for n in range(50)]
+    for number, missing in ((3, {}), (17, {"subject": None}), (20, {"subject": ""})):
+        events[number] = {k: v for k, v in events[number].items() if k != "subject"} | missing
+    events[4] |= {"items": [{"name": "t", "mutations": -1}], "subject": None}
+    batch = columns_of(events).drop_columns("type")
+    if as_dictionary:
+        place = batch.schema.names.index("subject")
+        batch = batch.set_column(place, "subject", batch["subject"].dictionary_encode())
+    sent = [{k: v for k, v in event.items() if v is not None} for event in events]
+    assert rows_of(stream_of(batch)) == routed(sent)
+
+
+@pytest.mark.parametrize("kind", ["refund", "dispatch_usage", "latency", "backlog"])
+def test_events_of_every_law_go_by_their_key(kind: str) -> None:
+    law = next(law for law in LAWS.by_name.values() if kind in law.readers)
+    events: list[Event] = [refund(n, 0, 1, user=f"u{n}") for n in range(9)]
+    if kind != "refund":
+        found = [event for batch in law.warm_up.batches for event in batch if event["type"] == kind]
+        events = [dict(found[0]) | {law.key_column: f"persistent://a/b/{n}"} for n in range(9)]
+    assert rows_of(packed(events)[0]) == routed(events)
+
+
+def test_reports_are_cut_up_by_group_unless_they_cannot_be_used() -> None:
+    assert rows_of(packed(REPORTS)[0]) == routed(REPORTS)
+
+
+def test_reports_with_a_field_for_each_group() -> None:
+    rows = [{k: v for k, v in report.items() if k != "type"} for report in REPORTS]
+    usage = pa.array([row["usage"] for row in rows])
+    batch = columns_of(rows)
+    batch = batch.set_column(batch.schema.names.index("usage"), "usage", usage)
+    assert rows_of(stream_of(batch, "group_usage")) == routed(REPORTS)
+
+
+def test_with_one_shard_a_record_stays_as_it_is() -> None:
+    (value,) = packed(REPORTS)
+    assert cut(value, shards=1) == [Part("shares", 0, pa.py_buffer(value), False)]
+
+
+@pytest.mark.parametrize("value", [b"", b"rubbish", stream_of(pa.record_batch({"id": [b"x"]}))])
+@pytest.mark.parametrize("shards", [1, SHARDS])
+def test_what_is_no_packed_record_goes_where_that_is_said(value: bytes, shards: int) -> None:
+    (part,) = cut(value, shards)
+    assert (part.law, part.cut, bytes(part.value)) == (LAWS.reporting.name, False, value)
+    (other,) = cut(packed([{"type": "unheard", "id": "x"}])[0], 1)
+    assert other.law == LAWS.reporting.name
+
+
+def test_a_column_of_our_own_name_does_no_harm() -> None:
+    rows = pa.record_batch({"subject": ["user=a"], ROW: ["x"]})
+    (part,) = cut(next(pack("request", rows)))
+    assert opened(part.value)[1][ROW].to_pylist() == [0]
+    assert unpack(part.value)[0] == "request"
