@@ -125,12 +125,12 @@ class _Router:
 
     def route(self, batch: pa.RecordBatch) -> Batches:
         """Route records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
-        for records in _stretches(batch):
+        for records in _stretches(batch, BYTES_AT_ONCE):
             yield self._one_by_one(records)
 
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Route records of the topic of policies, with the same columns."""
-        for records in _stretches(batch):
+        for records in _stretches(batch, BYTES_AT_ONCE):
             numbers: list[int] = []
             ends = [0]
             for ts, value in zip(records["ts"].to_pylist(), records["value"].to_pylist(), strict=True):
@@ -218,7 +218,7 @@ def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
     return records if pc.all(wanted).as_py() else records.filter(wanted)
 
 
-def _stretches(batch: pa.RecordBatch, size: int = BYTES_AT_ONCE) -> Iterator[pa.RecordBatch]:
+def _stretches(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
     """The records to read at once, in turn, of at most `size` bytes."""
     ends = bytes_in(batch["value"])[1]
     first, count = 0, len(batch)
