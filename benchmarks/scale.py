@@ -267,8 +267,8 @@ def _notes(scale: _Scale) -> list[str]:
         f" {PARTITIONS} partitions, {PARTITIONS} tasks.",
         "A round: all its reports are written as fast as one process can, by a producer that is connected"
         " before, then the tick that closes it; from before the first is sent to the last share, by a"
-        f" consumer that counts the rows of the records on weir.decisions. Median of {scale.rounds} rounds, one after the"
-        " other without a pause; the events' own times are 60 s apart.",
+        f" consumer that counts the rows of the records on weir.decisions. Median of {scale.rounds} rounds,"
+        " one after the other without a pause; the events' own times are 60 s apart.",
         f"{scale.warm} rounds before them warm the job up: the JVM's compilers work on while it is new, and"
         " a job runs for months.",
         "The limits are byte rates of a default quota, one policy entry; for a limit of its own for every"
