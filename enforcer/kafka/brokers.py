@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from enforcer.kafka.passing.repeats import Repeats
 from enforcer.kafka.protocol.addresses import Rewriter
 from streaming.contract.errors import WeirError
 
@@ -80,6 +81,8 @@ class Brokers:
         self._serve = serve
         self._brokers: dict[int, Broker] = {}
         self._changes = 0
+        self.repeats = Repeats()
+        """Answers with our addresses, until one of these changes."""
         self.rewrite = Rewriter(self.address, lambda: self._changes)
         """Puts our addresses into responses."""
 
@@ -102,8 +105,12 @@ class Brokers:
         elif (broker.host, broker.port) != (host, port):
             logger.info("broker %d moved from %s:%d to %s:%d", node_id, broker.host, broker.port, host, port)
             broker.host, broker.port = host, port
-            self._changes += 1
+            self._change()
         return self._advertise, broker.listen_port
+
+    def _change(self) -> None:
+        self._changes += 1
+        self.repeats.clear()
 
     def _open(self, node_id: int, host: str, port: int) -> Broker:
         if len(self._brokers) >= self._brokers_max:
@@ -111,7 +118,7 @@ class Brokers:
         listener = self._listen(node_id)
         broker = Broker(node_id=node_id, host=host, port=port, listen_port=listener.getsockname()[1])
         self._brokers[node_id] = broker
-        self._changes += 1
+        self._change()
         logger.info("broker %d (%s:%d) is served on port %d", node_id, host, port, broker.listen_port)
         self._serve(listener, broker)
         return broker

@@ -5,7 +5,6 @@ requests; pipelining; back-pressure both ways; frames that no rule needs pass as
 """
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import cast
 
@@ -15,6 +14,7 @@ from enforcer.core.settings import DelegationTokens, ProxySettings
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.incoming import Incoming
 from enforcer.kafka.life.ending import Ending
+from enforcer.kafka.life.keeping import kept_bytes
 from enforcer.kafka.life.sockets import descriptor_of, peer_of
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.link import Hub, Slot
@@ -23,7 +23,6 @@ from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
 from enforcer.kafka.responses import Responses
 from enforcer.kafka.upstream import Owner, Upstream
-from streaming.contract.errors import WeirError
 
 # A large request that is gathered while others wait for its place has this part of the time.
 _HURRY = 12
@@ -60,13 +59,18 @@ class Connection(asyncio.Protocol):
             proxy.settings.max_unauthenticated_frame_bytes,
             proxy.settings.gathered_mb << 20,
             proxy.guard.protected,
+            self._handler.in_force,
         )
-        self._responses = Responses(limit, observer, proxy.rewrite, self._traffic)
+        self._responses = Responses(limit, observer, proxy.rewrite, self._traffic, proxy.brokers.repeats)
         self.ending = Ending(
             proxy, self._pacer, self._handler, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
         """How it ends."""
+        # Of link.Line.
+        self.call_later, self.end = proxy.call_later, self.ending.close_client
+        self.reserve, self.forgo = self._responses.reserve, self._responses.forgo
+        self.put_back = self._requests.put_back
         self._troubles = Troubles(proxy, self.ending, self._who)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
@@ -98,7 +102,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
         self._traffic.bytes_in += len(data)
-        if self.ending.closing:
+        if self._hand_on(data) or self.ending.closing:
             return
         requests = self._requests
         before = requests.frames
@@ -112,6 +116,36 @@ class Connection(asyncio.Protocol):
             self._partial_since = None
         if self._partial_since is None and self._reading and requests.incomplete:
             self._partial_since = self._proxy.now_ms()
+
+    def _hand_on(self, data: bytes) -> bool:
+        """Send on a request that is as the last one, while nothing is unusual (see Responses._take_one)."""
+        requests, answers, upstream = self._requests, self._responses.answers, self._upstream
+        if (
+            requests.data
+            or requests.passing
+            or self._full
+            or not self._reading
+            or self.ending.begun
+            or upstream is None
+            or not upstream.writable
+            or not self._pacer.idle
+            or self._proxy.meter.active
+            # The last one that may wait stops the reading.
+            or len(answers) >= self._settings.inflight_max - 1
+            or (answers and (self._responses.kept_bytes or not self._handler.free))
+        ):
+            return False
+        slot = requests.repeated(data)
+        if slot is None:
+            return False
+        answers.append(slot)
+        self._responses.due.append(slot)
+        upstream.pass_on(data, requests.passing > 0)
+        if requests.passing:
+            self._partial_since = self._proxy.now_ms()
+        else:
+            self._traffic.frames_in += 1
+        return True
 
     def eof_received(self) -> bool:
         """The client sends no more, but may still read: what it has sent is handled and answered."""
@@ -178,24 +212,17 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._responses.take(data)
-        except WeirError as error:
-            self._troubles.bad_response(error)
+        except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
+            self._troubles.no_answer(error)
             return
-        except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.broken()
-            self.ending.give_up("upstream")
-            return
-        if not self._reading or self._requests.left_bytes or self.ending.begun:
+        if not self._reading or self._requests.data or self.ending.begun:
             self._pump()
 
     def _flush(self) -> None:
         try:
             self._responses.flush()
-        except WeirError as error:
-            self._troubles.bad_response(error)
-        except Exception:  # noqa: BLE001  # one client's trouble must not be everybody's
-            self._troubles.broken()
-            self.ending.give_up("upstream")
+        except Exception as error:  # noqa: BLE001  # one client's trouble must not be everybody's
+            self._troubles.no_answer(error)
 
     def _pump(self) -> None:
         """Handle the requests that have come, as far as nothing holds them."""
@@ -313,10 +340,6 @@ class Connection(asyncio.Protocol):
             self._responses.due.append(slot)
         return True
 
-    def reserve(self, slot: Slot) -> None:
-        """Take the next place among the answers to the client (link.Line)."""
-        self._responses.reserve(slot)
-
     def amend(self, finish: Callable[[bytes], bytes] | None) -> None:
         """What is done to the answer of the next place that is taken (link.Line)."""
         self._responses.next_amend = finish
@@ -326,14 +349,6 @@ class Connection(asyncio.Protocol):
         self._responses.reserve(slot)
         self._flush()
 
-    def forgo(self, slot: Slot) -> None:
-        """Nobody will get this answer (link.Line)."""
-        self._responses.forgo(slot)
-
-    def put_back(self, frame: bytes) -> None:
-        """The request stays at the head of the connection (link.Line)."""
-        self._requests.put_back(frame)
-
     def finish(self, slot: Slot, mute_ms: float) -> None:
         """A gated request is answered (link.Line): later ones may go on, when the mute is over."""
         self._handler.finished(slot)
@@ -341,10 +356,6 @@ class Connection(asyncio.Protocol):
         if not self.ending.done:
             self._pacer.mute(mute_ms)
         self._pump()
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call a function after a delay (link.Line)."""
-        return self._proxy.call_later(delay_ms, function)
 
     @property
     def held(self) -> int:
@@ -373,21 +384,12 @@ class Connection(asyncio.Protocol):
         # Others wait for its place.
         return limit_ms / _HURRY if self._seat.held and self._proxy.pool.crowded else limit_ms
 
-    def end(self, reason: str) -> None:
-        """Close the connection after what is written already (link.Line)."""
-        self.ending.close_client(reason)
-
     @property
     def held_bytes(self) -> int:
         """What it keeps (memory.Holder)."""
-        responses = self._responses
-        held = sys.getsizeof(self._requests.data) + sys.getsizeof(responses.data) + responses.kept_bytes
-        held += len(self._incoming)
-        if self._transport is not None:
-            held += self._transport.get_write_buffer_size()
-        if self._upstream is not None:
-            held += self._upstream.held_bytes
-        return held + self._handler.held_bytes
+        return kept_bytes(
+            self._requests, self._responses, self._incoming, self._handler, self._transport, self._upstream
+        )
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (memory.Holder)."""

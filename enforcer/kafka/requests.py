@@ -14,6 +14,7 @@ from enforcer.kafka.guard.guard import ALWAYS_READ
 from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours
 from enforcer.kafka.guard.protected import NOTHING, Protected
 from enforcer.kafka.link import Slot
+from enforcer.kafka.passing.known import InForce, Known
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
     FETCH,
@@ -63,7 +64,6 @@ ASKED_KEYS: Final = frozenset({METADATA})
 METERED_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA})
 """The same while traffic is metered."""
 
-
 class Requests(Unread):
     """The requests of one connection.
 
@@ -74,10 +74,11 @@ class Requests(Unread):
         small_bytes: the same of those that need no login, and of what is no request at all.
         data_bytes: the same of Produce.
         protected: what a request that passes unread must not name.
+        in_force: another object when `must_read` may say otherwise, while nothing is metered.
     """
 
     __slots__ = (
-        "_limits", "_max_frame_bytes", "_must_read", "_protected",
+        "_known", "_limits", "_max_frame_bytes", "_must_read", "_protected",
         "asked", "frames", "passing", "passing_slot", "waiting", "waiting_bytes",
     )  # fmt: skip
 
@@ -89,8 +90,10 @@ class Requests(Unread):
         small_bytes: int,
         data_bytes: int,
         protected: Protected = NOTHING,
+        in_force: InForce = lambda: NOTHING,
     ) -> None:
         super().__init__()
+        self._known = Known(protected, in_force)
         self._limits = (admin_bytes, small_bytes, data_bytes)
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
@@ -112,6 +115,32 @@ class Requests(Unread):
     def incomplete(self) -> bool:
         """Whether a request has begun to come and is not whole."""
         return self.passing > 0 or self.left_bytes > self.waiting_bytes
+
+    def repeated(self, data: bytes) -> Slot | None:
+        """Take a request that comes alone, if it passes as the last one did: then `data` is to be sent on.
+
+        It need not be whole if it is large. To be asked only while nothing else waits or is passing, and
+        nothing is metered.
+
+        Returns:
+            Its slot; None: it was not taken.
+        """
+        known = self._known
+        if len(data) < _HEAD.size:
+            return None
+        length, key, version, correlation_id, _ = _HEAD.unpack_from(data)
+        size = LENGTH_BYTES + length
+        if key != known.key or version != known.version or not 0 <= length <= self._max_frame_bytes:
+            return None
+        more = size - len(data)
+        if more < 0 or (more and length < STREAMED_FROM_BYTES) or not known.is_like(data, size):
+            return None
+        slot = Slot(key, version, correlation_id)
+        if more:
+            self.passing, self.passing_slot = more, slot
+        else:
+            self.frames += 1
+        return slot
 
     def take_body(self, data: bytes) -> bytes | bytearray | memoryview:
         """The part of what the socket gave that belongs to the request that is passing; keeps the rest."""
@@ -170,6 +199,9 @@ class Requests(Unread):
             self.pos = pos
         if pos == start:
             return b""
+        if len(slots) == 1 and pos == end and not start:
+            # It came alone; the next one may be like it.
+            self._known.keep(data, pos + self.passing, key, version, name_bytes)
         return data if pos - start == end else self.slice(start, pos)
 
     def next(self) -> bytes | None:
@@ -183,6 +215,7 @@ class Requests(Unread):
             return None
         self.need = 0
         self._advance(stop, 1)
+        self._known.forget()
         return self.copy(start, stop)
 
     def gather(self) -> None:

@@ -4,7 +4,7 @@ Without Numba, so that enforcers read and write them at no cost at their start.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -79,6 +79,30 @@ def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         return _unpack(value)
     except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
+
+
+def columns_in(value: bytes, type: str, names: Sequence[str]) -> list[pa.Array]:
+    """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
+
+    Raises:
+        BadEvent: it is none of this type, is too large decompressed, or lacks one of them.
+    """
+    try:
+        _check_size(value)
+        with pa.ipc.open_stream(value) as reader:
+            schema = reader.schema
+        places = [schema.get_field_index(name) for name in names]
+        if (schema.metadata or {}).get(TYPE) != type.encode() or -1 in places:
+            raise BadEvent(f"not of type {type} with the columns {', '.join(names)}")
+        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+        with pa.ipc.open_stream(value, options=options) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        # One batch is the rule; where there are more, theirs are put together.
+        columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in names]
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
+    return [_decoded(plain_form(column)) for column in columns]
 
 
 def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX, Fields, applied_ts, flag, integer, shown, text
@@ -11,6 +11,7 @@ from streaming.contract.names import namespace_of
 
 Item = TypeVar("Item")
 _TOPIC_NAME: Final = "a full name such as persistent://TENANT/NAMESPACE/TOPIC"
+_SAMPLE_FORM: Final = "[start_ns, rtt_ns, inflight, did_drop]"
 INT64_MIN: Final = -(2**63)
 NOTHING_ACKNOWLEDGED: Final = -1
 """`entry` of a mark-delete position before a ledger's first entry."""
@@ -39,6 +40,34 @@ class Latency:
     rtt_ns: int
     inflight: int
     did_drop: bool
+
+
+class Sample(NamedTuple):
+    """One finished request of several in one event; see Latency."""
+
+    start_ns: int
+    rtt_ns: int
+    inflight: int
+    did_drop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Finished requests of a partition, reported at once (docs/contract.md 3.4).
+
+    Attributes:
+        id: name of the event; sample k, from 0, is called `<id>/<k>`.
+        ts, at, partition: as in Latency, of all of them.
+        samples: in order; None where the clock went back during the request.
+        wrong: says so, for the dead letter; None: all can be used.
+    """
+
+    id: str
+    ts: int
+    at: int
+    partition: str
+    samples: tuple[Sample | None, ...]
+    wrong: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,26 +127,70 @@ class Backlog:
     subscriptions: tuple[Subscription, ...]
 
 
-def latency(fields: Fields, name: str, ts: int) -> Latency:
+def latency(fields: Fields, name: str, ts: int) -> Latency | Latencies:
     """Read a `latency` event named `name` of time `ts`.
 
     Raises:
         BadEvent: a field is missing or wrong, or the broker's clock went back during the request: a time of
             0 or less would poison most limits for good (docs/protocol_notes.md 5.4).
     """
+    if "samples" in fields:
+        return _latencies(fields, name, ts)
     rtt_ns = integer(fields, "rtt_ns", None, minimum=INT64_MIN)
     if rtt_ns <= 0:
-        raise BadEvent(f"rtt_ns: {rtt_ns}, so the clock went back; more than 0 was expected")
-    return Latency(
+        raise BadEvent(_went_back(rtt_ns))
+    at, partition = applied_ts(fields, ts), text(fields, "partition", None)
+    sample = _sample(fields, rtt_ns, ts)
+    return Latency(id=name, ts=ts, at=at, partition=partition, **sample._asdict())
+
+
+def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
+    listed = fields["samples"]
+    if type(listed) is not list:
+        raise BadEvent(f"samples: {shown(listed)}; a list of {_SAMPLE_FORM} was expected")
+    samples, wrong = list[Sample | None](), None
+    for number, item in enumerate(listed):
+        try:
+            one = _sample_fields(item)
+            rtt_ns = integer(one, "rtt_ns", None, minimum=INT64_MIN)
+            samples.append(_sample(one, rtt_ns, ts) if rtt_ns > 0 else None)
+        except BadEvent as error:
+            raise BadEvent(f"samples[{number}].{error.reason}") from error
+        if rtt_ns <= 0:
+            wrong = wrong or f"samples[{number}].{_went_back(rtt_ns)}; the other samples were taken"
+    return Latencies(
         id=name,
         ts=ts,
         at=applied_ts(fields, ts),
         partition=text(fields, "partition", None),
-        start_ns=integer(fields, "start_ns", ts * 1_000_000 - rtt_ns, minimum=INT64_MIN),
+        samples=tuple(samples),
+        wrong=wrong,
+    )
+
+
+def _sample_fields(item: Any) -> Fields:
+    """A listed sample as the fields of an event of its own; columns hold structs, or no flags but integers."""
+    if type(item) is dict:
+        return item
+    if type(item) is not list or len(item) != len(Sample._fields):
+        raise BadEvent(f" {shown(item)}; {_SAMPLE_FORM} was expected")
+    start_ns, rtt_ns, inflight, did_drop = item
+    flags: dict[Any, bool] = {0: False, 1: True} if type(did_drop) is int else {}
+    one = {"rtt_ns": rtt_ns, "inflight": inflight, "did_drop": flags.get(did_drop, did_drop)}
+    return one if start_ns is None else {"start_ns": start_ns, **one}
+
+
+def _sample(fields: Fields, rtt_ns: int, ts: int) -> Sample:
+    return Sample(
+        start_ns=integer(fields, "start_ns", min(INT64_MAX, ts * 1_000_000 - rtt_ns), minimum=INT64_MIN),
         rtt_ns=rtt_ns,
         inflight=integer(fields, "inflight", None),
         did_drop=flag(fields, "did_drop", False),
     )
+
+
+def _went_back(rtt_ns: int) -> str:
+    return f"rtt_ns: {rtt_ns}, so the clock went back; more than 0 was expected"
 
 
 def backlog(fields: Fields, name: str, ts: int) -> Backlog:

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.outputs import Decided, DecisionColumns
+from streaming.columns.outputs import Decided, DecisionColumns, DecisionRows
 from streaming.laws.law import Decision, DecisionForm
 from streaming.state.body import Body, decode, encode
 
@@ -66,12 +66,11 @@ class Refresh:
 
     def note(self, decided: Decided, now: int) -> None:
         """Take newly written decisions; a subject's last one counts, and what has ended already goes."""
-        values = [bytes(value.as_py()) for value in decided.column("value")]
         newest: dict[str, tuple[bytes, Decision]] = {}
-        for value in values:
-            decision = orjson.loads(value)
+        for value in _latest(decided, self._form).column("value"):
+            decision = orjson.loads(bytes(value.as_py()))
             if "ttl_ms" in decision:
-                newest[" ".join(decision[name] for name in self._form.standing)] = value, decision
+                newest[" ".join(decision[name] for name in self._form.standing)] = value.as_py(), decision
         if not newest:
             return
         gone = pc.is_in(self._rows["key"], value_set=pa.array(list(newest), type=pa.string()))
@@ -103,6 +102,18 @@ class Refresh:
             for value in self._rows["value"].filter(pa.array(due)).to_pylist()
         ]
         return replace(self._form.columns(again), ts=np.full(len(again), now))
+
+
+def _latest(decided: Decided, form: DecisionForm) -> Decided:
+    """The decisions that can still stand: of columns each subject's last one, in the order of their first."""
+    if not isinstance(decided, DecisionRows):
+        return decided
+    names = [pc.cast(decided.rows[name], pa.string()) for name in form.standing]
+    subject = pc.binary_join_element_wise(*names, " ").dictionary_encode()
+    last = np.empty(len(subject.dictionary), dtype=np.int64)
+    # Of what is assigned to one place the last remains.
+    last[subject.indices.to_numpy()] = np.arange(len(subject))
+    return decided.take(last)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -220,7 +220,7 @@ class PolicySet:
         version: what `policy_version` in decisions says; an empty set is version 1.
     """
 
-    __slots__ = ("_of_request", "_of_subject", "entries", "version")
+    __slots__ = ("__weakref__", "_of_request", "_of_subject", "entries", "version")
 
     def __init__(self, entries: Mapping[str, Any] | None = None, version: int = 1) -> None:
         self.entries: Mapping[str, Any] = {} if entries is None else entries

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
+from usage_kit import gathered_of
 
 from streaming.laws.backlog.table import BacklogTable
 from streaming.laws.concurrency.table import ConcurrencyTable
-from streaming.laws.law import Batch, Entry, LawState
+from streaming.laws.law import Batch, LawState
 from streaming.laws.registry import LAWS
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
@@ -50,12 +51,10 @@ def timeline_of(initial: Mapping[str, Any], changes: Iterable[tuple[int, str, An
 
 def batch_of(events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None) -> Batch:
     """Events of one type in order of time, as the job hands them to a law."""
-    entries = []
-    for source, event in enumerate(events):
-        parsed = LAWS.readers[event["type"]](event, event["id"], event["ts"])
-        entries.append(Entry(parsed, source))
-    entries.sort(key=lambda entry: (entry.event.at, entry.source))
-    return Batch(events=entries, timeline=timeline, processed_ts=processed_ts, end=False)
+    parsed = [LAWS.readers[event["type"]](event, event["id"], event["ts"]) for event in events]
+    law = LAWS.by_event[type(parsed[0])]
+    gathered = gathered_of(parsed, law, timeline, replay=processed_ts is None)
+    return Batch(events=gathered, timeline=timeline, processed_ts=processed_ts, end=False)
 
 
 def through_bytes(table: LawState) -> LawState:
@@ -67,6 +66,9 @@ def fold(
     table: LawState, events: Sequence[Event], timeline: PolicyTimeline, processed_ts: int | None = None
 ) -> list[Decision]:
     """The decisions of one batch; `processed_ts` None is a replay."""
+    if not events:
+        # Nobody calls a law for nothing.
+        return []
     decided = table.fold(batch_of(events, timeline, processed_ts))
     return [orjson.loads(value) for value in decided.column("value").to_pylist()]
 

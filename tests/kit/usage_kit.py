@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import Decided
+from streaming.columns.records import Records
 from streaming.contract.usage_events import GroupUsage
-from streaming.laws.law import Batch, Decision, Entry, LawState
+from streaming.laws.law import Batch, Decision, Entry, LawSpec, LawState
 from streaming.laws.registry import LAWS
 from streaming.laws.shares.intake import Reported, Reports, Rows
 from streaming.laws.shares.table import SharesTable
@@ -38,7 +39,20 @@ def batch_of(
     entries.sort(key=lambda entry: entry.event.ts)
     if law is SharesTable:
         return batch_from(entries, timeline, end=end)
-    return Batch(events=entries, timeline=timeline, processed_ts=None, end=end)
+    spec = LAWS.by_event[type(entries[0].event)]
+    gathered = gathered_of([entry.event for entry in entries], spec, timeline, replay=True)
+    return Batch(events=gathered, timeline=timeline, processed_ts=None, end=end)
+
+
+def gathered_of(events: Sequence[Any], law: LawSpec, timeline: PolicyTimeline, *, replay: bool) -> Any:
+    """What a law's intake makes of events that the parser has read, lines of one file."""
+    lines = list(range(len(events)))
+    records = Records(topic=["f"] * len(lines), partition=lines, offset=lines, ts=[None] * len(lines),
+                      value=[b""] * len(lines), file=[0] * len(lines))  # fmt: skip
+    intake = law.intake(records, 0)
+    for line, event in enumerate(events):
+        intake.put(line, event)
+    return intake.events(timeline, replay=replay)
 
 
 def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
@@ -58,7 +72,7 @@ def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = Fa
     return Batch(events=reported, timeline=timeline, processed_ts=None, end=end)
 
 
-def decisions_of(decided: DecisionColumns) -> list[tuple[int, Decision]]:
+def decisions_of(decided: Decided) -> list[tuple[int, Decision]]:
     """(source, decision) of what a law's `fold` returned, in its order."""
     values = map(orjson.loads, decided.column("value").to_pylist())
     return list(zip(decided.source.tolist(), values, strict=True))

@@ -23,6 +23,8 @@ BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "st
 STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
+PACKED = "streaming.columns.packed"
+"""How many events stand in one record: who reads and writes those needs no more of columns."""
 SCALAR_LAWS = (*(f"{folder}.law" for folder in LAW_FOLDERS), "streaming.laws.mutation.rates")
 """The arithmetic of each law, which is all that enforcers take of them."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -38,7 +40,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.job.spark": STREAMING_BELOW_JOB,
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
-    "enforcer.core": ("streaming.contract", "streaming.policy", TOPICS_OF_WEIR, *SCALAR_LAWS),
+    "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
     "enforcer.admin": ("enforcer.core", "streaming.contract", "streaming.policy", "streaming.kafka_io"),

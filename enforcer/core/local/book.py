@@ -17,7 +17,8 @@ feed fills; it must hold every change up to `own.ts` before a request is decided
                                     in shadow. Optional; worth it where a quota may become local later.
     book.withdraw(subject, id)      the event will never stand on the topic: dropped, or refused by Kafka
     book.stated(Statement(...))     each admission that is read from `weir.decisions`, own or not, repeated or
-                                    not, in the order of its partition; not those without a subject
+                                    not, in the order of its partition. One that has no subject (the quota
+                                    went meanwhile) is a `withdraw` instead, if its event is ours
     book.set_proxies(count)         proxies alive, this one included, whenever the number changes (`Alive`)
     book.set_blind(blind)           whether this one is 5 s behind the decisions, or its `alive` 10 s
                                     unacknowledged (`Alive`)

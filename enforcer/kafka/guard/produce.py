@@ -13,8 +13,8 @@ Bytes = bytes | bytearray
 _BEFORE_TOPICS: Final = 6
 # Behind the client id of a request without transactional id: that, acks and timeout, from version 3 on.
 PLAIN_TOPICS_AT: Final = 8
-# A length of one byte, of two bytes.
-_ONE_TOPIC: Final = (b"\0\0\0\1", b"\2")
+ONE_TOPIC: Final = (b"\0\0\0\1", b"\2")
+"""How a list of one begins, in classic and in flexible versions."""
 
 
 def plain_names_ours(data: Bytes, offset: int, stop: int, version: int, protected: Protected) -> bool | None:
@@ -31,7 +31,7 @@ def plain_names_ours(data: Bytes, offset: int, stop: int, version: int, protecte
         None: it has not one topic, or the part that is here does not tell.
     """
     flexible = version >= 9
-    count = _ONE_TOPIC[flexible]
+    count = ONE_TOPIC[flexible]
     if not data.startswith(count, offset):
         return None
     name = offset + len(count)

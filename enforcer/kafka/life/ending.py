@@ -175,7 +175,7 @@ class Ending:
         """Nothing more will be done: both sides are closed after what is written already."""
         if self.done:
             return
-        self.done, self.takes = True, False
+        self.done, self.begun, self.takes = True, True, False
         self._pacer.close()
         self._handler.close()
         if self._transport is not None and not self.gone:

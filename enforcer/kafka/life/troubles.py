@@ -32,6 +32,14 @@ class Troubles:
             logger.exception("the connection of %s ends: it met a mistake in the proxy", self._who())
         self._ending.close_client("internal")
 
+    def no_answer(self, error: Exception) -> None:
+        """The broker's answers cannot go on: to be called where it was caught."""
+        if isinstance(error, WeirError):
+            self.bad_response(error)
+        else:
+            self.broken()
+            self._ending.give_up("upstream")
+
     def bad_response(self, error: WeirError) -> None:
         """An address that we cannot stand for, or bytes that we cannot read, must not be passed on."""
         logger.warning("the connection of %s ends: %s", self._who(), error)

@@ -5,16 +5,18 @@ the policies of the newer one's time. Its own `ts` is what ages are measured at,
 broker looked.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.columns.limit_index import LearntLimits
-from streaming.columns.outputs import DecisionColumns
-from streaming.contract.broker_events import Backlog
-from streaming.laws.backlog.law import Rules, judge, rules_for
-from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
+from streaming.columns.outputs import DecisionRows
+from streaming.laws.backlog.bulk import NOBODY, Flags, Integers, Judged, Quotas, Verdicts, judge_all
+from streaming.laws.backlog.law import QUOTA_TYPES, Rules, rules_for
+from streaming.laws.backlog.reports import Reports
+from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.policy.derived import Derived, stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
@@ -33,6 +35,8 @@ MAX_TOPICS: Final = 65_536
 """Rows of one shard; beyond it those reported longest ago leave first, ties by name."""
 MAX_CACHED: Final = 64
 """Sets of policies whose rules are remembered: those of a worker's shards."""
+NULLS: Final = frozenset({"oldestBacklogMessageSubscriptionName"})
+"""Fields of a decision that say null where they say nothing."""
 _LONG_AGO: Final = -(2**62)
 
 
@@ -50,28 +54,20 @@ class BacklogTable(SubjectTable, LawState):
 
     dtype = np.dtype([("last", np.int64)])
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> DecisionRows:
         """Judge reports in order, one decision each."""
-        entries: list[Entry] = batch.events
-        events: list[Backlog] = [entry.event for entry in entries]
-        encoded = pa.array([event.topic for event in events], type=pa.string()).dictionary_encode()
-        topics, of_event = encoded.dictionary, encoded.indices.to_numpy()
-        rows = self.rows(topics)
-        fresh = rows < 0
-        rows[fresh] = self.add(topics.filter(pa.array(fresh)), last=_LONG_AGO)
-        row, last = rows[of_event], self.state["last"]
-        at = np.maximum(np.array([event.at for event in events], dtype=np.int64), last[row])
+        reports: Reports = batch.events
+        rows = self.rows(reports.topics)
+        present = np.bincount(reports.topic, minlength=len(rows)) > 0
+        fresh = (rows < 0) & present
+        rows[fresh] = self.add(reports.topics.filter(pa.array(fresh)), last=_LONG_AGO)
+        row, last = rows[reports.topic], self.state["last"]
+        at = np.maximum(reports.at, last[row])
         np.maximum.at(last, row, at)
-        rules: dict[int, Rules] = {}
-        for order, time in stretches(at, batch.timeline):
-            known = rules_of(batch.timeline.at(time))
-            kind = known.of(topics.take(pa.array(of_event[order])))
-            rules |= {i: known.kinds[number] for i, number in zip(order.tolist(), kind.tolist(), strict=True)}
+        rules, kind = _rules_for(reports, at, batch.timeline)
         if not batch.replay:
             self.bound(MAX_TOPICS)
-        return DECISION.columns(
-            [(entry.source, _decision(entry.event, rules[i])) for i, entry in enumerate(entries)]
-        )
+        return _decisions(reports, rules, kind, judge_all(reports, rules, kind))
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Forget topics whose newest report is older than `horizon`: no report is taken back that far."""
@@ -79,7 +75,84 @@ class BacklogTable(SubjectTable, LawState):
         self.bound(MAX_TOPICS)
 
 
+def _rules_for(reports: Reports, at: Integers, timeline: PolicyTimeline) -> tuple[list[Rules], Integers]:
+    """Rules, and which of them apply to each report at its time (ms)."""
+    rules, kind = list[Rules](), np.zeros(len(at), dtype=np.int64)
+    of_topic = np.zeros(len(reports.topics), dtype=np.int64)
+    for order, since in stretches(at, timeline):
+        known = rules_of(timeline.at(since))
+        present = np.flatnonzero(np.bincount(reports.topic[order], minlength=len(of_topic)))
+        used, number = np.unique(known.of(reports.topics.take(pa.array(present))), return_inverse=True)
+        of_topic[present] = number + len(rules)
+        kind[order] = of_topic[reports.topic[order]]
+        rules += [known.kinds[each] for each in used.tolist()]
+    return rules, kind
 
-def _decision(event: Backlog, rules: Rules) -> Decision:
-    head = {"type": "backlog", "id": event.id, "ts": event.ts, "topic": event.topic}
-    return {**head, **judge(event, rules), "ttl_ms": TTL_MS}
+
+def _decisions(reports: Reports, rules: Sequence[Rules], kind: Integers, judged: Judged) -> DecisionRows:
+    """The decisions of docs/contract.md 3.5."""
+    rows, verdicts, quotas = reports.rows, judged.verdicts, Quotas.of(rules)
+    oldest = reports.positions.name[verdicts.oldest] if len(reports.names) else verdicts.oldest
+    columns = {
+        "id": rows["id"],
+        "ts": rows["ts"],
+        "topic": rows["topic"],
+        "backlogSize": pa.array(verdicts.size),
+        "backlogQuotaLimitSize": pa.array(quotas.size[kind]),
+        "backlogQuotaLimitTime": pa.array(quotas.age[kind]),
+        "oldestBacklogMessageAgeSeconds": pa.array(verdicts.age),
+        "oldestBacklogMessageSubscriptionName": _words(oldest, reports.names, verdicts.oldest == NOBODY),
+        **_exceeded(rules, kind, verdicts),
+        "evict": _evictions(reports, judged),
+        "ttl_ms": pa.array(np.full(len(rows), TTL_MS)),
+    }
+    return DecisionRows(
+        type=DECISION.type,
+        rows=pa.RecordBatch.from_pydict(columns),
+        source=rows["source"].to_numpy(),
+        keys=reports.topics,
+        key=reports.topic,
+        nulls=NULLS,
+    )
+
+
+def _exceeded(rules: Sequence[Rules], kind: Integers, verdicts: Verdicts) -> dict[str, pa.Array]:
+    """The columns `exceeded` and `actions`: of each report the quotas that it is beyond, size first."""
+    over = np.stack([verdicts.over_size, verdicts.over_age], axis=1)
+    ends = pa.array(np.cumsum([0, *over.sum(axis=1)]), pa.int32())
+    which = np.broadcast_to(np.arange(len(QUOTA_TYPES)), over.shape)[over]
+    said = pa.array([quota.policy for each in rules for quota in (each.size, each.age)], pa.string())
+    action = pa.StructArray.from_arrays(
+        [
+            _words(which, pa.array(list(QUOTA_TYPES.values()))),
+            said.take(pa.array((kind[:, None] * len(QUOTA_TYPES) + np.arange(len(QUOTA_TYPES)))[over])),
+        ],
+        ["quota_type", "policy"],
+    )
+    exceeded = _words(which, pa.array([each.value for each in QUOTA_TYPES]))
+    return {
+        "exceeded": pa.ListArray.from_arrays(ends, exceeded),
+        "actions": pa.ListArray.from_arrays(ends, action),
+    }
+
+
+def _evictions(reports: Reports, judged: Judged) -> pa.Array:
+    """The column `evict`: the lines of each report's plan."""
+    count = judged.verdicts.lines
+    ends = np.cumsum([0, *count])
+    place = np.repeat(judged.verdicts.first_line - ends[:-1], count) + np.arange(ends[-1])
+    position, ledger, entry, entries, before = (column[place] for column in judged.lines)
+    by_time = entries == 0
+    line = pa.StructArray.from_arrays(
+        [
+            _words(reports.positions.name[position], reports.names),
+            *(pa.array(numbers, mask=by_time) for numbers in (ledger, entry, entries)),
+            pa.array(before, mask=~by_time),
+        ],
+        ["subscription", "ledger", "entry", "entries", "before_publish_time"],
+    )
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), line)
+
+
+def _words(number: Integers, words: pa.Array, without: Flags | None = None) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(number.astype(np.int32), mask=without), words)

@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from streaming.contract.broker_events import Latency, latency
+from streaming.contract.broker_events import Latencies, Latency, latency
 from streaming.laws.concurrency import show
+from streaming.laws.concurrency.samples import SampleIntake
 from streaming.laws.concurrency.table import DECISION, ConcurrencyTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
@@ -12,7 +13,7 @@ from streaming.policy.timeline import PolicyTimeline
 _SAMPLE: Final[dict[str, Any]] = {"type": "latency", "partition": "p", "rtt_ns": 1, "inflight": 1}
 
 
-def routing_key(event: Latency, timeline: PolicyTimeline | None) -> str:
+def routing_key(event: Latency | Latencies, timeline: PolicyTimeline | None) -> str:
     """The partition that it is about."""
     return event.partition
 
@@ -21,8 +22,9 @@ SPEC: Final = LawSpec(
     name="concurrency",
     number=3,
     table=ConcurrencyTable,
+    intake=SampleIntake,
     readers={"latency": latency},
-    events=(Latency,),
+    events=(Latency, Latencies),
     ticked=True,
     routing_key=routing_key,
     key_column="partition",

@@ -9,19 +9,18 @@ A replay writes one decision per sample. The live job writes one per partition a
 sample's id, and only when the limit is not the one written last; a partition's first is always written.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
 
-from streaming.columns.outputs import DecisionColumns
-from streaming.contract.broker_events import Latency
+from streaming.columns.outputs import DecisionRows
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers, start, walk
+from streaming.laws.concurrency.samples import Samples
 from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings, settings_of
-from streaming.laws.law import FOR_EVER, Batch, Decision, DecisionForm, Entry, LawState
+from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
@@ -34,34 +33,32 @@ start from `initialLimit` again; beyond this number those idle longest are, ties
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
-_NAMES: Final = {number: algorithm.value for algorithm, number in NUMBERS.items()}
+NULLS: Final = frozenset[str]()
+_NAMES: Final = [algorithm.value for algorithm, _ in sorted(NUMBERS.items(), key=lambda known: known[1])]
+"""Of the algorithms, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """A batch of samples as columns; see `law.walk` for their meaning."""
+class _Results:
+    """What is found out about a batch of samples, an entry each.
 
-    at: Integers
+    Attributes:
+        row: of its partition; NOT_LIMITED: no policy matches it.
+        setting: which of the settings of its stretch of time it goes by.
+        limit, estimate: after it.
+        algorithm: that found them.
+    """
+
     row: Integers
-    start_ns: Integers
-    rtt: Integers
-    inflight: Integers
-    drop: Flags
     setting: Integers
     limit: Integers
     estimate: Doubles
     algorithm: Integers
 
     @classmethod
-    def of(cls, events: Sequence[Latency]) -> Self:
-        count = len(events)
+    def of(cls, count: int) -> Self:
         return cls(
-            at=np.array([event.at for event in events], dtype=np.int64),
             row=np.full(count, NOT_LIMITED, dtype=np.int64),
-            start_ns=np.array([event.start_ns for event in events], dtype=np.int64),
-            rtt=np.array([event.rtt_ns for event in events], dtype=np.int64),
-            inflight=np.array([event.inflight for event in events], dtype=np.int64),
-            drop=np.array([event.did_drop for event in events], dtype=np.bool_),
             setting=np.zeros(count, dtype=np.int64),
             limit=np.zeros(count, dtype=np.int64),
             estimate=np.zeros(count),
@@ -74,27 +71,26 @@ class ConcurrencyTable(SubjectTable, LawState):
 
     dtype = STATE
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> DecisionRows:
         """Decide samples in order."""
-        entries: list[Entry] = batch.events
-        events: list[Latency] = [entry.event for entry in entries]
-        encoded = pa.array([event.partition for event in events], type=pa.string()).dictionary_encode()
-        names, of_event = encoded.dictionary, encoded.indices.to_numpy()
-        columns, rows = _Batch.of(events), self.rows(names)
-        seen = np.full(len(names), -1, dtype=np.int64)
+        samples: Samples = batch.events
+        results, rows = _Results.of(len(samples.at)), self.rows(samples.names)
+        seen = np.full(len(rows), -1, dtype=np.int64)
         seen[rows >= 0] = self.state["last"][rows[rows >= 0]]
-        np.maximum(columns.at, seen[of_event], out=columns.at)
-        for order, at in stretches(columns.at, batch.timeline):
-            self._walk_stretch(columns, order, at, names, of_event, rows, batch.timeline)
-        chosen: list[int] = np.flatnonzero(columns.row != NOT_LIMITED).tolist()
-        newest = dict(zip(columns.row[chosen].tolist(), chosen, strict=True))
-        written = self.state["written"]
+        at = np.maximum(samples.at, seen[samples.partition])
+        for order, since in stretches(at, batch.timeline):
+            self._walk_stretch(samples, at, rows, order, since, batch.timeline, results)
+        chosen = np.flatnonzero(results.row != NOT_LIMITED)
+        # Of what is assigned to one place the last remains: each row's newest sample.
+        newest = np.full(len(self), NOT_LIMITED, dtype=np.int64)
+        newest[results.row[chosen]] = chosen
+        spoken = np.flatnonzero(newest != NOT_LIMITED)
+        written, limit = self.state["written"][spoken], results.limit[newest[spoken]]
+        self.state["written"][spoken] = limit
         if not batch.replay:
-            chosen = sorted(i for row, i in newest.items() if written[row] != columns.limit[i])
-        written[list(newest)] = columns.limit[list(newest.values())]
-        if not batch.replay:
+            chosen = np.sort(newest[spoken[written != limit]])
             self.bound(MAX_PARTITIONS)
-        return DECISION.columns([(entries[i].source, _decision(events[i], i, columns)) for i in chosen])
+        return _decisions(samples, chosen, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let rows go that are as if never seen: those at their start, and those of an era that ended.
@@ -113,27 +109,28 @@ class ConcurrencyTable(SubjectTable, LawState):
         self.bound(MAX_PARTITIONS)
 
     def _walk_stretch(
-        self, columns: _Batch, order: Integers, at: int, names: pa.Array, of_event: Integers, rows: Integers,
-        timeline: PolicyTimeline,
+        self, samples: Samples, at: Integers, rows: Integers, order: Integers, since: int,
+        timeline: PolicyTimeline, results: _Results,
     ) -> None:  # fmt: skip
-        """Walk the samples of one stretch of time, which begin at `at` ms, without a change of policy.
+        """Walk the samples of one stretch of time without a change of policy.
 
         Args:
-            columns: the batch.
-            order: which samples.
-            at: see there.
-            names: of all partitions of the batch.
-            of_event: number of each event's partition among them.
-            rows: of these; those that are added are filled in.
+            samples: the batch.
+            at: when each is applied, ms.
+            rows: of its partitions; those that are added are filled in.
+            order: which are of this stretch.
+            since: when it begins, ms.
             timeline: the policies.
+            results: filled in.
         """
-        present = np.unique(of_event[order])
-        limits = settings_of(timeline.at(at))
+        names = samples.names
+        present = np.flatnonzero(np.bincount(samples.partition[order], minlength=len(names)))
+        limits = settings_of(timeline.at(since))
         kind = limits.of(names.take(pa.array(present)))
         present, kind = present[kind >= 0], kind[kind >= 0]
         known = rows[present] >= 0
         afresh = ~known
-        afresh[known] = self._ended(rows[present[known]], at, timeline)
+        afresh[known] = self._ended(rows[present[known]], since, timeline)
         rows[present[~known]] = self.add(names.take(pa.array(present[~known])))
         for row, number in zip(rows[present[afresh]].tolist(), kind[afresh].tolist(), strict=True):
             start(self.state[row], limits.kinds[number].row[0])
@@ -143,13 +140,14 @@ class ConcurrencyTable(SubjectTable, LawState):
         # By partition of the batch; those that are not present have no event in `order`.
         row, setting = np.full((2, len(names)), NOT_LIMITED)
         row[present], setting[present] = rows[present], number
-        columns.row[order], columns.setting[order] = row[of_event[order]], setting[of_event[order]]
+        partition = samples.partition[order]
+        results.row[order], results.setting[order] = row[partition], setting[partition]
         walk(
-            order, columns.at, columns.row, columns.start_ns, columns.rtt, columns.inflight, columns.drop,
-            settings, columns.setting, self.state, columns.limit, columns.estimate,
+            order, at, results.row, samples.start_ns, samples.rtt, samples.inflight, samples.drop,
+            settings, results.setting, self.state, results.limit, results.estimate,
         )  # fmt: skip
-        limited = order[columns.row[order] != NOT_LIMITED]
-        columns.algorithm[limited] = settings["algorithm"][columns.setting[limited]]
+        limited = order[results.row[order] != NOT_LIMITED]
+        results.algorithm[limited] = settings["algorithm"][results.setting[limited]]
 
     def _ended(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> Flags:
         """Whether what was learned in these rows means nothing any more at `upto` ms.
@@ -174,14 +172,25 @@ class ConcurrencyTable(SubjectTable, LawState):
         return bool(fresh[0] != self.state[row])
 
 
-def _decision(event: Latency, i: int, columns: _Batch) -> Decision:
-    return {
-        "type": "limit",
-        "id": event.id,
-        "ts": event.ts,
-        "partition": event.partition,
-        "algorithm": _NAMES[int(columns.algorithm[i])],
-        "limit": int(columns.limit[i]),
-        "estimated_limit": float(columns.estimate[i]),
-        "ttl_ms": TTL_MS,
+def _decisions(samples: Samples, chosen: Integers, results: _Results) -> DecisionRows:
+    """The decisions of docs/contract.md 3.4 on these samples."""
+    event, partition = pa.array(samples.event[chosen]), samples.partition[chosen]
+    columns = {
+        "id": samples.ids(chosen),
+        "ts": samples.rows["ts"].take(event),
+        "partition": pa.DictionaryArray.from_arrays(pa.array(partition.astype(np.int32)), samples.names),
+        "algorithm": pa.DictionaryArray.from_arrays(
+            pa.array(results.algorithm[chosen].astype(np.int32)), pa.array(_NAMES)
+        ),
+        "limit": pa.array(results.limit[chosen]),
+        "estimated_limit": pa.array(results.estimate[chosen]),
+        "ttl_ms": pa.array(np.full(len(chosen), TTL_MS)),
     }
+    return DecisionRows(
+        type=DECISION.type,
+        rows=pa.RecordBatch.from_pydict(columns),
+        source=samples.rows["source"].take(event).to_numpy(),
+        keys=samples.names,
+        key=partition,
+        nulls=NULLS,
+    )

@@ -248,8 +248,8 @@ def walk(
     delivered: Integers,
     published: Doubles,
     charged: Flags,
-    precise: Flags,
-    by_entry: Flags,
+    precise: bool,
+    by_entry: bool,
     rows: Integers,
     last: Integers,
     rolled_at: Integers,
@@ -265,8 +265,8 @@ def walk(
     """Take deliveries in order through the counters of their levels; exact sequential arithmetic.
 
     Event columns (one entry an event): `at` in ms, `delivered` (messages, bytes, entries), `published` (mean
-    entry, 0: not known), the flags, and `rows` of its broker, topic and subscription. `order` holds the
-    events to walk, in order. State columns (one entry a row): `last` event and `rolled_at` in ms, `acquired`,
+    entry, 0: not known), whether it is `charged`, and `rows` of its broker, topic and subscription. `order`
+    holds the events to walk, in order; `precise` and `by_entry` as in `entries_to_read`. State columns (one entry a row): `last` event and `rolled_at` in ms, `acquired`,
     `rate` and `period_ms` of its counters, `seen` (a subscription's deliveries so far). Results (one entry an
     event): `left` available (NONE: not limited), `throttle_ms`, `freed_by` (level * 2 + dimension of the
     counter that frees last, NONE: not throttled), `to_read` entries.
@@ -278,7 +278,7 @@ def walk(
             seen[subscription] = 0
         for place in range(len(delivered[i])):
             seen[subscription, place] = added(seen[subscription, place], delivered[i, place])
-        units = delivered[i, SEEN_ENTRIES] if by_entry[i] else delivered[i, SEEN_MSGS]
+        units = delivered[i, SEEN_ENTRIES] if by_entry else delivered[i, SEEN_MSGS]
         for row in rows[i]:
             roll_row(acquired[row], rate[row], period_ms[row], rolled_at[row], now)
             rolled_at[row] = now
@@ -289,5 +289,5 @@ def walk(
         for dimension in range(len(DIMENSIONS)):
             left[i, dimension] = least_available(acquired[rows[i], dimension], rate[rows[i], dimension])
         to_read[i] = entries_to_read(
-            left[i, MSGS], left[i, BYTES], published[i], seen[subscription], precise[i], by_entry[i]
+            left[i, MSGS], left[i, BYTES], published[i], seen[subscription], precise, by_entry
         )

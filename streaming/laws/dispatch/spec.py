@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from streaming.contract.usage_events import DispatchUsage, dispatch_usage
 from streaming.laws.dispatch import show
+from streaming.laws.dispatch.deliveries import DeliveryIntake
 from streaming.laws.dispatch.table import DECISION, DispatchTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
@@ -24,6 +25,7 @@ SPEC: Final = LawSpec(
     name="dispatch",
     number=2,
     table=DispatchTable,
+    intake=DeliveryIntake,
     readers={"dispatch_usage": dispatch_usage},
     events=(DispatchUsage,),
     ticked=True,

@@ -4,7 +4,7 @@ The law itself is in law.py. Here names become row numbers and policies become r
 broker are in its shard: the broker is the routing key of its deliveries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
@@ -13,8 +13,8 @@ import orjson
 import pyarrow as pa
 
 from streaming.columns.limit_index import LearntLimits
-from streaming.columns.outputs import DecisionColumns
-from streaming.contract.usage_events import DispatchUsage
+from streaming.columns.outputs import DecisionRows
+from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import (
     COUNT_MAX,
     DIMENSIONS,
@@ -22,13 +22,12 @@ from streaming.laws.dispatch.law import (
     LEVELS,
     NONE,
     NOT_LIMITED,
-    Doubles,
     Flags,
     Integers,
     roll_rows,
     walk,
 )
-from streaming.laws.law import Batch, Decision, DecisionForm, Entry, LawState
+from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.policy.derived import Derived, stretches
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
@@ -47,6 +46,8 @@ DECISION: Final = DecisionForm(
     standing=("broker", "topic", "subscription"),
     until=lambda decision: int(decision["ts"] + decision["throttle_time_ms"]),
 )
+NULLS: Final = frozenset({"available.msgs", "available.bytes", "limited_by", "entries_to_read"})
+"""Fields of a decision that say null where they say nothing."""
 MAX_CACHED: Final = 64
 """Sets of policies whose limits are remembered: those of a worker's shards."""
 
@@ -67,16 +68,13 @@ NO_LIMIT: Final = Limit(rate=(NOT_LIMITED, NOT_LIMITED), period_ms=MIN_LIFE_MS)
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
-    """A batch of deliveries as columns; see `law.walk` for their meaning."""
+class _Results:
+    """What is found out about a batch of deliveries, a row each; see `law.walk` for the first four.
 
-    at: Integers
-    delivered: Integers
-    published: Doubles
-    charged: Flags
-    precise: Flags
-    by_entry: Flags
-    rows: Integers
+    Attributes:
+        life_ms: how long each decision stands.
+    """
+
     left: Integers
     throttle_ms: Integers
     freed_by: Integers
@@ -84,16 +82,8 @@ class _Batch:
     life_ms: Integers
 
     @classmethod
-    def of(cls, events: Sequence[DispatchUsage]) -> Self:
-        count = len(events)
+    def of(cls, count: int) -> Self:
         return cls(
-            at=np.array([e.at for e in events], dtype=np.int64),
-            delivered=np.array([(e.msgs, e.bytes, e.entries) for e in events], dtype=np.int64),
-            published=np.array([e.avg_publish_entry_bytes or 0.0 for e in events]),
-            charged=np.array([e.backlog for e in events], dtype=np.bool_),
-            precise=np.zeros(count, dtype=np.bool_),
-            by_entry=np.zeros(count, dtype=np.bool_),
-            rows=np.zeros((count, len(LEVELS)), dtype=np.int64),
             left=np.zeros((count, len(DIMENSIONS)), dtype=np.int64),
             throttle_ms=np.zeros(count, dtype=np.int64),
             freed_by=np.full(count, NONE, dtype=np.int64),
@@ -145,21 +135,17 @@ class DispatchTable(SubjectTable, LawState):
         ]
     )
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> DecisionRows:
         """Decide deliveries in order: one decision each."""
-        entries: list[Entry] = batch.events
-        events: list[DispatchUsage] = [entry.event for entry in entries]
-        columns = _Batch.of(events)
-        self._assign_rows(events, columns)
+        deliveries: Deliveries = batch.events
+        rows, at = self._rows_of(deliveries), deliveries.at
         # A broker's time never goes back, so the policies that it is judged by do not either.
         last, rolled_at = self.state["last"], self.state["rolled_at"]
-        newest = np.maximum(last[columns.rows[:, 0]], rolled_at[columns.rows].max(axis=1))
-        np.maximum(columns.at, newest, out=columns.at)
-        for order, at in stretches(columns.at, batch.timeline):
-            self._walk_stretch(columns, order, at, batch.timeline)
-        return DECISION.columns(
-            [(entry.source, _decision(entry.event, i, columns)) for i, entry in enumerate(entries)]
-        )
+        at = np.maximum(at, np.maximum(last[rows[:, 0]], rolled_at[rows].max(axis=1)))
+        results = _Results.of(len(at))
+        for order, since in stretches(at, batch.timeline):
+            self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
+        return _decisions(deliveries, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let the rows go that had no event for an hour and whose counters are paid off at `horizon`.
@@ -175,29 +161,35 @@ class DispatchTable(SubjectTable, LawState):
         keep[idle] = self.state["acquired"][idle].any(axis=1)
         self.keep(keep)
 
-    def _assign_rows(self, events: Sequence[DispatchUsage], columns: _Batch) -> None:
-        """Fill `columns.rows`, adding rows for new names: nothing delivered yet."""
-        numbers: dict[Names, int] = {}
-        firsts: list[int] = []
-        for i, event in enumerate(events):
-            full = (event.broker, event.topic, event.subscription)
-            for level in range(len(LEVELS)):
-                number = numbers.setdefault(full[: level + 1], len(numbers))
-                if number == len(firsts):
-                    firsts.append(event.at)
-                columns.rows[i, level] = number
-        names = pa.array([orjson.dumps(each).decode() for each in numbers], type=pa.string())
+    def _rows_of(self, deliveries: Deliveries) -> Integers:
+        """The rows of each delivery's broker, topic and subscription; new ones have delivered nothing yet."""
+        names = pa.concat_arrays(deliveries.names)
         rows = self.rows(names)
         fresh = np.flatnonzero(rows == NONE)
-        first = np.array(firsts, dtype=np.int64)[fresh]
+        first = deliveries.at[np.concatenate(deliveries.first)[fresh]]
         rows[fresh] = self.add(names.take(pa.array(fresh)), last=first, rolled_at=first)
-        columns.rows[:] = rows[columns.rows]
+        begins = np.cumsum([0, *map(len, deliveries.names[:-1])])
+        found: Integers = rows[deliveries.places + begins]
+        return found
 
-    def _walk_stretch(self, columns: _Batch, order: Integers, at: int, timeline: PolicyTimeline) -> None:
-        """Walk the deliveries of one stretch of time, which begin at `at` ms, without a change of policy."""
-        policies = timeline.at(at)
-        present = np.unique(columns.rows[order])
-        self._settle(present, at, timeline)
+    def _walk_stretch(
+        self, deliveries: Deliveries, at: Integers, rows: Integers, order: Integers, since: int,
+        timeline: PolicyTimeline, results: _Results,
+    ) -> None:  # fmt: skip
+        """Walk the deliveries of one stretch of time without a change of policy.
+
+        Args:
+            deliveries: the batch.
+            at: when each is applied, ms.
+            rows: of each one's broker, topic and subscription.
+            order: which are of this stretch.
+            since: when it begins, ms.
+            timeline: the policies.
+            results: filled in.
+        """
+        policies = timeline.at(since)
+        present = np.flatnonzero(np.bincount(rows[order].ravel(), minlength=len(self)))
+        self._settle(present, since, timeline)
         limits = limits_of(policies)
         number = limits.of(self.names.take(pa.array(present)))
         rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
@@ -205,18 +197,17 @@ class DispatchTable(SubjectTable, LawState):
         period_ms = np.full(len(self), MIN_LIFE_MS, dtype=np.int64)
         period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
         broker = policies.entries.get(Section.BROKER, {})
-        columns.precise[order] = broker.get("preciseDispatcherFlowControl", False)
-        columns.by_entry[order] = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
-        if broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True):
-            columns.charged[order] = True
+        all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
         periods = np.where(rate.any(axis=1), period_ms, MIN_LIFE_MS)
-        columns.life_ms[order] = np.maximum(periods[columns.rows[order]].max(axis=1), MIN_LIFE_MS)
+        results.life_ms[order] = np.maximum(periods[rows[order]].max(axis=1), MIN_LIFE_MS)
         walk(
-            order, columns.at, columns.delivered, columns.published, columns.charged, columns.precise,
-            columns.by_entry, columns.rows,
+            order, at, deliveries.delivered, deliveries.published, deliveries.backlog | all_charged,
+            broker.get("preciseDispatcherFlowControl", False),
+            broker.get("dispatchThrottlingOnBatchMessageEnabled", False),
+            rows,
             self.state["last"], self.state["rolled_at"], self.state["acquired"], rate, period_ms,
             self.state["seen"],
-            columns.left, columns.throttle_ms, columns.freed_by, columns.to_read,
+            results.left, results.throttle_ms, results.freed_by, results.to_read,
         )  # fmt: skip
 
     def _settle(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> None:
@@ -238,28 +229,43 @@ class DispatchTable(SubjectTable, LawState):
         roll_rows(rows, self.state["acquired"], self.state["rolled_at"], rate, period_ms, upto)
 
 
-def _decision(event: DispatchUsage, i: int, columns: _Batch) -> Decision:
-    """The decision of docs/contract.md 3.3; it stands for the longest period that limits."""
-    freed_by = int(columns.freed_by[i])
-    limited_by = None
-    if freed_by != NONE:
-        level, dimension = divmod(freed_by, len(DIMENSIONS))
-        limited_by = {"level": LEVELS[level], "dimension": DIMENSIONS[dimension]}
-    return {
-        "type": "dispatch",
-        "id": event.id,
-        "ts": event.ts,
-        "broker": event.broker,
-        "topic": event.topic,
-        "subscription": event.subscription,
-        "available": {name: _number(columns.left[i, place]) for place, name in enumerate(DIMENSIONS)},
-        "throttle_time_ms": int(columns.throttle_ms[i]),
-        "limited_by": limited_by,
-        "entries_to_read": _number(columns.to_read[i]),
-        "shadow": False,
-        "ttl_ms": int(columns.life_ms[i]),
+def _decisions(deliveries: Deliveries, results: _Results) -> DecisionRows:
+    """The decisions of docs/contract.md 3.3; each stands for the longest period that limits."""
+    rows, count = deliveries.rows, len(deliveries.at)
+    level, dimension = np.divmod(results.freed_by, len(DIMENSIONS))
+    free = results.freed_by == NONE
+    columns = {
+        "id": rows["id"],
+        "ts": rows["ts"],
+        "broker": rows["broker"],
+        "topic": rows["topic"],
+        "subscription": rows["subscription"],
+        "available": pa.StructArray.from_arrays(
+            [_numbers(results.left[:, place]) for place in range(len(DIMENSIONS))], list(DIMENSIONS)
+        ),
+        "throttle_time_ms": pa.array(results.throttle_ms),
+        "limited_by": pa.StructArray.from_arrays(
+            [_words(level, free, LEVELS), _words(dimension, free, DIMENSIONS)],
+            ["level", "dimension"],
+            mask=pa.array(free),
+        ),
+        "entries_to_read": _numbers(results.to_read),
+        "shadow": pa.array(np.zeros(count, dtype=np.bool_)),
+        "ttl_ms": pa.array(results.life_ms),
     }
+    return DecisionRows(
+        type=DECISION.type,
+        rows=pa.RecordBatch.from_pydict(columns),
+        source=rows["source"].to_numpy(),
+        keys=deliveries.keys,
+        key=deliveries.places[:, -1],
+        nulls=NULLS,
+    )
 
 
-def _number(count: np.int64) -> int | None:
-    return None if count == NONE else int(count)
+def _numbers(counts: Integers) -> pa.Array:
+    return pa.array(counts, mask=counts == NONE)
+
+
+def _words(number: Integers, without: Flags, words: tuple[str, ...]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(number.astype(np.int32), mask=without), pa.array(words))

@@ -59,6 +59,7 @@ SPEC: Final = LawSpec(
     readers=REQUEST_READERS,
     events=(Request, Refund),
     on_requests=True,
+    ticked=True,
     routing_key=routing_key,
     key_column="subject",
     stamp=stamp,

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
+from streaming.columns.packed import CONTENT_TYPE, HEADER
 
 
 class FakeProducer:
@@ -16,15 +17,19 @@ class FakeProducer:
     def __init__(self, properties: dict[str, str]) -> None:
         self.properties = properties
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
+        self.headers: list[object] = []
         self.fatal: KafkaError | None = None
 
-    def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+    def produce(
+        self, topic: str, *, value: bytes, key: bytes, headers: object, on_delivery: Callable[..., None]
+    ) -> None:
         """As librdkafka: raises instead of waiting."""
         if self.fatal is not None:
             raise KafkaException(self.fatal)
         if len(self.queue) == 2:
             raise BufferError("full")
         self.queue.append((value, key, on_delivery))
+        self.headers.append(headers)
 
     def poll(self, limit_s: float) -> int:
         """Nothing happens by itself."""
@@ -34,6 +39,14 @@ class FakeProducer:
     def flush(self, limit_s: float) -> int:
         """What is left."""
         return len(self.queue)
+
+
+class Acked:
+    """A record as its acknowledgement shows it."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """What its broker gave it."""
+        return TIMESTAMP_LOG_APPEND_TIME, 7_000
 
 
 class Bench:
@@ -69,7 +82,7 @@ def test_events_are_bounded_and_counted() -> None:
     assert bench.count("dropped") == 2
     (value, key, first), (_, _, second) = producer.queue
     assert (orjson.loads(value), key) == ({"n": 0}, b"user=a")
-    first(None, None)
+    first(None, Acked())
     second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
     assert (bench.count("sent"), bench.count("failed")) == (1, 1)
     bench.reports.stop(0.1)
@@ -103,3 +116,30 @@ def test_who_asked_is_told_of_an_event_that_its_topic_refuses() -> None:
     assert (refused, bench.count("too_large"), bench.count("failed")) == (["p1-7"], 1, 0)
     bench.reports.stop(0.1)
     assert len(bench.producers) == 1
+
+
+def test_who_waits_is_told_what_came_of_an_event() -> None:
+    """Its broker's time, from which the clock is learnt too; None if it was not taken."""
+    bench, told, learnt = Bench(), list[int | None](), list[int]()
+    bench.reports.learn = lambda record_ms, _arrived_ms: learnt.append(record_ms)
+    bench.reports.start()
+    for _ in range(2):
+        bench.reports.send({}, "user=a", acked=told.append)
+    (_, _, first), (_, _, second) = bench.producers[0].queue
+    first(None, Acked())
+    second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+    assert (told, learnt) == ([7_000, None], [7_000])
+    bench.reports.stop(0.1)
+
+
+def test_a_packed_record_says_so() -> None:
+    """By its header; a single event has none. It is bounded and counted as one."""
+    bench = Bench()
+    bench.reports.start()
+    assert bench.reports.send({"id": "e1"}, "p1", "weir.usage")
+    assert bench.reports.send_packed(b"rows", "p1", "weir.usage")
+    assert not bench.reports.send_packed(b"rows", "p1", "weir.usage")
+    (producer,) = bench.producers
+    assert producer.headers == [[], [(HEADER, CONTENT_TYPE)]]
+    assert [(value, key) for value, key, _ in producer.queue][1] == (b"rows", b"p1")
+    bench.reports.stop(0)

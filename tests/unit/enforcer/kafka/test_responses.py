@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from enforcer.core.metrics import Traffic
 from enforcer.kafka.link import Slot
+from enforcer.kafka.passing.repeats import Repeats
 from enforcer.kafka.protocol.addresses import Rewriter
 from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.responses import Responses, Rewrite
@@ -30,7 +31,7 @@ class Client:
         self.traffic = Traffic()
         self.writes: list[bytes] = []
         rewrite = rewrite or Rewriter(lambda *_: ("p", 1), lambda: 0)
-        self.responses = Responses(LIMIT_BYTES, SaslObserver(), rewrite, self.traffic)
+        self.responses = Responses(LIMIT_BYTES, SaslObserver(), rewrite, self.traffic, Repeats())
         self.responses.write = lambda data: self.writes.append(bytes(data))
         self.responses.answers.extend(slots)
         self.responses.due.extend(slots)

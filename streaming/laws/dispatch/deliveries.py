@@ -1,0 +1,133 @@
+"""Deliveries as columns, and whose counters each of them goes through: what speed needs, the law is in law.py."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.gathering import Gathering
+from streaming.columns.outputs import escaped
+from streaming.columns.sheet import WORDS, Sheet
+from streaming.contract.names import namespace_of
+from streaming.contract.usage_events import DispatchUsage
+from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
+from streaming.laws.law import Intake
+from streaming.policy.timeline import PolicyTimeline
+
+_COUNTS = ("msgs", "bytes", "entries")
+_FIELDS = (
+    *(pa.field(level, WORDS) for level in LEVELS),
+    *(pa.field(count, pa.int64()) for count in _COUNTS),
+    pa.field("backlog", pa.bool_()),
+    pa.field("published", pa.float64()),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deliveries:
+    """A batch of deliveries in order.
+
+    Attributes:
+        rows: columns source, id, ts, at (see sheet.HEAD), broker, topic, subscription.
+        at: when each is applied, ms.
+        delivered: messages, bytes and entries of each.
+        published: mean size of a published entry, 0: not known.
+        backlog: whether a consumer has a backlog.
+        places: number of each one's broker, topic and subscription, a column a level of LEVELS.
+        names: by level, those numbered so: lists as JSON, Arrow text.
+        keys: topic and subscription of those of the last level, as the keys of their decisions.
+        first: by level, number of the first delivery of each of them.
+    """
+
+    rows: pa.RecordBatch
+    at: Integers
+    delivered: Integers
+    published: Doubles
+    backlog: Flags
+    places: Integers
+    names: tuple[pa.Array, ...]
+    keys: pa.Array
+    first: tuple[Integers, ...]
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> Self:
+        """What the columns of `DeliveryIntake` say."""
+        places, names, firsts, keys = [], [], [], rows["topic"]
+        place = np.zeros(len(rows), dtype=np.int64)
+        joined: pa.Array = None
+        for level in LEVELS:
+            words = rows[level]
+            quoted = pc.cast(escaped(words.dictionary), pa.string())
+            # Numbers of the names up to here, in the order of their first deliveries.
+            place, first = _numbered(place * max(1, len(words.dictionary)) + words.indices.to_numpy())
+            own = words.indices.take(pa.array(first))
+            if joined is not None:
+                own_parent = places[-1][first]
+                joined = pc.binary_join_element_wise(joined.take(pa.array(own_parent)), quoted.take(own), '","')
+            else:
+                joined = quoted.take(own)
+            places.append(place)
+            names.append(pc.binary_join_element_wise('["', joined, '"]', ""))
+            firsts.append(first)
+        one = pa.array(firsts[-1])
+        keys = pc.binary_join_element_wise(
+            *(rows[level].dictionary.take(rows[level].indices.take(one)) for level in LEVELS[1:]), "/"
+        )
+        return cls(
+            rows=rows,
+            # Copies, since Numba compiles anew for arrays that cannot be written.
+            at=rows["at"].to_numpy().copy(),
+            delivered=np.stack([rows[count].to_numpy() for count in _COUNTS], axis=1),
+            published=rows["published"].to_numpy().copy(),
+            backlog=rows["backlog"].to_numpy(zero_copy_only=False),
+            places=np.stack(places, axis=1),
+            names=tuple(names),
+            keys=keys,
+            first=tuple(firsts),
+        )
+
+
+def _numbered(values: Integers) -> tuple[Integers, Integers]:
+    """The number of each value in the order in which they appear, and where each appears first."""
+    encoded = pa.array(values).dictionary_encode()
+    number = encoded.indices.to_numpy().astype(np.int64)
+    first = np.empty(len(encoded.dictionary), dtype=np.int64)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return number, first
+
+
+class DeliveryIntake(Gathering, Intake):
+    """Deliveries of one batch."""
+
+    type = "dispatch_usage"
+    fields = _FIELDS
+
+    def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
+        """As `contract.usage_events.dispatch_usage`."""
+        broker, topic, subscription = (sheet.words(level, None) for level in LEVELS)
+        sheet.refuse(topic, namespace_of)
+        return [
+            broker,
+            topic,
+            subscription,
+            *(pa.array(sheet.integers(count, None)) for count in _COUNTS),
+            pa.array(sheet.flags("backlog", None)),
+            pa.array(sheet.doubles("avg_publish_entry_bytes", 0.0)),
+        ]
+
+    def listed(self, events: Sequence[DispatchUsage]) -> list[pa.Array]:
+        """Those that the parser has read."""
+        return [
+            *(pa.array([getattr(e, level) for e in events], pa.string()).dictionary_encode() for level in LEVELS),
+            *(pa.array([getattr(e, count) for e in events], pa.int64()) for count in _COUNTS),
+            pa.array([e.backlog for e in events]),
+            pa.array([e.avg_publish_entry_bytes or 0.0 for e in events], pa.float64()),
+        ]
+
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Deliveries | None:
+        """All of them in order."""
+        rows = self.gathered()
+        return None if rows is None else Deliveries.of(rows)
