@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from enforcer.kafka.guard.shown import SHOWN_KEYS
 from enforcer.kafka.link import Slot
+from enforcer.kafka.passing.fetch_walk import FetchWalk
 from enforcer.kafka.passing.repeats import Repeats
 from enforcer.kafka.protocol.addresses import REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.kafka.protocol.frames import (
@@ -67,7 +68,7 @@ class Responses(Unread):
 
     __slots__ = (
         "_amends", "_max_frame_bytes", "_observer", "_out", "_passing", "_repeats", "_rewrite", "_traffic",
-        "answers", "due", "kept_bytes", "next_amend", "write",
+        "_walk", "answers", "due", "kept_bytes", "next_amend", "write",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,8 @@ class Responses(Unread):
         self._repeats = repeats
         # Bytes still to come of a response whose beginning has left: that of the first of `answers`.
         self._passing = 0
+        # Reads what is still to come of it, if that is needed.
+        self._walk: FetchWalk | None = None
         self._out: list[bytes | bytearray | memoryview] = []
         self.answers: deque[Slot] = deque()
         """What the client waits for, in the order of its requests."""
@@ -224,7 +227,20 @@ class Responses(Unread):
             self.answers.popleft()
         self.add(data)
         self.pos = size
-        self._out.append(self.slice(0, size))
+        self._walk_over(self.slice(0, size))
+
+    def _walk_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """Write a piece of the response that is passing, as far as it may leave."""
+        if self._walk is None:
+            self._out.append(piece)
+            return
+        stop, tail = self._walk.take(piece)
+        if stop:
+            self._out.append(piece if stop == len(piece) else piece[:stop])
+        if tail:
+            self._out.append(tail)
+        if not self._passing:
+            self._walk = None
 
     def _run(self) -> bool:
         """Write the responses at the front that need no change, as one piece.
@@ -239,7 +255,7 @@ class Responses(Unread):
         data, end = self.data, len(self.data)
         due, answers = self.due, self.answers
         self.need = 0
-        found = False
+        found, kept = False, 0
         try:
             while end - pos >= _HEAD.size:
                 length, correlation_id = _HEAD.unpack_from(data, pos)
@@ -255,6 +271,8 @@ class Responses(Unread):
                 due.popleft()
                 if stop > end:
                     self._passing = stop - end
+                    if slot.api_key == FETCH and slot.api_version >= _ENDPOINTS_FROM[FETCH]:
+                        kept = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
                     pos = end
                     break
                 answers.popleft()
@@ -263,9 +281,15 @@ class Responses(Unread):
                 self._check_short(pos)
         finally:
             self.pos = pos
-            if pos > start:
-                self._out.append(data if pos - start == end else self.slice(start, pos))
+            if pos - kept > start:
+                self._out.append(data if pos - kept - start == end else self.slice(start, pos - kept))
         return found
+
+    def _begin_walk(self, version: int, length: int, start: int) -> int:
+        """Read what is here of a Fetch response; returns how many bytes at its end must not leave yet."""
+        self._walk = FetchWalk(length, lambda response: self._rewrite(FETCH, version, response))
+        piece = self.slice(start, len(self.data))
+        return len(piece) - self._walk.take(piece)[0]
 
     def _check_short(self, pos: int) -> None:
         """A response too short for its correlation id would be waited for in vain."""
@@ -287,7 +311,7 @@ class Responses(Unread):
         if slot.api_version < endpoints_from:
             return False
         if stop > len(self.data):
-            return True
+            return key != FETCH
         return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop])
 
     def _read(self, slot: Slot, response: bytes) -> None:

@@ -5,7 +5,8 @@ Arrow surely reads like it is read; all else is left. tests/unit/streaming/colum
 both equal.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,8 @@ LINES_AT_ONCE: Final = 4096
 """About a megabyte, which stays in the cache while it is looked through and read."""
 LINES_MIN: Final = 16
 """Fewer are left: to begin to read costs as much as to read them one by one."""
+THREADS: Final = 2
+"""That read pieces at the same time: one alone reads about 500,000 lines a second."""
 _LAX: Final = (b"null", b"NaN", b"Inf")
 """Arrow does not tell null from absent, and takes numbers for which JSON has no word."""
 _LAX_WORDS: Final = "null|NaN|Inf"
@@ -42,12 +45,22 @@ def read(
         schema: keys and their types; text, int64, bool, lists and structs.
     """
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    for first, lines in _pieces(values):
+
+    def rows_of(piece: tuple[int, pa.Array]) -> list[tuple[Integers, pa.RecordBatch]]:
+        first, lines = piece
         sure = _sure(lines)
-        numbers = np.flatnonzero(sure)
-        if len(numbers) < len(lines):
+        if not sure.all():
             lines = lines.filter(pa.array(sure))
-        yield from _rows(first + numbers, lines, options)
+        return list(_rows(first + np.flatnonzero(sure), lines, options))
+
+    if len(values) <= LINES_AT_ONCE:
+        found: Iterable[list[tuple[Integers, pa.RecordBatch]]] = map(rows_of, _pieces(values))
+    else:
+        # Arrow reads without Python's lock, and the order stays.
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(rows_of, _pieces(values)))
+    for pieces in found:
+        yield from pieces
 
 
 def _pieces(values: Sequence[bytes] | pa.ChunkedArray) -> Iterator[tuple[int, pa.Array]]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from streaming.contract.errors import WeirError
-from streaming.contract.events import MAX_AHEAD_MS
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
+from streaming.replay import is_parquet, write_lines
 from weir.logs.dump_lines import Annotator, Counts, History, Line
 from weir.logs.reading import Span, TopicReader
 from weir.logs.times import BEGINNING_MS
@@ -26,7 +27,7 @@ def dump(
         cluster: where the topics are.
         from_ms: ms since the epoch.
         to_ms: ms since the epoch, not included.
-        out: the file; its name's end `.gz` asks for compression.
+        out: the file; its name's end `.gz` asks for compression, `.parquet` for columns.
         progress: takes lines for people.
         max_ahead_ms: the job's setting: it has buried events beyond, so the dump leaves them out.
 
@@ -39,7 +40,7 @@ def dump(
         # A reader each: partitions are merged, so all are read at the same time.
         readers.append(TopicReader(cluster.bootstrap, cluster.client))
         for record in readers[-1].read(span):
-            yield record.topic, record.partition, record.offset, record.ts, record.value
+            yield record.topic, record.partition, record.offset, record.ts, record.named()
 
     def lines(span: Span, annotator: Annotator) -> Iterator[Line]:
         return (line for line in map(annotator.line, records(span)) if line is not None)
@@ -62,11 +63,26 @@ def dump(
             for line in lines(span, Annotator(history, counts, is_policy=True))
         )
         events = [lines(span, Annotator(history, counts)) for span in spans]
-        _write(out, heapq.merge(policies, *events), progress)
+        merged = heapq.merge(policies, *events)
+        if is_parquet(out.name):
+            write_lines(str(out), _objects(merged, counts))
+        else:
+            _write(out, merged, progress)
     finally:
         for reader in readers:
             reader.close()
     return counts
+
+
+def _objects(lines: Iterable[Line], counts: Counts) -> Iterator[bytes]:
+    """The lines that columns can hold: JSON objects."""
+    for line in lines:
+        try:
+            load_object(line.text)
+        except BadEvent:
+            counts.left_out += 1
+        else:
+            yield line.text
 
 
 def _write(out: Path, lines: Iterable[Line], progress: Callable[[str], None]) -> None:
