@@ -158,7 +158,7 @@ class LocalDecisions:
         read_to_ms = self.read_to_ms()
         self.alive.at_end(ts if read_to_ms is None else read_to_ms)
         oldest_ms = next(iter(self._standing.values()), ts)
-        count, blind = self.alive.count(ts, away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
+        count, blind = self.alive.count(away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
         self.company = None if blind else count
         self.book.set_proxies(count)
         self.book.set_blind(blind)
