@@ -155,8 +155,13 @@ def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTi
     return timeline
 
 
-def replay_local(policies: str, files: Sequence[str]) -> Replayed:
+def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = False) -> Replayed:
     """Replay files in this process; one shard holds all subjects, which changes no decision.
+
+    Args:
+        policies: file with the policies in force at the start.
+        files: event files, in order.
+        as_decided: what proxies have decided stands, as in the live job; False: it is decided anew.
 
     Raises:
         ConfigError: the policies are wrong.
@@ -164,7 +169,7 @@ def replay_local(policies: str, files: Sequence[str]) -> Replayed:
     """
     initial = load_policies(policies)
     records = read_records(files)
-    context = StepContext(initial=initial, replay=True, fail_fast=True)
+    context = StepContext(initial=initial, replay=True, fail_fast=True, as_decided=as_decided)
     written = replay_all(records, context)
     source = written.column("source").to_numpy()
     file, line, _ = (column[source] for column in records.arrivals())

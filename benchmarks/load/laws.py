@@ -141,6 +141,7 @@ LOADS: Final[dict[str, LawLoad]] = {
         make=_requests,
         topic=Topics().requests,
         targets_ns={"token_bucket": 100.0},
+        packed_ns=400.0,
     ),
     "shares": LawLoad(
         about=f"{_GROUPS} groups of {_BROKERS} brokers; what a round's end costs is spread over its reports",

@@ -119,7 +119,6 @@ class Metrics:
         self.registry.register(_TrafficCollector(self.traffic, self.local))
         self._subjects_max = subjects_max
         self._subjects: dict[str, None] = {}
-        self._differing: dict[str, None] = {}
         self.requests = self._counter("requests", "Requests for partition mutations", "api", "outcome")
         self.unreported = self._counter("unreported_requests", "Dry runs and refusals beyond their rate")
         self.unusable = self._counter("unusable_records", "Records of our own topics not used", "topic")
@@ -165,12 +164,6 @@ class Metrics:
             "Requests answered before Kafka had their events",
             registry=self.registry,
         )
-        self._local_differences = Counter(
-            "weir_local_differences",
-            "Decisions at once that knowing all would have made otherwise",
-            ["subject"],
-            registry=self.registry,
-        )
 
     def _count_refusals(self) -> None:
         """What attackers run into (docs/security.md), and who does not know better."""
@@ -198,15 +191,6 @@ class Metrics:
         except OSError as error:
             raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
         return host, server.server_port
-
-    def differs(self, subject: str) -> None:
-        """The law says that a request should have been decided otherwise."""
-        if subject not in self._differing and len(self._differing) >= self._subjects_max:
-            oldest = next(iter(self._differing))
-            del self._differing[oldest]
-            self._local_differences.remove(oldest)
-        self._differing[subject] = None
-        self._local_differences.labels(subject).inc()
 
     def decided(self, subject: str, tokens: float | None, rate: float | None, throttle_time_ms: int) -> None:
         """Show a subject's balance after a decision."""

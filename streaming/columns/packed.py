@@ -30,7 +30,7 @@ _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 """Kinds of messages as the format numbers them (Message.fbs of Apache Arrow)."""
 
 
-def is_packed(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
+def is_packed(headers: Iterable[tuple[str, str | bytes | None]] | None) -> bool:
     """Whether a record's headers, as Kafka's clients give them, say that it is packed."""
     told = (CONTENT_TYPE, CONTENT_TYPE.encode())
     return any(name == HEADER and value in told for name, value in headers or ())

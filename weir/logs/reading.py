@@ -4,8 +4,8 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
-import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.columns.json_rows import NO_NULLS, NULLS, objects
@@ -36,12 +36,6 @@ class Record:
     ts: int
     value: bytes
     row: int | None = None
-
-    def named(self) -> bytes:
-        """The bytes; of a row that has no id with the id that it has by its place (docs/contract.md 1)."""
-        if self.row is None or (event := orjson.loads(self.value)).get("id") is not None:
-            return self.value
-        return orjson.dumps(event | {"id": f"{self.topic}-{self.partition}-{self.offset}/{self.row}"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +165,8 @@ def records_of(message: Message) -> Iterator[Record]:
         ts=max(0, message.timestamp()[1]),
         value=message.value() or b"",
     )
-    if not is_packed(message.headers()):
+    # A list, whatever the library's types say.
+    if not is_packed(cast(list[tuple[str, bytes | None]], message.headers())):
         yield whole
         return
     try:

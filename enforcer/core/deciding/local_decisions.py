@@ -123,8 +123,6 @@ class LocalDecisions:
             return
         state = self.book.stated if self._reading is None else self._reading.admission
         state(Statement(decision.subject, decision.id, decision.at, decision.tokens, decision.refunds))
-        if decision.differs and not decision.repeat and decision.proxy == self._proxy_id:
-            self._metrics.differs(decision.subject)
 
     @property
     def newest_stated_ts(self) -> int | None:

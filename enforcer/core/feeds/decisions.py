@@ -38,8 +38,6 @@ class Decision:
         late: decided after the proxy's time limit.
         applied_ts: when it was applied, if not at `ts`.
         refunds: ids of the refunds that are in `tokens` besides, and were not before.
-        differs: the law would have decided otherwise than the proxy did.
-        repeat: it is said once more.
     """
 
     id: str
@@ -55,8 +53,6 @@ class Decision:
     late: bool
     applied_ts: int | None = None
     refunds: tuple[str, ...] = ()
-    differs: bool = False
-    repeat: bool = False
 
     @property
     def at(self) -> int:
@@ -128,8 +124,6 @@ def _admission(fields: Fields) -> Decision:
         late=flag(fields, "late", False),
         applied_ts=integer(fields, "applied_ts", ts, maximum=TS_MAX_MS),
         refunds=tuple(_texts(fields, "refunds")) if "refunds" in fields else (),
-        differs=fields.get("law") is not None,
-        repeat=flag(fields, "repeat", False),
     )
 
 

@@ -19,7 +19,7 @@ from streaming.contract.decisions import DEADLETTER
 BATCHES_KEPT: Final = 100
 """As many as Spark keeps reports of."""
 SUBJECTS_MAX: Final = 1000
-"""Subjects that differences are counted of one by one; users come from the network, so the others share one."""
+"""Subjects that differences are counted of one by one: users come from the network. The others share one."""
 OTHER_SUBJECTS: Final = "<other>"
 """Nobody's name: subjects write `<` as %3C."""
 _LAW: Final = "law"

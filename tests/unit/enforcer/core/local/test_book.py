@@ -84,6 +84,25 @@ def test_a_foreign_statement_counts_with_the_own_tail() -> None:
     assert told(ask(book, "e4", 0, 1, dry=True))[3] == -8.0
 
 
+def test_an_event_older_than_the_statement_is_applied_at_its_time() -> None:
+    """A subject's time never goes back."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 0, 12)
+    state(book, "other", 5_000, 5.0)
+    assert told(ask(book, "d", 5_000, 1, dry=True))[3] == -7.0
+
+
+def test_a_policy_that_is_read_late_moves_the_walk() -> None:
+    """What was walked by the one before it is walked again."""
+    timeline = PolicyTimeline(INITIAL)
+    book = Book(timeline, subjects_max=10, tail_max=100)
+    ask(book, "e1", 0, 12)
+    assert told(ask(book, "d1", 1_000, 1, dry=True))[3] == 12.0
+    timeline.apply("quotas[user=alice]", quota(4, 22), T0)
+    book.policies_changed(T0)
+    assert told(ask(book, "d2", 1_000, 1, dry=True))[3] == 14.0
+
+
 def test_a_refund_is_in_the_tail_until_it_is_listed() -> None:
     """By whatever admission lists it."""
     book = book_of(INITIAL)
@@ -176,6 +195,17 @@ def test_after_an_unanswered_question_one_every_five_seconds() -> None:
     assert ask(book, "q3", 7_000, 1, 9, 1) is None
 
 
+def test_a_question_that_is_open_is_the_only_one() -> None:
+    """However long it stays without an answer, once one was not answered."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    book.set_blind(True)
+    assert ask(book, "q1", 0, 1) is None
+    book.unanswered(SUBJECT, "q1")
+    assert ask(book, "q2", QUESTION_EVERY_MS, 1) is None
+    assert told(ask(book, "e1", 2 * QUESTION_EVERY_MS, 1))[:3] == ("reject", ("t0",), 1)
+
+
 def test_who_is_blind_asks_and_then_refuses() -> None:
     """Nothing is admitted at once beside others; alone it makes no difference."""
     book = book_of(INITIAL)
@@ -224,7 +254,7 @@ def test_what_was_sent_before_a_decided_event_is_decided_or_lost() -> None:
 
 
 def test_a_full_statement_stays_full_when_the_burst_is_raised() -> None:
-    """And a change of policy that is read late moves the walk."""
+    """Whatever raised it, and whenever that was read."""
     timeline = PolicyTimeline(INITIAL)
     book = Book(timeline, subjects_max=10, tail_max=100)
     raised = quota(2, 100)
