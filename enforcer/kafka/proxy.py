@@ -94,9 +94,11 @@ class KafkaProxy:
             self.metrics,
             self.brain.clock,
             self.brain.send_usage,
+            self.brain.send_usage_pack,
             self.coordinator.policies,
         )
         self.brain.take_shares = self.groups.take
+        self.groups.alive = lambda: self.coordinator.local.company
         self.meter = self.groups.meter
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.brokers = self._make_brokers()

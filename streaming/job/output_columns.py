@@ -67,7 +67,8 @@ def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator
         if len(rows) < packing.least:
             yield _singly(Outputs(columns=[rows]), topics)
             continue
-        values = list(pack(decided.type, rows.rows))
+        # What is for one alone is much and comes rarely, and all others' readers fetch it too.
+        values = list(pack(decided.type, rows.rows, small=bool(receiver)))
         key = str(rows.rows[receiver][0].as_py()).encode() if receiver else b""
         yield [
             pa.repeat(pa.scalar(topics.decisions), len(values)),

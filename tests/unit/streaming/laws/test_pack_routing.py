@@ -24,11 +24,13 @@ REPORTS: list[Event] = [
     {**REPORT, "id": "b", "usage": {"g1": {"publishedMsg": 1}, "é": {"publishedMsg": 2}}},
     {**REPORT, "id": "c", "usage": {"g1": {"publishedMsg": 1}, "g2": {"publishedMsg": -1}}},
     {**REPORT, "id": "d", "usage": {"g1": {"publishedMsg": 1}, "g2": {"dispatchedMsg": 5}}},
+    {**REPORT, "id": "e", "ts": T0 + 60_000},
+    {**REPORT, "id": "f", "ts": T0 + 60_001},
 ]
 
 
 def cut(value: bytes, shards: int = SHARDS) -> list[Part]:
-    return list(parts(pa.py_buffer(value), name=NAME, shards=shards))
+    return list(parts(pa.py_buffer(value), name=NAME, ts=T0, shards=shards))
 
 
 def rows_of(value: bytes) -> list[tuple[str, int, int, dict[str, Any]]]:
