@@ -1,7 +1,8 @@
-"""What the Kafka proxy costs: round trips, its CPU per request, and throughput of Kafka's own tools."""
+"""What the Kafka proxy costs, beside Kafka alone and Kroxylicious: round trips, CPU, throughput."""
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,16 +22,18 @@ from benchmarks.load.frames import (
     metadata_request,
     produce_request,
 )
+from benchmarks.peers.build import Unavailable
+from benchmarks.peers.kroxylicious import HEAP_MB, VERSION, build, built, kroxylicious
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
-DURATION_S = 220
+DURATION_S = 330
 ADDED_US: Final = {50.0: 50.0, 99.0: 200.0}
 """Targets of the added round trip by percentile."""
 SMALL_PER_CORE: Final = 60_000.0
 PRODUCE_SHARE, CONSUME_SHARE = 0.95, 0.85
 CONNECTIONS: Final = 32
-_DIRECT, _PROXY = "straight to Kafka", "through the proxy"
-_SIDES: Final = (_DIRECT, _PROXY)
+_DIRECT, _PROXY, _PEER = "straight to Kafka", "through the proxy", "through Kroxylicious"
+_AHEAD: Final = "ahead"
 _MB: Final = 1_048_576
 _ADMIN_LIMIT_S: Final = 30.0
 
@@ -46,11 +49,15 @@ class _Plan:
     rounds: int
     pings: int
     flood_s: float
+    warm_s: float
     records: dict[int, int]
 
 
-_FULL = _Plan(rounds=2, pings=4_000, flood_s=1.5, records={100: 1_000_000, 1_000: 200_000, 100_000: 3_000})
-_SMOKE = _Plan(rounds=1, pings=100, flood_s=0.1, records={1_000: 1_000})
+_FULL = _Plan(
+    rounds=2, pings=4_000, flood_s=1.5, warm_s=3.0,
+    records={100: 1_000_000, 1_000: 200_000, 100_000: 3_000},
+)  # fmt: skip
+_SMOKE = _Plan(rounds=1, pings=100, flood_s=0.1, warm_s=0.0, records={1_000: 1_000})
 
 
 @dataclass(slots=True)
@@ -74,15 +81,20 @@ class _Bench:
         plan: how much.
         stack: Kafka, and the proxy in front of it.
         progress: told how far it is.
+        peer: process id and address of Kroxylicious; None: it is not here.
     """
 
-    def __init__(self, plan: _Plan, stack: Stack, progress: Progress) -> None:
+    def __init__(
+        self, plan: _Plan, stack: Stack, progress: Progress, peer: tuple[int, str] | None
+    ) -> None:
         proxy = stack.start_proxy(decided=False)
         self._plan = plan
         self._stack = stack
         self._progress = progress
-        self._pid = int(proxy["pid"])
+        self._pids = {_PROXY: int(proxy["pid"])}
         self._address = {_DIRECT: stack.bootstrap, _PROXY: str(proxy["listen"])}
+        if peer is not None:
+            self._pids[_PEER], self._address[_PEER] = peer
         self._admin = AdminClient({"bootstrap.servers": stack.bootstrap})
         self._begun = time.monotonic()
         self.rows: list[Row] = []
@@ -91,6 +103,10 @@ class _Bench:
     def run(self) -> None:
         """Measure everything."""
         topic = self._topic("small")
+        for request in (api_versions_request(), metadata_request(topic)):
+            # A JVM compiles what runs often; both proxies have the same to warm up with.
+            for side in list(self._pids) if self._plan.warm_s else ():
+                flood(self._address[side], request, connections=4, depth=1, seconds=self._plan.warm_s)
         self._ping("ApiVersions", api_versions_request())
         self._ping("Metadata", metadata_request(topic))
         for connections, depth in ((1, 100), (CONNECTIONS, 10)):
@@ -102,37 +118,42 @@ class _Bench:
     def _each(self, what: str) -> Iterator[str]:
         """The sides in turn, in each round in another order: what else the machine does then hits both."""
         for number in range(self._plan.rounds):
-            for side in _SIDES[:: -1 if number % 2 else 1]:
+            for side in list(self._address)[:: -1 if number % 2 else 1]:
                 self._stack.check()
                 fraction = (time.monotonic() - self._begun) / DURATION_S
                 self._progress.step(f"{what}, {side}", min(0.98, 0.02 + fraction))
                 yield side
 
     def _measured(self, what: str, work: Callable[[str], tuple[float, float]]) -> dict[str, _Sum]:
-        """Work of both sides; `work` gets an address and returns amount and seconds."""
-        sums = {side: _Sum() for side in _SIDES}
+        """Work of all sides; `work` gets an address and returns amount and seconds."""
+        sums = {side: _Sum() for side in self._address}
         for side in self._each(what):
-            before = cpu_s(self._pid)
+            before = self._cpu_s(side)
             amount, seconds = work(self._address[side])
             total = sums[side]
             total.amount += amount
             total.seconds += seconds
-            total.cpu_s += cpu_s(self._pid) - before
+            total.cpu_s += self._cpu_s(side) - before
         return sums
 
+    def _cpu_s(self, side: str) -> float:
+        """Processor time of what stands between client and Kafka."""
+        return cpu_s(self._pids[side]) if side in self._pids else 0.0
+
     def _ping(self, name: str, request: bytes) -> None:
-        samples: dict[str, list[float]] = {side: [] for side in _SIDES}
-        spent = 0.0
+        samples: dict[str, list[float]] = {side: [] for side in self._address}
+        spent = dict.fromkeys(self._address, 0.0)
         for side in self._each(f"{name} one by one"):
             line = Line(self._address[side])
             line.round_trips_us(request, self._plan.pings // 10)
-            before = cpu_s(self._pid)
+            before = self._cpu_s(side)
             samples[side] += line.round_trips_us(request, self._plan.pings)
-            spent += cpu_s(self._pid) - before if side == _PROXY else 0.0
+            spent[side] += self._cpu_s(side) - before
             line.close()
         ordered = {side: sorted(values) for side, values in samples.items()}
         for percent, aim in ADDED_US.items():
-            direct, through = (percentile(ordered[side], percent) for side in _SIDES)
+            at = {side: percentile(values, percent) for side, values in ordered.items()}
+            direct, through = at[_DIRECT], at[_PROXY]
             self.rows.append(
                 Row(
                     what=f"{name} round trip, p{percent:.0f}",
@@ -140,7 +161,9 @@ class _Bench:
                     target=f"< {aim:.0f} us more", met=through - direct < aim,
                 )
             )  # fmt: skip
-        self._note_cpu(f"{name} one by one", spent / len(samples[_PROXY]), "us CPU/request", 1e6)
+            self._beside(f"{name} round trip, p{percent:.0f}", at, "us", less=True)
+        each = {side: 1e6 * spent[side] / len(samples[side]) for side in self._pids}
+        self._note_cpu(f"{name} one by one", each, "us CPU/request")
         self.series |= {f"{name} {side}, us": values for side, values in samples.items()}
 
     def _small(self, connections: int, depth: int) -> None:
@@ -151,20 +174,20 @@ class _Bench:
             return flood(address, request, connections=connections, depth=depth, seconds=self._plan.flood_s)
 
         sums = self._measured(what, work)
-        through = sums[_PROXY]
         self._compare(what, sums, "requests/s")
-        per_core = through.amount / max(through.cpu_s, 0.01)
+        per_core = {side: sums[side].amount / max(sums[side].cpu_s, 0.01) for side in self._pids}
+        what += ": per second of the proxy's CPU"
         self.rows.append(
             Row(
-                what=f"{what}: per second of the proxy's CPU",
-                value=per_core, unit="requests/s",
-                target=f"> {SMALL_PER_CORE:,.0f}/s", met=per_core > SMALL_PER_CORE,
+                what=what, value=per_core[_PROXY], unit="requests/s",
+                target=f"> {SMALL_PER_CORE:,.0f}/s", met=per_core[_PROXY] > SMALL_PER_CORE,
             )
         )  # fmt: skip
+        self._beside(what, per_core, "requests/s")
 
     def _tools(self, record_bytes: int, count: int) -> None:
         size, topic = _size(record_bytes), self._topic(f"tool-{record_bytes}")
-        produced = count * 2 * self._plan.rounds
+        produced = count * len(self._address) * self._plan.rounds
 
         def produce(address: str) -> tuple[float, float]:
             rate = perf_tools.produce(address, topic, count=count, record_bytes=record_bytes)
@@ -210,11 +233,36 @@ class _Bench:
                 met=None if share is None else through >= share * direct,
             )
         )  # fmt: skip
+        self._beside(what, {side: total.rate for side, total in sums.items()}, unit)
         if share is not None:
-            self._note_cpu(what, sums[_PROXY].cpu_s / sums[_PROXY].amount, "ms CPU/MiB", 1e3)
+            each = {side: 1e3 * sums[side].cpu_s / sums[side].amount for side in self._pids}
+            self._note_cpu(what, each, "ms CPU/MiB")
 
-    def _note_cpu(self, what: str, cost_s: float, unit: str, scale: float) -> None:
-        self.rows.append(Row(what=f"{what}: the proxy's CPU", value=cost_s * scale, unit=unit))
+    def _beside(self, what: str, by_side: dict[str, float], unit: str, *, less: bool = False) -> None:
+        """Ours beside the peer's, if it is here.
+
+        Args:
+            what: was measured.
+            by_side: the figures.
+            unit: theirs.
+            less: is better.
+        """
+        if _PEER not in by_side:
+            return
+        ours, peer = by_side[_PROXY], by_side[_PEER]
+        self.rows.append(
+            Row(
+                what=what, value=ours, unit=unit, baseline=peer, baseline_what=_PEER,
+                target=_AHEAD, met=ours < peer if less else ours > peer,
+            )
+        )  # fmt: skip
+
+    def _note_cpu(self, what: str, by_side: dict[str, float], unit: str) -> None:
+        what += ": the proxy's CPU"
+        if _PEER in by_side:
+            self._beside(what, by_side, unit, less=True)
+        else:
+            self.rows.append(Row(what=what, value=by_side[_PROXY], unit=unit))
 
     def _topic(self, name: str) -> str:
         self._admin.create_topics([NewTopic(name, 1)])[name].result(_ADMIN_LIMIT_S)
@@ -231,25 +279,39 @@ def _size(record_bytes: int) -> str:
 
 
 def run(smoke: bool, progress: Progress) -> Result:
-    """Measure the same work straight to Kafka and through the proxy, in turn."""
+    """Measure the same work straight to Kafka, through the proxy and through Kroxylicious, in turn."""
     plan = _SMOKE if smoke else _FULL
     settings = {"proxy": {"broker_port_base": 0}}
-    progress.step("starting Kafka and the proxy", 0.0)
-    with Stack(work_dir(), settings=settings) as stack:
-        bench = _Bench(plan, stack, progress)
+    skipped = list[str]()
+    progress.step("starting Kafka and the proxies", 0.0)
+    with ExitStack() as running:
+        stack = running.enter_context(Stack(work_dir(), settings=settings))
+        peer = None
+        try:
+            if smoke and not built():
+                raise Unavailable("kroxylicious: not fetched, and a smoke run fetches nothing")
+            build()
+            peer = running.enter_context(kroxylicious(stack.bootstrap, stack.folder))
+        except Unavailable as reason:
+            skipped.append(str(reason))
+        bench = _Bench(plan, stack, progress, peer)
         bench.run()
-    return Result(name="proxy", title=TITLE, rows=bench.rows, notes=_notes(plan), series=bench.series)
+    return Result(
+        name="proxy", title=TITLE, rows=bench.rows, notes=_notes(plan), series=bench.series, skipped=skipped
+    )
 
 
 def _notes(plan: _Plan) -> list[str]:
     return [
-        f"Both sides in turn, {plan.rounds} rounds, the order reversed each time; rates are of all rounds.",
-        "The client, Kafka and the proxy share the machine's cores: what the proxy takes, the others lack.",
+        f"All sides in turn, {plan.rounds} rounds, the order reversed each time; rates are of all rounds.",
+        f"Kroxylicious {VERSION} runs without filters, at its defaults, with a heap of {HEAP_MB} MiB; before "
+        f"the first measurement each proxy gets {plan.warm_s:.0f} s of each small request to warm up.",
+        "The client, Kafka and the proxies share the machine's cores: what the proxy takes, the others lack.",
         f"Round trips: one connection, {plan.pings} after {plan.pings // 10} of warm-up in each round.",
         "Kafka's tools run at their defaults, with one producer or consumer, each in a new JVM; a "
         "consumer's rate is that while fetching.",
         f"With {CONNECTIONS} connections a client over plain sockets sends ready-made requests: its own "
         "work would hide the proxy's: batches of 16 kB or one record, two under way on each; fetches of up "
         "to 1 MiB, one under way.",
-        "No policy is in force and no job runs; CPU is that of the whole proxy process, kernel included.",
+        "No policy is in force and no job runs; CPU is that of a proxy's whole process, kernel included.",
     ]

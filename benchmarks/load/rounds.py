@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+
 from benchmarks.load.events import T0
+from enforcer.metering.usage_packs import report_rows
+from streaming.columns.packed import pack
 
 ROUND_MS: Final = 60_000
 RECORD_BYTES: Final = 512 * 1024
@@ -50,6 +55,30 @@ class Cluster:
                 head = _HEAD % (name, number * 100 + part, ts, name, ROUND_MS)
                 yield name.encode(), f"{head}{','.join(entries)}}}}}".encode()
 
+    def packed_reports(self, number: int) -> Iterator[tuple[bytes, bytes]]:
+        """The same reports as a proxy packs them."""
+        for broker in range(self.brokers):
+            name = f"proxy-{broker:03d}"
+            rows = self._rows(name, broker, number)
+            for value in pack("group_usage", rows):
+                yield name.encode(), value
+
+    def _rows(self, name: str, broker: int, number: int) -> pa.RecordBatch:
+        """The report of one broker, as `enforcer.metering.usage_packs` makes its columns."""
+        groups, uses, held = zip(*self._used(broker, number), strict=True)
+        use, times = np.array(uses, dtype=np.int64), np.array(held, dtype=np.int64)
+        counts = np.stack([use, use * 100, use // 2, use * 50], axis=1)
+        throttled = np.stack([np.full(len(use), -1), times, *[np.full(len(use), -1)] * 2], axis=1)
+        return report_rows(
+            id=f"{name}-usage-{number * 100}",
+            ts=(self.start + number) * ROUND_MS + broker,
+            broker=name,
+            period_ms=ROUND_MS,
+            groups=[group_name(group) for group in groups],
+            counts=counts,
+            throttled_ms=throttled,
+        )
+
     def tick(self, number: int) -> bytes:
         """What closes round `number`."""
         return b'{"type":"tick","ts":%d}' % ((self.start + number + 1) * ROUND_MS)
@@ -67,6 +96,11 @@ class Cluster:
         yield entries
 
     def _entries(self, broker: int, number: int) -> Iterator[str]:
+        for group, use, held in self._used(broker, number):
+            yield _ENTRY % (group_name(group), use, use * 100, use // 2, use * 50, held)
+
+    def _used(self, broker: int, number: int) -> Iterator[tuple[int, int, int]]:
+        """(group, use, time held back in ms) of all groups of a broker."""
         apart = self.brokers // self.spread
         for turn in range(self.spread):
             first = (broker - turn * apart) % self.brokers
@@ -74,7 +108,7 @@ class Cluster:
                 use = (group * 7919 + turn * 104_729 + number * 1299) % 9000 + 1000
                 # A third of the brokers are held back, so shares move by stealing too.
                 held = use if (group + turn + number) % 3 == 0 else 0
-                yield _ENTRY % (group_name(group), use, use * 100, use // 2, use * 50, held)
+                yield group, use, held
 
 
 def group_name(number: int) -> str:

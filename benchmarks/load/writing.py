@@ -3,16 +3,26 @@
 import time
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+import pyarrow as pa
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
+from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed
 from streaming.contract.errors import WeirError
 
 BUFFER_MAX: Final = 200_000
 _DELIVERY_LIMIT_S: Final = 60.0
 _ASK_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.05
+_QUIET_S: Final = 3.0
 _SAY_EVERY: Final = 50_000
 
 
@@ -58,6 +68,7 @@ class Writer:
         topic: str,
         records: Iterable[tuple[bytes, bytes]],
         *,
+        packed: bool = False,
         done: Callable[[int], None] = lambda count: None,
     ) -> int:
         """Write records (key, value) and wait until all of them stand on the topic.
@@ -65,6 +76,7 @@ class Writer:
         Args:
             topic: where to.
             records: what.
+            packed: they are packed ones.
             done: told now and then how many were handed over.
 
         Returns:
@@ -74,10 +86,11 @@ class Writer:
             WeirError: not all of them were, within a minute of the last.
         """
         count = 0
+        headers: list[tuple[str, str | bytes | None]] = [(HEADER, CONTENT_TYPE)] if packed else []
         for key, value in records:
             while True:
                 try:
-                    self._producer.produce(topic, value, key)
+                    self._producer.produce(topic, value, key, headers=headers)
                     break
                 except BufferError:
                     self._producer.poll(_POLL_S)
@@ -166,3 +179,70 @@ class Counter:
             if now - begun > limit_s:
                 raise WeirError(f"{count} of {wanted} records stand on {self._topic} after {limit_s:.0f} s")
         return seen
+
+
+class RowCounter:
+    """Counts the rows that come to a topic, of packed records and single ones; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topic: it exists.
+        column: number of a column that is small when it is packed; no other is read.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, column: int) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "weir-benchmark", "fetch.wait.max.ms": 20}
+        )
+        self._options = pa.ipc.IpcReadOptions(included_fields=[column], use_threads=False)
+        found = self._consumer.list_topics(topic, timeout=_ASK_LIMIT_S).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._consumer.close()
+
+    def wait(self, wanted: int, limit_s: float, look: Callable[[], None]) -> None:
+        """Wait until so many rows have come in all.
+
+        Args:
+            wanted: how many.
+            limit_s: for all of it.
+            look: called now and then; may raise.
+
+        Raises:
+            WeirError: not so many came in time.
+        """
+        until = time.monotonic() + limit_s
+        while self.count < wanted:
+            for message in self._consumer.consume(1_000, _POLL_S):
+                self.count += self._rows(message)
+            look()
+            if time.monotonic() > until:
+                raise WeirError(f"{self.count} of {wanted} rows came within {limit_s:.0f} s")
+
+    def wait_quiet(self, limit_s: float) -> None:
+        """Wait until nothing has come for a while.
+
+        Raises:
+            WeirError: it never ended.
+        """
+        until = time.monotonic() + limit_s
+        while messages := self._consumer.consume(1_000, _QUIET_S):
+            self.count += sum(map(self._rows, messages))
+            if time.monotonic() > until:
+                raise WeirError(f"rows still came after {limit_s:.0f} s")
+
+    def _rows(self, message: Message) -> int:
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        headers: Any = message.headers()
+        if not is_packed(headers):
+            return 1
+        with pa.ipc.open_stream(message.value(), options=self._options) as reader:
+            return sum(batch.num_rows for batch in reader)

@@ -15,7 +15,7 @@ from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.deciding.joining import Joining
 from enforcer.core.feeds.decisions import Decision, standing_shares
 from enforcer.core.feeds.policies import policies_tail
-from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.shares import Elsewhere, Share
 from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.metrics import Metrics
 from enforcer.core.questions.request_events import probe
@@ -44,6 +44,7 @@ class Brain:
         clock: the loop's steady clock, and the wall clock.
         coordinator: asks for decisions, and holds the policies.
         send_usage: takes (usage report, record key); False if it was dropped.
+        send_usage_pack: the same of a packed record.
         take_shares: gets the shares of all enforcers; set by whoever meters.
         ready: set once probe requests are decided in time.
 
@@ -87,7 +88,8 @@ class Brain:
         self.coordinator.in_loop = self._in_loop
         self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
-        self.take_shares: Callable[[list[Share]], None] = lambda _shares: None
+        self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
+        self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
         self.ready = asyncio.Event()
         of_policies, of_decisions = (
             Complaints(topic, metrics.unusable.labels(topic).inc)
@@ -192,9 +194,9 @@ class Brain:
             self._policies_tail.begin_anew()
         self._joining.begin_anew(topic)
 
-    def _take(self, decisions: list[Decision | Share]) -> None:
+    def _take(self, decisions: list[Decision | Share | Elsewhere]) -> None:
         self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
-        self.take_shares([decision for decision in decisions if isinstance(decision, Share)])
+        self.take_shares([decision for decision in decisions if not isinstance(decision, Decision)])
 
     def _steady_ms(self) -> float:
         return self._loop.time() * 1000

@@ -11,6 +11,7 @@ import orjson
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from enforcer.core.metrics import Metrics
+from streaming.columns.packed import CONTENT_TYPE, HEADER
 
 logger = logging.getLogger(__name__)
 
@@ -86,16 +87,33 @@ class Reports:
             topic: where it goes, if it is no request.
             acked: told what came of it, if it was not dropped.
         """
+        name = str(event.get("id", ""))
+        return self._produce(topic or self._topic, key, orjson.dumps(event), None, name, acked)
+
+    def send_packed(self, value: bytes, key: str, topic: str) -> bool:
+        """Hand a packed record over, as `send` an event."""
+        return self._produce(topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
+
+    def _produce(
+        self,
+        topic: str,
+        key: str,
+        value: bytes,
+        headers: list[tuple[str, str | bytes | None]] | None,
+        event_id: str,
+        acked: Acknowledged | None,
+    ) -> bool:
         producer = self._producer
         if producer is None:
             self._metrics.events.labels("dropped").inc()
             return False
         try:
             producer.produce(
-                topic or self._topic,
-                value=orjson.dumps(event),
+                topic,
+                value=value,
                 key=key.encode(),
-                on_delivery=partial(self._done, producer, str(event.get("id", "")), acked),
+                headers=headers or [],
+                on_delivery=partial(self._done, producer, event_id, acked),
             )
         except BufferError:
             self._metrics.events.labels("dropped").inc()

@@ -232,6 +232,9 @@ class ProxySettings(Settings):
     usage_record_bytes: int = setting(
         524_288, "a usage report is split into records of at most this size, bytes", minimum=1_024
     )
+    pack_min: int = setting(
+        16, "groups of a usage report from which on it is a packed record, else JSON", minimum=2
+    )
     start_timeout_ms: int = setting(
         10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0
     )

@@ -39,12 +39,20 @@ class Broker:
     listen_port: int
 
 
-def listen_on(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Raises OSError if it cannot be had."""
+def listen_on(host: str, port: int, shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 takes any free one. Raises OSError if it cannot be had.
+
+    Args:
+        host: an address of this machine.
+        port: which.
+        shared: with other processes that say the same: the kernel gives each connection to one of them.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
     except OSError:
@@ -63,6 +71,7 @@ class Brokers:
         port_base: port of broker 0, others follow by id, so a restarted proxy has them again; 0: any.
         brokers_max: bound on broker ids.
         serve: begins to accept on a new socket for a broker.
+        shared: other workers of the same proxy have the same ports.
     """
 
     def __init__(
@@ -73,12 +82,14 @@ class Brokers:
         port_base: int,
         brokers_max: int,
         serve: Callable[[socket.socket, Broker], None],
+        shared: bool = False,
     ) -> None:
         self._listen_host = listen_host
         self._advertise = advertise
         self._port_base = port_base
         self._brokers_max = brokers_max
         self._serve = serve
+        self._shared = shared
         self._brokers: dict[int, Broker] = {}
         self._changes = 0
         self.repeats = Repeats()
@@ -129,7 +140,7 @@ class Brokers:
             wanted = 0
         if wanted:
             try:
-                return listen_on(self._listen_host, wanted)
+                return listen_on(self._listen_host, wanted, self._shared)
             except OSError as error:
                 logger.warning(
                     "port %d of broker %d is taken (%s); any free one is used", wanted, node_id, error

@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
             self._partial_since = self._proxy.now_ms()
 
     def _hand_on(self, data: bytes) -> bool:
-        """Send on a request that is as the last one, while nothing is unusual (see Responses._take_one)."""
+        """Send on a request that is as the last one, while nothing is unusual (see Responses._take_known)."""
         requests, answers, upstream = self._requests, self._responses.answers, self._upstream
         if (
             requests.data

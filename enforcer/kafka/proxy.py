@@ -53,6 +53,7 @@ class ProxyConfig:
         connection: librdkafka properties of our own connections; bootstrap.servers is `kafka` if absent.
         topics_check_ms: how often Weir's topics are looked at, ms.
         settings: all else.
+        shared: other processes listen on the same ports.
     """
 
     kafka: tuple[Address, ...]
@@ -62,6 +63,7 @@ class ProxyConfig:
     connection: Mapping[str, str] = field(default_factory=dict)
     topics_check_ms: int = CHECK_MS
     settings: ProxySettings = field(default_factory=ProxySettings)
+    shared: bool = False
 
 
 class KafkaProxy:
@@ -92,9 +94,11 @@ class KafkaProxy:
             self.metrics,
             self.brain.clock,
             self.brain.send_usage,
+            self.brain.send_usage_pack,
             self.coordinator.policies,
         )
         self.brain.take_shares = self.groups.take
+        self.groups.alive = lambda: self.coordinator.local.company
         self.meter = self.groups.meter
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.brokers = self._make_brokers()
@@ -211,7 +215,7 @@ class KafkaProxy:
     def _listen(self) -> socket.socket:
         host, port = self.config.listen
         try:
-            return listen_on(host, port)
+            return listen_on(host, port, self.config.shared)
         except OSError as error:
             raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
@@ -231,6 +235,7 @@ class KafkaProxy:
             port_base=base,
             brokers_max=self.settings.brokers_max,
             serve=self._serve_broker,
+            shared=self.config.shared,
         )
 
     def _serve_broker(self, listener: socket.socket, broker: Broker) -> None:

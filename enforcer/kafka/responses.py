@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from enforcer.kafka.guard.shown import SHOWN_KEYS
 from enforcer.kafka.link import Slot
+from enforcer.kafka.passing.fetch_walk import FetchWalk
 from enforcer.kafka.passing.repeats import Repeats
 from enforcer.kafka.protocol.addresses import REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.kafka.protocol.frames import (
@@ -67,7 +68,7 @@ class Responses(Unread):
 
     __slots__ = (
         "_amends", "_max_frame_bytes", "_observer", "_out", "_passing", "_repeats", "_rewrite", "_traffic",
-        "answers", "due", "kept_bytes", "next_amend", "write",
+        "_walk", "answers", "due", "kept_bytes", "next_amend", "write",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +87,8 @@ class Responses(Unread):
         self._repeats = repeats
         # Bytes still to come of a response whose beginning has left: that of the first of `answers`.
         self._passing = 0
+        # Reads what is still to come of it, if that is needed.
+        self._walk: FetchWalk | None = None
         self._out: list[bytes | bytearray | memoryview] = []
         self.answers: deque[Slot] = deque()
         """What the client waits for, in the order of its requests."""
@@ -106,12 +109,18 @@ class Responses(Unread):
             WeirError: it fits no request, cannot be read, or names a broker that we cannot stand for; what
                 came before it has been passed on.
         """
-        if not self.data and not self._passing and self._take_one(data):
-            return
+        taken = 0
+        # Answers of ours that wait have their place between the broker's.
+        if not (self.data or self._passing or self._amends or self.kept_bytes):
+            taken = self._take_known(data)
+            if taken == len(data):
+                self._write()
+                return
         if self._passing:
             self._take_body(data)
         elif not self.add(data):
             return
+        self.pos += taken
         try:
             while self.pos < len(self.data) and self._run():
                 stop = self.pos + self.need
@@ -126,43 +135,50 @@ class Responses(Unread):
                 self.data, self.pos = b"", 0
             self._write()
 
-    def _take_one(self, data: bytes) -> bool:
-        """Pass on one whole answer, as nearly every read brings it, if nothing has to be found out about it.
+    def _take_known(self, data: bytes) -> int:
+        """Pass on the whole answers at the front about which nothing has to be found out: nearly always all.
 
         All in one place: a call more costs a process that finds its caches cold a microsecond.
+
+        Returns:
+            How many bytes they take.
         """
-        due, answers = self.due, self.answers
-        if len(data) < _HEAD.size or not due or not answers or self._amends:
-            return False
-        length, correlation_id = _HEAD.unpack_from(data)
-        slot = due[0]
-        if (
-            length != len(data) - LENGTH_BYTES
-            or length > self._max_frame_bytes
-            or answers[0] is not slot
-            or slot.correlation_id != correlation_id
-            or slot.done is not None
-        ):
-            return False
-        key = slot.api_key
-        if key in _REPEATED_KEYS:
-            known = self._repeats.find(key, slot.api_version, data[_HEAD.size :])
-            if known is None:
-                return False
-            data = b"".join((known[0], data[LENGTH_BYTES : _HEAD.size], known[1]))
-        elif key in _READ_KEYS:
-            endpoints_from = _ENDPOINTS_FROM.get(key)
-            if endpoints_from is None:
-                return False
-            if slot.api_version >= endpoints_from and may_hold_endpoints(key, data[-_TAIL_BYTES:]):
-                return False
-        due.popleft()
-        answers.popleft()
-        self._traffic.bytes_out += len(data)
-        self.write(data)
-        if self.kept_bytes:
-            self.flush()
-        return True
+        due, answers, out = self.due, self.answers, self._out
+        end, pos, same_from = len(data), 0, 0
+        while end - pos >= _HEAD.size and due and answers:
+            length, correlation_id = _HEAD.unpack_from(data, pos)
+            slot, stop = due[0], pos + LENGTH_BYTES + length
+            if (
+                stop > end
+                or not CORRELATION_BYTES <= length <= self._max_frame_bytes
+                or answers[0] is not slot
+                or slot.correlation_id != correlation_id
+                or slot.done is not None
+            ):
+                break
+            key, body = slot.api_key, pos + _HEAD.size
+            if key in _REPEATED_KEYS:
+                known = self._repeats.find(key, slot.api_version, data[body:stop])
+                if known is None:
+                    break
+                if pos > same_from:
+                    out.append(data[same_from:pos])
+                out += (known[0], data[pos + LENGTH_BYTES : body], known[1])
+                same_from = stop
+            elif key in _READ_KEYS:
+                endpoints_from = _ENDPOINTS_FROM.get(key, 0)
+                tail = data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop]
+                if slot.api_version >= endpoints_from and (
+                    not endpoints_from or may_hold_endpoints(key, tail)
+                ):
+                    break
+            due.popleft()
+            answers.popleft()
+            pos = stop
+        if pos > same_from:
+            whole = not same_from and pos == end
+            out.append(data if whole else memoryview(data)[same_from:pos])
+        return pos
 
     def reserve(self, slot: Slot) -> None:
         """Take the next place among the answers to the client."""
@@ -224,7 +240,20 @@ class Responses(Unread):
             self.answers.popleft()
         self.add(data)
         self.pos = size
-        self._out.append(self.slice(0, size))
+        self._walk_over(self.slice(0, size))
+
+    def _walk_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """Write a piece of the response that is passing, as far as it may leave."""
+        if self._walk is None:
+            self._out.append(piece)
+            return
+        stop, tail = self._walk.take(piece)
+        if stop:
+            self._out.append(piece if stop == len(piece) else piece[:stop])
+        if tail:
+            self._out.append(tail)
+        if not self._passing:
+            self._walk = None
 
     def _run(self) -> bool:
         """Write the responses at the front that need no change, as one piece.
@@ -239,7 +268,7 @@ class Responses(Unread):
         data, end = self.data, len(self.data)
         due, answers = self.due, self.answers
         self.need = 0
-        found = False
+        found, kept = False, 0
         try:
             while end - pos >= _HEAD.size:
                 length, correlation_id = _HEAD.unpack_from(data, pos)
@@ -255,6 +284,8 @@ class Responses(Unread):
                 due.popleft()
                 if stop > end:
                     self._passing = stop - end
+                    if slot.api_key == FETCH and slot.api_version >= _ENDPOINTS_FROM[FETCH]:
+                        kept = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
                     pos = end
                     break
                 answers.popleft()
@@ -263,9 +294,15 @@ class Responses(Unread):
                 self._check_short(pos)
         finally:
             self.pos = pos
-            if pos > start:
-                self._out.append(data if pos - start == end else self.slice(start, pos))
+            if pos - kept > start:
+                self._out.append(data if pos - kept - start == end else self.slice(start, pos - kept))
         return found
+
+    def _begin_walk(self, version: int, length: int, start: int) -> int:
+        """Read what is here of a Fetch response; returns how many bytes at its end must not leave yet."""
+        self._walk = FetchWalk(length, lambda response: self._rewrite(FETCH, version, response))
+        piece = self.slice(start, len(self.data))
+        return len(piece) - self._walk.take(piece)[0]
 
     def _check_short(self, pos: int) -> None:
         """A response too short for its correlation id would be waited for in vain."""
@@ -287,7 +324,7 @@ class Responses(Unread):
         if slot.api_version < endpoints_from:
             return False
         if stop > len(self.data):
-            return True
+            return key != FETCH
         return may_hold_endpoints(key, self.data[max(pos + LENGTH_BYTES, stop - _TAIL_BYTES) : stop])
 
     def _read(self, slot: Slot, response: bytes) -> None:

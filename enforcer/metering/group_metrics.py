@@ -144,7 +144,7 @@ class GroupCollector(Collector):
         yield from gauges.values()
 
     def _values(self, account: Account, place: int, limit: float) -> dict[str, float | None]:
-        bucket, members = account.buckets[place], self._members.get(account.name)
+        bucket, members = account.buckets[place], self._known_members(account)
         use = self._reports.rates.get(account.name, _NONE)
         held_back = self._reports.held_back.get(account.name, _NONE)
         return {
@@ -157,6 +157,13 @@ class GroupCollector(Collector):
             "fairness_ratio": None if members is None else members.fairness(place),
         }
 
+    def _known_members(self, account: Account) -> Members | None:
+        """What is known of all members; None: nothing, or not of others, whose packed shares are not read."""
+        members = self._members.get(account.name)
+        if members is not None and len(members) < 2 and self._meter.has_unread(account):
+            return None
+        return members
+
     def _states(self, accounts: list[Account]) -> Iterator[Family]:
         states = GaugeMetricFamily(
             "weir_group_state", "1 for how the proxy stands towards its share", labels=["group", "state"]
@@ -165,6 +172,7 @@ class GroupCollector(Collector):
         for account in accounts:
             for state in State:
                 states.add_metric([account.name, state.value], float(account.state is state))
-            counts.add_metric([account.name], len(self._members.get(account.name, ())))
+            if (members := self._known_members(account)) is not None:
+                counts.add_metric([account.name], len(members))
         yield states
         yield counts

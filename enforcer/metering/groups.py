@@ -6,13 +6,12 @@ from typing import Final
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.feeds.shares import Members, Share
+from enforcer.core.feeds.shares import Elsewhere, Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.group_metrics import GroupCollector
 from enforcer.metering.meter import Meter
-from enforcer.metering.newcomers import slots_of
-from enforcer.metering.usage import Send, UsageReports
+from enforcer.metering.usage import Send, SendPack, UsageReports
 from streaming.policy.groups import LIFE_ROUNDS
 
 _LOOK_S: Final = 0.25
@@ -33,6 +32,7 @@ class Groups:
         metrics: gets the groups' numbers too.
         clock: tells the time.
         send: takes usage reports.
+        send_pack: takes packed ones.
         policies: as far as they were read.
     """
 
@@ -43,6 +43,7 @@ class Groups:
         metrics: Metrics,
         clock: Clock,
         send: Send,
+        send_pack: SendPack,
         policies: Policies,
     ) -> None:
         self.meter = Meter(settings, clock)
@@ -50,7 +51,15 @@ class Groups:
         self._proxy_id = proxy_id
         self._clock = clock
         self._policies = policies
-        self._reports = UsageReports(proxy_id, self.meter, send, clock, settings.usage_record_bytes)
+        self._reports = UsageReports(
+            proxy_id,
+            self.meter,
+            send,
+            send_pack,
+            clock,
+            record_bytes=settings.usage_record_bytes,
+            pack_min=settings.pack_min,
+        )
         self._members: dict[str, Members] = {}
         metrics.registry.register(
             GroupCollector(self.meter, self._reports, self._members, proxy_id, settings.metric_subjects_max)
@@ -67,10 +76,14 @@ class Groups:
         self.meter.newcomers.set_alive(self.alive(), self._clock.steady_ms())
         self.meter.look()
 
-    def take(self, shares: Iterable[Share]) -> None:
+    def take(self, shares: Iterable[Share | Elsewhere]) -> None:
         """Shares of this proxy, and what those of others say of groups that are in use here."""
         now_ms = self._clock.steady_ms()
         for share in shares:
+            if isinstance(share, Elsewhere):
+                self.meter.newcomers.stand(share.slots, now_ms, share.ttl_ms)
+                self.meter.newcomers.unread = True
+                continue
             if share.broker == self._proxy_id:
                 self.meter.take_share(share)
             elif share.limits:

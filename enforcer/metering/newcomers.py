@@ -3,6 +3,7 @@
 Pure: times are arguments, ms of one steady clock. One of four proxies, before and after it was seen by all,
 then with shares that stand elsewhere:
 
+>>> from enforcer.core.feeds.shares import slots_of
 >>> newcomers = Newcomers(fraction=0.06)
 >>> newcomers.set_alive(4, 0.0)
 >>> newcomers.part("rg1", 0.0), newcomers.part("rg1", 1_000.0)
@@ -12,31 +13,19 @@ then with shares that stand elsewhere:
 ([0.02, 0.25], 0.25)
 """
 
-import zlib
 from array import array
-from collections.abc import Sequence
 from math import ceil, inf
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from enforcer.core.feeds.shares import SLOTS, slot_of
+
 SETTLE_MS: Final = 1_000.0
 """A number of proxies that makes parts larger counts after so long: by then all have seen whoever came."""
-SLOTS: Final = 2**18
-"""Groups whose shares stand elsewhere are remembered by so many bits of a sum of their names, in 1 MiB at
-most. One that is taken for another is on the safe side: of 10,000 one in 26."""
 _S: Final = 1_000.0
 _LATEST_S: Final = 2**31 - 1
-
-
-def slots_of(groups: Sequence[str]) -> NDArray[np.int64]:
-    """Where groups are remembered."""
-    return np.fromiter(map(_slot_of, groups), np.int64, len(groups))
-
-
-def _slot_of(group: str) -> int:
-    return zlib.crc32(group.encode()) % SLOTS
 
 
 class Newcomers:
@@ -47,11 +36,15 @@ class Newcomers:
     the others at once and is seen by them a little later: until then it has nothing but the one request that
     may always pass. So together they never have more than the limit and `fraction` of it.
 
+    Attributes:
+        unread: some shares of others were not read, as they stand in packed records.
+
     Args:
         fraction: of the limit, for all newcomers together.
     """
 
     def __init__(self, fraction: float) -> None:
+        self.unread = False
         self._fraction = fraction
         self._alive: int | None = None
         self._before = inf
@@ -73,18 +66,19 @@ class Newcomers:
         until_s = np.frombuffer(self._until_s, dtype=np.intc)
         until_s[slots] = np.maximum(until_s[slots], min(ceil((now_ms + ttl_ms) / _S), _LATEST_S))
 
+    def stands(self, group: str, now_ms: float) -> bool:
+        """Whether another proxy has shares of a group, as far as is known."""
+        return bool(self._until_s) and self._until_s[slot_of(group)] * _S > now_ms
+
     def part(self, group: str, now_ms: float) -> float:
         """The part of a group's limit that this proxy may use without a share."""
         if self._alive is None:
             return self._fraction
         count = max(self._before, self._alive) if self.unseen_ms(now_ms) else self._alive
-        if count > 1 and self._stands(group, now_ms):
+        if count > 1 and self.stands(group, now_ms):
             return self._fraction / (count - 1)
         return 1.0 / count
 
     def unseen_ms(self, now_ms: float) -> float:
         """For how long the others may still count without this proxy, or with one that is gone."""
         return max(0.0, self._since_ms + SETTLE_MS - now_ms)
-
-    def _stands(self, group: str, now_ms: float) -> bool:
-        return bool(self._until_s) and self._until_s[_slot_of(group)] * _S > now_ms

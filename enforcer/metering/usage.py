@@ -1,10 +1,11 @@
 """Usage reports: what this proxy tells the job of its groups (docs/contract.md 3.2, PIP-82).
 
-One record a round with all groups that have something to say, cut where it becomes too large.
+One record a round with all groups that have something to say, packed if they are many, cut where it becomes
+too large.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +14,11 @@ import orjson
 from enforcer.core.clock import Clock
 from enforcer.metering.account import Account, Use
 from enforcer.metering.meter import Meter
+from enforcer.metering.usage_packs import packed_reports
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
 
 Send = Callable[[Mapping[str, Any], str], bool]
+SendPack = Callable[[bytes, str], bool]
 
 ROUNDS_MAX: Final = 3
 """A group in use is reported at least once in so many rounds."""
@@ -89,16 +92,30 @@ class UsageReports:
         proxy_id: name of the proxy: the `broker` of its reports.
         meter: holds the accounts.
         send: takes (event, record key); False if it was dropped.
+        send_pack: the same of a packed record.
         clock: tells the time.
         record_bytes: a record is cut above this size.
+        pack_min: groups from which on a report is packed.
     """
 
-    def __init__(self, proxy_id: str, meter: Meter, send: Send, clock: Clock, record_bytes: int) -> None:
+    def __init__(
+        self,
+        proxy_id: str,
+        meter: Meter,
+        send: Send,
+        send_pack: SendPack,
+        clock: Clock,
+        *,
+        record_bytes: int,
+        pack_min: int,
+    ) -> None:
         self._proxy_id = proxy_id
         self._meter = meter
         self._send_event = send
+        self._send_pack = send_pack
         self._clock = clock
         self._record_bytes = record_bytes
+        self._pack_min = pack_min
         self._told: dict[str, Told] = {}
         self._since_ms = clock.steady_ms()
         self._id_head = f"{proxy_id}-usage-{clock.wall_ms()}"
@@ -116,7 +133,7 @@ class UsageReports:
         now_ms = self._clock.steady_ms()
         period_ms = max(1, round(now_ms - self._since_ms))
         self._since_ms = now_ms
-        entries = {}
+        uses: dict[str, Use] = {}
         rates, held_back = {}, {}
         for account in list(self._meter.accounts.values()):
             if account.idle and account.name not in self._told:
@@ -129,13 +146,13 @@ class UsageReports:
             if any(use.throttled_ms):
                 self._log(account, use, now_ms)
             if self._is_due(account, use, per_second):
-                entries[account.name] = _entry(use)
+                uses[account.name] = use
         self.rates, self.held_back = rates, held_back
-        entries.update(self._of_gone(self._meter.take_left(), period_ms))
+        uses.update(self._of_gone(self._meter.take_left(), period_ms))
         for table in (self.reported, self._quiet_until_ms):
             for name in table.keys() - self._meter.accounts.keys():
                 del table[name]
-        self._send(entries, period_ms)
+        self._send(uses, period_ms)
 
     def farewell(self) -> None:
         """The proxy stops: what it has may go to the others at once."""
@@ -144,16 +161,16 @@ class UsageReports:
         self._send({name: _SILENCE for name, told in self._told.items() if any(told.rates)}, period_ms)
         self._told.clear()
 
-    def _of_gone(self, left: Mapping[str, Use], period_ms: int) -> dict[str, Any]:
-        """Entries of groups without an account: what they used before it went, then silence once."""
+    def _of_gone(self, left: Mapping[str, Use], period_ms: int) -> dict[str, Use]:
+        """The use of groups without an account: what they used before it went, then silence once."""
         gone = self._told.keys() - self._meter.accounts.keys() - left.keys()
-        entries = {name: _SILENCE for name in gone if any(self._told[name].rates)}
+        uses = {name: _SILENCE for name in gone if any(self._told[name].rates)}
         for name in gone:
             del self._told[name]
         for name, use in left.items():
-            entries[name] = _entry(use)
+            uses[name] = use
             self._told[name] = Told(rates=_rates(use, period_ms), share=_NO_SHARE)
-        return entries
+        return uses
 
     def _log(self, account: Account, use: Use, now_ms: float) -> None:
         """Say that a group is held back, once until it was not for a while."""
@@ -178,23 +195,27 @@ class UsageReports:
         self._told[account.name] = Told(rates=rates, share=share, zeros=zeros)
         return True
 
-    def _send(self, entries: dict[str, Any], period_ms: int) -> None:
-        for usage in _cut(entries, self._record_bytes - _HEAD_BYTES):
-            self._count += 1
-            event = {
-                "type": "group_usage",
-                "id": f"{self._id_head}-{self._count}",
-                "broker": self._proxy_id,
-                "period_ms": period_ms,
-                "usage": usage,
-            }
-            if not self._send_event(event, self._proxy_id):
-                # Counted where it was dropped; in the next round it is all told again.
-                for group in usage:
-                    self._told.pop(group, None)
-                continue
-            for group in usage:
+    def _send(self, uses: Mapping[str, Use], period_ms: int) -> None:
+        """Send a report, of many groups as packed records, else as JSON; cut where it is too large."""
+        self._count += 1
+        head = {"id": f"{self._id_head}-{self._count}", "broker": self._proxy_id, "period_ms": period_ms}
+        if len(uses) >= self._pack_min:
+            for groups, value in packed_reports(head, uses):
+                self._sent(groups, self._send_pack(value, self._proxy_id))
+            return
+        for part, usage in enumerate(_cut(uses, self._record_bytes - _HEAD_BYTES)):
+            event = {"type": "group_usage", **head, "usage": usage}
+            if part:
+                event["id"] = f"{head['id']}.{part}"
+            self._sent(usage, self._send_event(event, self._proxy_id))
+
+    def _sent(self, groups: Iterable[str], taken: bool) -> None:
+        for group in groups:
+            if taken:
                 self.reported[group] = self.reported.get(group, 0) + 1
+            else:
+                # Counted where it was dropped; in the next round it is all told again.
+                self._told.pop(group, None)
 
 
 def _rates(use: Use, period_ms: int) -> tuple[float, ...]:
@@ -208,15 +229,15 @@ def _entry(use: Use) -> dict[str, Any]:
     return {**entry, "throttledMs": throttled} if throttled else entry
 
 
-_SILENCE: Final = _entry(Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS)))
+_SILENCE: Final = Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS))
 
 
-def _cut(entries: dict[str, Any], size_max: int) -> Iterator[dict[str, orjson.Fragment]]:
+def _cut(uses: Mapping[str, Use], size_max: int) -> Iterator[dict[str, orjson.Fragment]]:
     """The groups' entries, as many to a record as fit; at least one."""
     usage: dict[str, orjson.Fragment] = {}
     size = 0
-    for group, entry in entries.items():
-        raw = orjson.dumps(entry)
+    for group, use in uses.items():
+        raw = orjson.dumps(_entry(use))
         added = len(raw) + len(orjson.dumps(group)) + 2
         if usage and size + added > size_max:
             yield usage

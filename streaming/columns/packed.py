@@ -4,7 +4,7 @@ Without Numba, so that enforcers read and write them at no cost at their start.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -22,37 +22,41 @@ DECODED_BYTES: Final = 64 * 2**20
 """Of a packed record decompressed, dictionaries written out."""
 ROWS_MAX: Final = 2**20
 """Of a packed record: rows of nulls take no bytes, but each one is an event."""
-_SAMPLE: Final = 1024
-_LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-_PLAIN: Final = pa.ipc.IpcWriteOptions()
+_SAMPLE: Final = 128
+_LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+_PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 """Kinds of messages as the format numbers them (Message.fbs of Apache Arrow)."""
 
 
-def is_packed(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
+def is_packed(headers: Iterable[tuple[str, str | bytes | None]] | None) -> bool:
     """Whether a record's headers, as Kafka's clients give them, say that it is packed."""
     told = (CONTENT_TYPE, CONTENT_TYPE.encode())
     return any(name == HEADER and value in told for name, value in headers or ())
 
 
-def pack(type: str, rows: pa.RecordBatch, most: int = RECORD_BYTES) -> Iterator[bytes]:
+def pack(
+    type: str, rows: pa.RecordBatch, most: int = RECORD_BYTES, *, small: bool = False
+) -> Iterator[bytes]:
     """Rows as packed records, in order, as many as needed; none for no rows.
 
     Args:
         type: of all of them.
         rows: columns in the order of docs/contract.md's example, without `type`.
         most: bytes of a record; one row alone may have more.
+        small: two thirds of the bytes for twice the time (zstd, else lz4).
     """
     if not rows.num_rows:
         return
-    value = _written(type, rows)
+    value = _written(type, rows, _ZSTD if small else _LZ4)
     if len(value) <= most or rows.num_rows == 1:
         yield value
         return
     # Somewhat smaller pieces than fit on average, so that few must be cut again.
     step = max(1, min(rows.num_rows // 2, int(rows.num_rows * most / len(value) * 0.9)))
     for first in range(0, rows.num_rows, step):
-        yield from pack(type, rows.slice(first, step), most)
+        yield from pack(type, rows.slice(first, step), most, small=small)
 
 
 def stream(type: str, rows: pa.RecordBatch) -> bytes:
@@ -81,6 +85,30 @@ def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
 
 
+def columns_in(value: bytes, type: str, names: Sequence[str]) -> list[pa.Array]:
+    """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
+
+    Raises:
+        BadEvent: it is none of this type, is too large decompressed, or lacks one of them.
+    """
+    try:
+        _check_size(value)
+        with pa.ipc.open_stream(value) as reader:
+            schema = reader.schema
+        places = [schema.get_field_index(name) for name in names]
+        if (schema.metadata or {}).get(TYPE) != type.encode() or -1 in places:
+            raise BadEvent(f"not of type {type} with the columns {', '.join(names)}")
+        options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+        with pa.ipc.open_stream(value, options=options) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        # One batch is the rule; where there are more, theirs are put together.
+        columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in names]
+    except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
+        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
+    return [_decoded(plain_form(column)) for column in columns]
+
+
 def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     _check_size(value)
     with pa.ipc.open_stream(value) as reader:
@@ -91,7 +119,7 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         if len(set(schema.names)) < len(schema.names):
             raise BadEvent("a column stands there twice; columns of different names were expected")
         for field in schema:
-            _check_type(field.type, field.name)
+            check_type(field.type, field.name)
         batches = list(reader)
     for batch in batches:
         # Offsets and numbers that point nowhere must not be followed.
@@ -119,7 +147,7 @@ def _of_one_type(type: str, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_form(column: pa.Array) -> pa.Array:
-    """A column in one of the forms that `unpack` promises."""
+    """A column in one of the forms that `unpack` promises, of a type that `check_type` takes."""
     kind = column.type
     if pa.types.is_integer(kind):
         if kind == pa.uint64() and column.null_count < len(column):
@@ -182,22 +210,22 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _check_type(kind: pa.DataType, name: str) -> None:
-    """Refuse columns that no JSON value stands for.
+def check_type(kind: pa.DataType, name: str) -> None:
+    """Refuse a column whose values no JSON value stands for; `name` is its own.
 
     Raises:
         BadEvent: it is one.
     """
     types = pa.types
     if types.is_dictionary(kind) and not types.is_nested(kind.value_type):
-        _check_type(kind.value_type, name)
+        check_type(kind.value_type, name)
     elif types.is_map(kind) and _is_text(kind.key_type):
-        _check_type(kind.item_type, name)
+        check_type(kind.item_type, name)
     elif types.is_struct(kind):
         for number in range(kind.num_fields):
-            _check_type(kind.field(number).type, f"{name}.{kind.field(number).name}")
+            check_type(kind.field(number).type, f"{name}.{kind.field(number).name}")
     elif _is_list(kind):
-        _check_type(kind.value_type, name)
+        check_type(kind.value_type, name)
     elif not (
         types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)
         or _is_text(kind)
@@ -289,9 +317,9 @@ def _field(data: memoryview, table: int, number: int) -> int:
     return table + offset if offset else 0
 
 
-def _written(type: str, rows: pa.RecordBatch) -> bytes:
+def _written(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
     columns = [_narrow(column) for column in rows.columns]
-    return _stream(type, pa.RecordBatch.from_arrays(columns, rows.schema.names), _LZ4)
+    return _stream(type, pa.RecordBatch.from_arrays(columns, rows.schema.names), options)
 
 
 def _stream(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:

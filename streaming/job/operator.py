@@ -15,7 +15,6 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from streaming.columns.name_hashes import crc32_of, partition_of
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Named, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
@@ -32,6 +31,7 @@ from streaming.job.spark.blob_files import BlobStores
 from streaming.job.spark.counts import BatchCounts, counts_of
 from streaming.job.spark.memory import give_back, is_unusual
 from streaming.laws.law import StepContext
+from streaming.laws.name_hashes import crc32_of, partition_of
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import STATE_VERSION, step
 

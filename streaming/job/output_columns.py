@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.name_hashes import partition_of
 from streaming.columns.outputs import DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.topics import Topics
 from streaming.job.spark.arrow_serializer import Columns
+from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -67,7 +67,8 @@ def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator
         if len(rows) < packing.least:
             yield _singly(Outputs(columns=[rows]), topics)
             continue
-        values = list(pack(decided.type, rows.rows))
+        # What is for one alone is much and comes rarely, and all others' readers fetch it too.
+        values = list(pack(decided.type, rows.rows, small=bool(receiver)))
         key = str(rows.rows[receiver][0].as_py()).encode() if receiver else b""
         yield [
             pa.repeat(pa.scalar(topics.decisions), len(values)),

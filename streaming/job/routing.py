@@ -1,7 +1,4 @@
-"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing).
-
-Plain usage reports, which are nearly all of the bytes, are cut up by compiled code; the others go one by one.
-"""
+"""The stateless step in Python: records to the shards that must see them (streaming.laws.routing)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,9 +12,7 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
-from streaming.laws.law import SplitColumns
 from streaming.laws.pack_routing import parts
-from streaming.laws.registry import LAWS
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
@@ -32,17 +27,11 @@ ROUTED_COLUMNS = pa.schema(
 RECORDS_AT_ONCE: Final = 1024
 BYTES_AT_ONCE: Final = 16 * 2**20
 """Read at once, unless a single record is larger: this bounds a task's memory."""
+PACKED_BYTES_AT_ONCE: Final = 2 * 2**20
+"""The same of packed records, which grow by some times as they are unpacked."""
 _NO_TS = 0
-_NOT_STAMPED = -1
 _USAGE_ORIGINS = {Origin.EVENT: schemas.USAGE, Origin.BROADCAST: schemas.TICK}
 _LINE_ORIGINS = {Origin.EVENT: schemas.EVENT, Origin.BROADCAST: schemas.POLICY}
-
-
-def _in_bulk() -> list[tuple[str, SplitColumns]]:
-    """The laws whose events are cut up in bulk, and how."""
-    return [
-        (law.name, law.split_columns) for law in LAWS.by_name.values() if law.split_columns is not None
-    ]
 
 
 def live_router(
@@ -136,22 +125,12 @@ class _Router:
 
     def route(self, batch: pa.RecordBatch) -> Batches:
         """Route records with the columns `partition`, `offset`, `ts` (null: none) and `value`."""
-        for records in _stretches(batch):
-            times = records["ts"].fill_null(_NOT_STAMPED).to_numpy()
-            left = np.arange(len(records))
-            for law, split_columns in _in_bulk():
-                rest = records if len(left) == len(records) else records.take(pa.array(left))
-                cut = split_columns(rest["value"], times[left], self.shards, self.max_ahead_ms)
-                own = np.array(self.numbers[law])[cut.shard]
-                origins = np.full(len(own), self.origins[Origin.EVENT])
-                yield _routed(records, left[cut.record], own, origins, cut.values)
-                left = left[cut.left]
-            if len(left):
-                yield self._one_by_one(records, left)
+        for records in _stretches(batch, BYTES_AT_ONCE):
+            yield self._one_by_one(records)
 
     def route_policies(self, batch: pa.RecordBatch) -> Batches:
         """Route records of the topic of policies, with the same columns."""
-        for records in _stretches(batch):
+        for records in _stretches(batch, BYTES_AT_ONCE):
             numbers: list[int] = []
             ends = [0]
             for ts, value in zip(records["ts"].to_pylist(), records["value"].to_pylist(), strict=True):
@@ -164,31 +143,40 @@ class _Router:
             yield _routed(records, record, np.array(numbers, dtype=np.int64), origins, copies)
 
     def route_packs(self, batch: pa.RecordBatch, topic: str, cut: int, whole: int) -> Batches:
-        """Route packed records of one topic, with the same columns; in turn, since they may be large.
+        """Route packed records of one topic, with the same columns.
 
         Args:
             batch: the records.
             topic: where they come from.
             cut, whole: origins of what was cut out of a record, and of a record as it came.
         """
-        partitions, offsets = batch["partition"].to_pylist(), batch["offset"].to_pylist()
-        for i, (partition, offset) in enumerate(zip(partitions, offsets, strict=True)):
-            name = f"{topic}-{partition}-{offset}"
-            found = list(parts(batch["value"][i].as_buffer(), name=name, shards=self.shards))
+        for records in _stretches(batch, PACKED_BYTES_AT_ONCE):
+            columns = (records.column(name).to_pylist() for name in ("partition", "offset", "ts"))
+            found = [
+                (i, part)
+                for i, (partition, offset, ts) in enumerate(zip(*columns, strict=True))
+                for part in parts(
+                    records["value"][i].as_buffer(),
+                    name=f"{topic}-{partition}-{offset}",
+                    ts=ts,
+                    shards=self.shards,
+                    max_ahead_ms=self.max_ahead_ms,
+                )
+            ]
             yield _routed(
-                batch,
-                np.full(len(found), i),
-                np.array([self.numbers[part.law][part.shard] for part in found], dtype=np.int64),
-                np.array([cut if part.cut else whole for part in found], dtype=np.int64),
-                pa.array([part.value for part in found], pa.binary()),
+                records,
+                np.array([i for i, _ in found], dtype=np.int64),
+                np.array([self.numbers[part.law][part.shard] for _, part in found], dtype=np.int64),
+                np.array([cut if part.cut else whole for _, part in found], dtype=np.int64),
+                pa.array([part.value for _, part in found], pa.binary()),
             )
 
-    def _one_by_one(self, records: pa.RecordBatch, left: Integers) -> pa.RecordBatch:
-        """Route some of the records as the contract's parser reads them."""
-        columns = (records.column(name).take(pa.array(left)).to_pylist() for name in records.schema.names)
+    def _one_by_one(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Route records as the contract's parser reads them."""
+        columns = (records.column(name).to_pylist() for name in records.schema.names)
         found = [
             (i, route)
-            for i, partition, offset, ts, value in zip(left.tolist(), *columns, strict=True)
+            for i, (partition, offset, ts, value) in enumerate(zip(*columns, strict=True))
             for route in routes(
                 value,
                 default_id=self.name(partition, offset),
@@ -230,12 +218,12 @@ def _only(records: pa.RecordBatch, wanted: pa.BooleanArray) -> pa.RecordBatch:
     return records if pc.all(wanted).as_py() else records.filter(wanted)
 
 
-def _stretches(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The records to read at once, in turn."""
+def _stretches(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """The records to read at once, in turn, of at most `size` bytes."""
     ends = bytes_in(batch["value"])[1]
     first, count = 0, len(batch)
     while first < count:
-        most = int(np.searchsorted(ends, ends[first] + BYTES_AT_ONCE, side="right")) - 1
+        most = int(np.searchsorted(ends, ends[first] + size, side="right")) - 1
         last = min(max(most, first + 1), first + RECORDS_AT_ONCE, count)
         yield batch.slice(first, last - first)
         first = last

@@ -3,7 +3,7 @@ specification of all that others need to know of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 import orjson
@@ -278,25 +278,6 @@ class WarmUp:
     batches: Sequence[Sequence[Mapping[str, Any]]]
 
 
-class Split(NamedTuple):
-    """Records cut up by routing key.
-
-    Attributes:
-        record: number of the record that each part was cut from, ascending.
-        shard: the shard that each belongs to.
-        values: their bytes, Arrow binary.
-        left: numbers of the records that were not cut.
-    """
-
-    record: Integers
-    shard: Integers
-    values: pa.Array
-    left: Integers
-
-
-SplitColumns = Callable[[pa.Array, Integers, int, int], Split]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LawSpec:
     """All that the rest of the program needs to know of a law; `registry` lists one a law.
@@ -314,7 +295,8 @@ class LawSpec:
         key_column: the field of its events that is the routing key, or an object with routing keys as keys.
         record_key: the key of an event's record on Kafka; None: its routing key.
         split: an event of many routing keys as one record a shard (contract.usage_events.split_group_usage).
-        split_columns: the same in bulk: (values, times in ms, number of shards, max_ahead_ms) -> Split.
+        plain: which packed rows its parser surely takes: (rows, their records' times in ms, max_ahead_ms) ->
+            flags; None: each is to be parsed.
         sections: the policies that it asks for; no others are kept with its state.
         versioned: it says the version of the policies, so the others count as versions.
         routing_key_of_policy: the one routing key that an entry of its sections is for; None: any.
@@ -344,7 +326,7 @@ class LawSpec:
     ticked: bool = False
     record_key: Callable[[Any], str] | None = None
     split: Callable[[bytes, Callable[[str], int]], list[tuple[int, bytes]]] | None = None
-    split_columns: SplitColumns | None = None
+    plain: Callable[[pa.RecordBatch, Integers, int], Flags] | None = None
     versioned: bool = False
     routing_key_of_policy: Callable[[EntryPath], str | None] = lambda entry: None
     stamp: Callable[[Any, PolicySet], str | None] | None = None

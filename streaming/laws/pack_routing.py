@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.json_rows import NO_NULLS, NULLS, objects
-from streaming.columns.name_hashes import crc32_of
 from streaming.columns.packed import TYPE, stream, unpack
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import Event
+from streaming.contract.events import MAX_AHEAD_MS, Event
 from streaming.laws.law import LawSpec
+from streaming.laws.name_hashes import crc32_of
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import shard_of
 
@@ -23,6 +23,22 @@ ROW: Final = "weir.row"
 
 Entries = Callable[[int], tuple[Integers, pa.Array]]
 """(shard) -> numbers of the rows that have entries for it, and the column with these entries alone."""
+
+
+class Origin(NamedTuple):
+    """Where rows come from.
+
+    Attributes:
+        type: of all of them.
+        name: id of their record, `<topic>-<partition>-<offset>`.
+        ts: its timestamp, ms.
+        max_ahead_ms: how far an event may lie after that.
+    """
+
+    type: str
+    name: str
+    ts: int
+    max_ahead_ms: int
 
 
 class Part(NamedTuple):
@@ -37,31 +53,35 @@ class Part(NamedTuple):
 
     law: str
     shard: int
-    value: bytes | pa.Buffer
+    value: bytes
     cut: bool
 
 
-def parts(value: pa.Buffer, *, name: str, shards: int) -> Iterator[Part]:
+def parts(
+    value: pa.Buffer, *, name: str, ts: int, shards: int, max_ahead_ms: int = MAX_AHEAD_MS
+) -> Iterator[Part]:
     """The parts of a packed record; one that cannot be used goes whole to a shard that says so.
 
     Args:
         value: the record's bytes.
         name: its id, `<topic>-<partition>-<offset>`.
+        ts: its timestamp, ms.
         shards: per law.
+        max_ahead_ms: how far an event may lie after that; beyond, it cannot be used.
     """
     try:
         law = law_of(_type_of(value))
         if shards == 1:
             # That shard unpacks it.
-            yield Part(law.name, 0, value, False)
+            yield Part(law.name, 0, value.to_pybytes(), False)
             return
         type, rows = unpack(value)
     except BadEvent:
-        yield Part(LAWS.reporting.name, shard_of(name, shards), value, False)
+        yield Part(LAWS.reporting.name, shard_of(name, shards), value.to_pybytes(), False)
         return
     if ROW in rows.schema.names:
         rows = rows.drop_columns(ROW)
-    for shard, some, number in _by_shard(law, type, rows, name, shards):
+    for shard, some, number in _by_shard(law, rows, Origin(type, name, ts, max_ahead_ms), shards):
         yield Part(law.name, shard, stream(type, some.append_column(ROW, pa.array(number))), True)
 
 
@@ -79,15 +99,15 @@ def _type_of(value: pa.Buffer) -> str:
 
 
 def _by_shard(
-    law: LawSpec, type: str, rows: pa.RecordBatch, name: str, shards: int
+    law: LawSpec, rows: pa.RecordBatch, record: Origin, shards: int
 ) -> Iterator[tuple[int, pa.RecordBatch, Integers]]:
     """(shard, its rows, their numbers), by shard."""
     place = rows.schema.get_field_index(law.key_column)
     column = rows.column(place) if place >= 0 else pa.nulls(rows.num_rows)
     if pa.types.is_map(column.type) or pa.types.is_struct(column.type):
-        yield from _entries_by_shard(law, type, rows, place, name, shards)
+        yield from _entries_by_shard(law, rows, place, record, shards)
         return
-    shard = _shards_of(law, type, rows, column, name, shards)
+    shard = _shards_of(law, rows, column, record, shards)
     order = np.argsort(shard.astype(np.uint16), kind="stable")
     sorted_rows = rows.take(pa.array(order))
     ends = np.searchsorted(shard[order], np.arange(shards + 1))
@@ -98,7 +118,7 @@ def _by_shard(
 
 
 def _shards_of(
-    law: LawSpec, type: str, rows: pa.RecordBatch, keys: pa.Array, name: str, shards: int
+    law: LawSpec, rows: pa.RecordBatch, keys: pa.Array, record: Origin, shards: int
 ) -> Integers:
     """The shard of each row by its routing key; where the column does not say it, by the whole event."""
     shard = np.empty(rows.num_rows, dtype=np.int64)
@@ -113,7 +133,7 @@ def _shards_of(
         else:
             shard[said] = crc32_of(keys if said.all() else keys.filter(pa.array(said))) % shards
     for i in np.flatnonzero(~said).tolist():
-        shard[i] = shard_of(_routing_key(law, type, rows.slice(i, 1), f"{name}/{i}"), shards)
+        shard[i] = shard_of(_routing_key(law, rows, i, record), shards)
     return shard
 
 
@@ -121,33 +141,38 @@ def _text(keys: pa.Array) -> pa.Array:
     return keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
 
 
-def _routing_key(law: LawSpec, type: str, row: pa.RecordBatch, name: str) -> str:
+def _routing_key(law: LawSpec, rows: pa.RecordBatch, row: int, record: Origin) -> str:
     """The routing key of one row; its id if it cannot be used."""
     try:
-        return law.routing_key(_event(type, row, name), None)
+        return law.routing_key(_event(rows, row, record), None)
     except BadEvent:
-        return name
+        return f"{record.name}/{row}"
 
 
-def _event(type: str, row: pa.RecordBatch, name: str) -> Event:
-    """The event of one row; its time is looked at where it is decided.
+def _event(rows: pa.RecordBatch, row: int, record: Origin) -> Event:
+    """The event of one row.
 
     Raises:
         BadEvent: it cannot be used.
     """
-    value = bytes(objects(type, row, NULLS.get(type, NO_NULLS))[0].as_py())
-    return LAWS.parse(value, default_id=name, default_ts=0)
+    value = bytes(objects(record.type, rows.slice(row, 1), NULLS.get(record.type, NO_NULLS))[0].as_py())
+    return LAWS.parse(
+        value, default_id=f"{record.name}/{row}", default_ts=record.ts, max_ahead_ms=record.max_ahead_ms
+    )
 
 
 def _entries_by_shard(
-    law: LawSpec, type: str, rows: pa.RecordBatch, place: int, name: str, shards: int
+    law: LawSpec, rows: pa.RecordBatch, place: int, record: Origin, shards: int
 ) -> Iterator[tuple[int, pa.RecordBatch, Integers]]:
     """As `_by_shard`, of rows with an object whose keys are routing keys: each shard gets its own entries.
 
     A row that cannot be used, in any of its entries, stays whole; one without entries is nobody's.
     """
-    whole = [i for i in range(rows.num_rows) if not _is_good(type, rows.slice(i, 1), f"{name}/{i}")]
-    home = np.array([shard_of(f"{name}/{i}", shards) for i in whole], dtype=np.int64)
+    plain = np.zeros(rows.num_rows, dtype=np.bool_)
+    if law.plain is not None:
+        plain = law.plain(rows, np.full(rows.num_rows, record.ts), record.max_ahead_ms)
+    whole = [i for i in np.flatnonzero(~plain).tolist() if not _is_good(rows, i, record)]
+    home = np.array([shard_of(f"{record.name}/{i}", shards) for i in whole], dtype=np.int64)
     stays = np.zeros(rows.num_rows, dtype=np.bool_)
     stays[whole] = True
     cut = (_map_entries if pa.types.is_map(rows.column(place).type) else _struct_entries)(
@@ -156,17 +181,25 @@ def _entries_by_shard(
     for number in range(shards):
         here, entries = cut(number)
         kept = ~stays[here]
-        parts = [(rows.take(pa.array(here[kept])), entries.filter(pa.array(kept)), here[kept])]
+        parts = [(here[kept], entries if kept.all() else entries.filter(pa.array(kept)))]
         own = np.array(whole, dtype=np.int64)[home == number]
-        parts.append((rows.take(pa.array(own)), rows.column(place).take(pa.array(own)), own))
-        for some, column, numbers in parts:
+        if len(own):
+            parts.append((own, rows.column(place).take(pa.array(own))))
+        for numbers, column in parts:
             if len(numbers):
-                yield number, _compact(some.set_column(place, law.key_column, column)), numbers
+                yield number, _compact(_heads(rows, numbers, place, column)), numbers
 
 
-def _is_good(type: str, row: pa.RecordBatch, name: str) -> bool:
+def _heads(rows: pa.RecordBatch, numbers: Integers, place: int, column: pa.Array) -> pa.RecordBatch:
+    """Some of the rows with another column in this place; what it replaces is large, and not taken."""
+    taken = pa.array(numbers)
+    columns = [column if at == place else rows.column(at).take(taken) for at in range(rows.num_columns)]
+    return pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
+def _is_good(rows: pa.RecordBatch, row: int, record: Origin) -> bool:
     try:
-        _event(type, row, name)
+        _event(rows, row, record)
     except BadEvent:
         return False
     return True
@@ -179,12 +212,18 @@ def _map_entries(column: pa.MapArray, shards: int) -> Entries:
     keys, items = column.keys.slice(first, count), column.items.slice(first, count)
     row = np.repeat(np.arange(len(column)), np.diff(offsets))
     shard = crc32_of(keys) % shards
+    # All are put in order at once: to take them shard by shard costs half as much again.
+    order = np.argsort(shard.astype(np.uint16), kind="stable")
+    taken = pa.array(order)
+    keys, items, row = keys.take(taken), items.take(taken), row[order]
+    bounds = np.searchsorted(shard[order], np.arange(shards + 1))
 
     def cut(number: int) -> tuple[Integers, pa.Array]:
-        own = np.flatnonzero(shard == number)
-        here, counts = np.unique(row[own], return_counts=True)
-        ends = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-        return here, pa.MapArray.from_arrays(ends, keys.take(pa.array(own)), items.take(pa.array(own)))
+        begin, count = int(bounds[number]), int(bounds[number + 1] - bounds[number])
+        own = row[begin : begin + count]
+        begins = np.flatnonzero(np.diff(own, prepend=-1))
+        ends = pa.array(np.append(begins, count), pa.int32())
+        return own[begins], pa.MapArray.from_arrays(ends, keys.slice(begin, count), items.slice(begin, count))
 
     return cut
 

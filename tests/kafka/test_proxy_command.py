@@ -2,33 +2,16 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cluster_kit import Cluster, address
+from process_kit import weir_proxy
 from proxy_kit import until
 from wire_client import WireClient
 
 from weir.stack.kafka import free_port
-
-
-@contextmanager
-def weir_proxy(*args: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the command; kill it in the end."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "weir", "proxy", *args], stdout=output, stderr=output
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait(5)
 
 
 def test_it_gets_ready_serves_and_stops(cluster: Cluster, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_dump_writes_events_in_applied_order(kafka: LocalKafka, tmp_path: Path) 
         cluster,
         topics.decisions,
         decided | {"id": "new", "ts": NOW},
-        decided | {"id": "old", "ts": NOW - 500},
+        decided | {"id": "old", "ts": NOW - 500, "applied_ts": NOW},
     )
     write(cluster, topics.decisions, decided | {"id": "dump.requests-0-2", "ts": NOW + 1, "late": True})
 

@@ -9,7 +9,7 @@ from traffic_kit import batch, fetch_request, fetch_response, produce
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import parse_decision
-from enforcer.core.feeds.shares import Members, Share
+from enforcer.core.feeds.shares import Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
@@ -17,9 +17,10 @@ from enforcer.kafka.traffic.connection_meter import ConnectionMeter
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.account import PUBLISH, Wait
 from enforcer.metering.meter import Meter
-from enforcer.metering.newcomers import slots_of
 from enforcer.metering.topic_accounts import TopicAccounts
 from enforcer.metering.usage import UsageReports
+from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.packed import unpack
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
@@ -60,6 +61,7 @@ class Desk:
         self.now_ms = now_ms
         self.full = False
         self.events: list[dict[str, Any]] = []
+        self.packs: list[bytes] = []
         self.settings = ProxySettings(**settings)
         self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         self.meter = Meter(self.settings, self.clock)
@@ -70,14 +72,23 @@ class Desk:
         self.members: dict[str, Members] = {}
         self.proxy_id = proxy_id
         self.reports = UsageReports(
-            proxy_id, self.meter, self.send, self.clock, self.settings.usage_record_bytes
-        )
+            proxy_id, self.meter, self.send, self.send_pack, self.clock,
+            record_bytes=self.settings.usage_record_bytes, pack_min=self.settings.pack_min,
+        )  # fmt: skip
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:
         """Take a report."""
         assert key == self.proxy_id
         if not self.full:
             self.events.append(orjson.loads(orjson.dumps(event)))
+        return not self.full
+
+    def send_pack(self, value: bytes, key: str) -> bool:
+        """Take a packed report, which counts as what its rows say."""
+        assert key == self.proxy_id
+        if not self.full:
+            self.packs.append(value)
+            self.events += [orjson.loads(row) for row in objects(*unpack(value), NO_NULLS).to_pylist()]
         return not self.full
 
     def share(self, group: str = "rg1", ttl_ms: int = 3_000, ts: int = EPOCH_MS, **rates: float) -> None:

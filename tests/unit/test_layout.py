@@ -20,6 +20,8 @@ IMPURE = {
 LAWS = ("mutation", "shares", "dispatch", "concurrency", "backlog")
 LAW_FOLDERS = tuple(f"streaming.laws.{law}" for law in LAWS)
 BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "streaming.state")
+EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.gathering")
+"""What laws share of reading their events in bulk."""
 STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
@@ -32,8 +34,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.policy": ("streaming.contract",),
     "streaming.columns": ("streaming.contract",),
     "streaming.state": ("streaming.contract", "streaming.columns"),
-    **dict.fromkeys(LAW_FOLDERS, (*BELOW_LAWS, "streaming.laws.law")),
+    **dict.fromkeys(
+        LAW_FOLDERS,
+        (*BELOW_LAWS, "streaming.laws.law", *EVENTS_IN_COLUMNS),
+    ),
+    **dict.fromkeys(EVENTS_IN_COLUMNS, (*BELOW_LAWS, *EVENTS_IN_COLUMNS)),
     "streaming.laws.law": BELOW_LAWS,
+    "streaming.laws.row_fields": BELOW_LAWS,
     "streaming.laws": (*BELOW_LAWS, *LAW_FOLDERS),
     "streaming.kafka_io": STREAMING_BELOW_JOB,
     "streaming.replay": STREAMING_BELOW_JOB,

@@ -15,8 +15,11 @@ from streaming.policy.settings import read_settings
 from weir.foreground import host_port, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
+from weir.settings import LocalSettings
+from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers, say_to_stderr
 
 if TYPE_CHECKING:
+    from enforcer.core.settings import ProxySettings
     from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
@@ -53,6 +56,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when a probe was decided"
     )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        default=1,
+        help="processes that share the port, each a proxy of its own: ids ID-1, ID-2 ..., metrics on ports"
+        " that follow each other; one that ends is started again",
+    )
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
@@ -67,6 +79,11 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr("proxy", logging.INFO)
     cluster = cluster_of(args)
     settings = read_settings(ProxySettings, "proxy", args.settings)
+    if not 1 <= args.workers <= WORKERS_MAX:
+        print(f"weir proxy: --workers: expected 1 to {WORKERS_MAX}", file=sys.stderr)
+        return 2
+    if args.workers > 1:
+        return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
     try:
@@ -82,11 +99,27 @@ def run(args: argparse.Namespace) -> int:
         connection=cluster.client,
         topics_check_ms=cluster.topics_check_ms,
         settings=settings,
+        shared=args.worker,
     )
     _keep_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(config, args.ready_file))
     return 0
+
+
+def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
+    """As `run`, in several processes; they get what was said here, and then what is their own."""
+    given = {"--kafka": args.kafka, "--settings": args.settings, "--advertise": args.advertise}
+    options = WorkersOptions(
+        count=args.workers,
+        words=[word for name, value in given.items() if value for word in (name, value)],
+        listen=args.listen,
+        metrics=args.metrics,
+        proxy_id=args.id or settings.id or None,
+        ready_file=args.ready_file,
+        stop_s=settings.stop_timeout_ms / 1000,
+    )
+    return run_workers(options, read_settings(LocalSettings, "local", args.settings), say_to_stderr)
 
 
 def _keep_memory() -> None:

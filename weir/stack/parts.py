@@ -41,7 +41,7 @@ class Part:
     Args:
         name: its subcommand and how messages call it.
         args: arguments of `weir NAME`, without --ready-file.
-        log: file for its output.
+        log: file for its output; None: where ours goes.
         run_dir: folder for its ready file.
         limits: see Limits.
         now: monotonic seconds; given by tests.
@@ -52,7 +52,7 @@ class Part:
         name: str,
         args: Sequence[str],
         *,
-        log: Path,
+        log: Path | None,
         run_dir: Path,
         limits: Limits,
         now: Callable[[], float] = time.monotonic,

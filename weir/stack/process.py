@@ -35,12 +35,12 @@ class Child:
     Args:
         name: how messages call it.
         argv: the command.
-        log: file that takes stdout and stderr, appended to; its folder is created.
+        log: file that takes stdout and stderr, appended to; its folder is created. None: ours take them.
         env: variables set on top of ours.
     """
 
     def __init__(
-        self, name: str, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
+        self, name: str, argv: Sequence[str], *, log: Path | None, env: Mapping[str, str] | None = None
     ) -> None:
         self.name = name
         self.log = log
@@ -55,8 +55,9 @@ class Child:
 
     def start(self) -> None:
         """Start it (again); raises OSError if the program is not there."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as log:
+        if self.log is not None:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.nullcontext() if self.log is None else self.log.open("ab") as log:
             # Its own session: Ctrl-C in the terminal must reach us alone, since we stop in order.
             self._process = subprocess.Popen(
                 self._argv,
@@ -114,6 +115,8 @@ class Child:
 
     def last_lines(self, count: int = 15) -> list[str]:
         """The newest lines of its log as a terminal may get them, oldest first; empty if there is no log."""
+        if self.log is None:
+            return []
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))

@@ -14,7 +14,7 @@ from enforcer.core.clock import BrokersClock, Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.company import Charge, Sign, alive_tail, requests_since
 from enforcer.core.feeds.decisions import Decision, decisions_tail
-from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.shares import Elsewhere, Share
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable
 from enforcer.core.local.alive import ALIVE_EVERY_MS
@@ -55,7 +55,7 @@ class Joining:
         *,
         send_usage: SendUsage,
         unusable: Unusable,
-        take: Callable[[list[Decision | Share]], None],
+        take: Callable[[list[Decision | Share | Elsewhere]], None],
     ) -> None:
         self._coordinator = coordinator
         self._local = coordinator.local
@@ -68,7 +68,7 @@ class Joining:
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._signs = alive_tail(connection, topics.usage, self._heard)
-        self._decisions: Tail[Decision | Share] | None = None
+        self._decisions: Tail[Decision | Share | Elsewhere] | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._acknowledged = asyncio.Event()
@@ -120,7 +120,7 @@ class Joining:
         if topic == self._topics.decisions and self._decisions is not None:
             self._decisions.begin_anew()
 
-    async def _open(self, decisions: Tail[Decision | Share], longest_ms: int) -> None:
+    async def _open(self, decisions: Tail[Decision | Share | Elsewhere], longest_ms: int) -> None:
         await asyncio.gather(
             decisions.caught_up.wait(), self._signs.caught_up.wait(), self._acknowledged.wait()
         )

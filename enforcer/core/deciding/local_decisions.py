@@ -61,6 +61,8 @@ class LocalDecisions:
         """Whether what was decided before the start is known; until then everything is asked."""
         self._reading: ReadBack | None = ReadBack(self.book)
         self.alive = Alive(proxy_id)
+        self.company: int | None = None
+        """How many proxies are alive, this one included; None: not known, or they may not know of us."""
         self.read_to_ms: Callable[[], int | None] = lambda: None
         """Up to which record time all decisions are read; None: all that there are. Set by who reads them."""
 
@@ -154,8 +156,10 @@ class LocalDecisions:
         read_to_ms = self.read_to_ms()
         self.alive.at_end(ts if read_to_ms is None else read_to_ms)
         oldest_ms = next(iter(self._standing.values()), ts)
-        self.book.set_proxies(self.alive.count(ts, away=ts - oldest_ms >= AWAY_MS))
-        self.book.set_blind(self.alive.blind(ts))
+        count, blind = self.alive.count(away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
+        self.company = None if blind else count
+        self.book.set_proxies(count)
+        self.book.set_blind(blind)
         self._metrics.local.proxies = self.book.proxies
         self._metrics.local.own_events = self.book.tail
         self._metrics.local.counts = self.book.counts

@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import Message
 
 from enforcer.core.feeds.rows import objects_of, packed
-from enforcer.core.feeds.shares import Share, share_of
+from enforcer.core.feeds.shares import Elsewhere, Share, elsewhere_in, share_of
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
 from streaming.contract.errors import BadEvent
@@ -74,19 +74,20 @@ def parse_decision(value: bytes | None, unusable: Unusable = unheard) -> Decisio
 
 def decisions_in(
     message: Message, own: str | None = None, unusable: Unusable = unheard
-) -> list[Decision | Share]:
+) -> list[Decision | Share | Elsewhere]:
     """Read one record, single or packed; what cannot be used is left out. Never raises.
 
     Args:
         message: the record.
-        own: name of this enforcer: packed shares of others are passed over by their key; None: all are read.
+        own: name of this enforcer: of packed shares of others nothing but the groups is read; None: all are
+            read.
         unusable: told why something was left out.
     """
     key = message.key()
-    if own is not None and key and key != own.encode() and packed(message):
-        return []
-    found: list[Decision | Share] = []
+    found: list[Decision | Share | Elsewhere] = []
     try:
+        if own is not None and key and key != own.encode() and packed(message):
+            return [elsewhere_in(message.value() or b"")]
         for fields in objects_of(message, _KINDS):
             try:
                 decision = _decision(fields)
@@ -141,12 +142,12 @@ def _number(fields: Fields, key: str) -> float | None:
 def decisions_tail(
     properties: Mapping[str, str],
     topic: str,
-    deliver: Callable[[list[Decision | Share]], None],
+    deliver: Callable[[list[Decision | Share | Elsewhere]], None],
     unusable: Unusable = unheard,
     *,
     own: str | None = None,
     back_ms: int = 0,
-) -> Tail[Decision | Share]:
+) -> Tail[Decision | Share | Elsewhere]:
     """Follow the decisions of all proxies.
 
     Others' decisions are wanted too: a subject that must wait must wait at every proxy. Shares that were
@@ -161,7 +162,7 @@ def decisions_tail(
         back_ms: begin so long before the newest record, 0: with the next one.
     """
 
-    def parse(message: Message) -> list[Decision | Share]:
+    def parse(message: Message) -> list[Decision | Share | Elsewhere]:
         return decisions_in(message, own, unusable)
 
     return Tail(
@@ -178,10 +179,10 @@ def decisions_tail(
 def standing_shares(
     properties: Mapping[str, str],
     topic: str,
-    deliver: Callable[[list[Share]], None],
+    deliver: Callable[[list[Share | Elsewhere]], None],
     back_ms: int,
     own: str | None = None,
-) -> Tail[Share]:
+) -> Tail[Share | Elsewhere]:
     """Read back the shares that still stand (docs/contract.md 1), each with what is left of its life time.
 
     A reader apart from `decisions_tail`, so that old admissions, of which there may be very many, never keep
@@ -195,12 +196,12 @@ def standing_shares(
         own: name of this enforcer (decisions_in).
     """
 
-    def parse(message: Message) -> list[Share]:
+    def parse(message: Message) -> list[Share | Elsewhere]:
         age_ms = max(0, time.time_ns() // 1_000_000 - message.timestamp()[1])
         return [
             replace(share, ttl_ms=share.ttl_ms - age_ms)
             for share in decisions_in(message, own)
-            if isinstance(share, Share) and age_ms < share.ttl_ms
+            if not isinstance(share, Decision) and age_ms < share.ttl_ms
         ]
 
     return Tail(properties, topic, from_beginning=False, back_ms=back_ms, parse=parse, deliver=deliver)

@@ -11,14 +11,15 @@ from typing import Any, Final
 import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
-from streaming.columns.outputs import DecisionRows, Outputs
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import Decided, DecisionRows, Outputs
 from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
 
 BATCHES_KEPT: Final = 100
 """As many as Spark keeps reports of."""
 SUBJECTS_MAX: Final = 1000
-"""Subjects that differences are counted of one by one; users come from the network, so the others share one."""
+"""Subjects that differences are counted of one by one: users come from the network. The others share one."""
 OTHER_SUBJECTS: Final = "<other>"
 """Nobody's name: subjects write `<` as %3C."""
 _LAW: Final = "law"
@@ -48,7 +49,7 @@ def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Ba
     """One step's part: records for all shards are no events, each shard would count them."""
     decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
     dead = len(outputs.rows) - len(decided)
-    decided += [int(columns.ts.min()) for columns in outputs.columns]
+    decided += [int(ts.min()) for ts in map(_times, outputs.columns) if len(ts)]
     own = 0 if records.broadcast is None else int(np.count_nonzero(~np.asarray(records.broadcast)))
     return BatchCounts(
         events=Counter({law: own}),
@@ -57,6 +58,14 @@ def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Ba
         oldest={batch_ms: min(decided)} if decided else {},
         differences=_bounded(_differences(outputs)),
     )
+
+
+def _times(decided: Decided) -> Integers:
+    """When what was decided happened; what is said again says nothing of how late the batch is."""
+    if isinstance(decided, DecisionRows) and "repeat" in decided.rows.schema.names:
+        fresh: Integers = decided.ts[decided.rows["repeat"].is_null().to_numpy(zero_copy_only=False)]
+        return fresh
+    return decided.ts
 
 
 def _differences(outputs: Outputs) -> Counter[str]:

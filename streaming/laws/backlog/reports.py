@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming.columns.gathering import Gathering
-from streaming.columns.sheet import WORDS, Integers, Sheet
 from streaming.contract.broker_events import NOTHING_ACKNOWLEDGED, Backlog, Ledger, Subscription
 from streaming.contract.names import namespace_of
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import MISSING, WORDS, Integers, Sheet
 from streaming.policy.timeline import PolicyTimeline
 
 UNKNOWN: Final = -1
@@ -159,9 +159,10 @@ class BacklogIntake(Gathering, Intake):
 
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
         """As `contract.broker_events.backlog`."""
-        topic = sheet.words("topic", None)
+        sheet.require("topic")
+        topic = sheet.encoded("topic")
         sheet.refuse(topic, namespace_of)
-        sheet.words("broker", "")
+        sheet.texts("broker")
         return [
             topic,
             _column(sheet, "ledgers", _LEDGER, _ledgers_of),
@@ -218,31 +219,36 @@ def _listed(ends: Integers, parts: list[pa.Array], kind: pa.StructType) -> pa.Ar
 def _column(
     sheet: Sheet, name: str, kind: pa.StructType, read: Callable[[Sheet], list[pa.Array]]
 ) -> pa.Array:
-    """A column of lists of objects; rows with an object that `read` finds wrong are not good."""
-    items, ends = sheet.lists(name)
+    """A column of lists of objects; rows with an object that is not plain are not either."""
+    items, ends = sheet.objects(name)
     parts = read(items)
-    sheet.good[items.i[~items.good]] = False
+    sheet.plain[items.i[~items.plain]] = False
     return _listed(ends, parts, kind)
 
 
 def _ledgers_of(items: Sheet) -> list[pa.Array]:
-    id_, entries, size = (items.integers(name, None) for name in ("id", "entries", "size"))
+    id_, entries, size = (items.integers(name, MISSING) for name in ("id", "entries", "size"))
     # Ascending, where the one before is of the same report.
-    items.good[1:] &= (np.diff(id_) > 0) | (np.diff(items.i) > 0)
-    return [pa.array(values) for values in (id_, entries, size, items.integers("closeTime", UNKNOWN))]
+    items.plain[1:] &= (np.diff(id_) > 0) | (np.diff(items.i) > 0)
+    return [pa.array(values) for values in (id_, entries, size, _times(items, "closeTime"))]
 
 
 def _positions_of(items: Sheet) -> list[pa.Array]:
-    name = items.words("name", None)
+    items.require("name")
+    name = items.encoded("name")
     if len(items):
         # Each name once in a report.
-        place = items.i * (len(name.dictionary) + 1) + name.indices.fill_null(-1).to_numpy()
+        place = items.i * (len(name.dictionary)) + name.indices.to_numpy()
         order = np.argsort(place, kind="stable")
-        items.good[order[1:][np.diff(place[order]) == 0]] = False
+        items.plain[order[1:][np.diff(place[order]) == 0]] = False
     return [
         name,
-        pa.array(items.integers("ledger", None, least=-1)),
-        pa.array(items.integers("entry", None, least=NOTHING_ACKNOWLEDGED)),
+        pa.array(items.integers("ledger", MISSING, minimum=-1)),
+        pa.array(items.integers("entry", MISSING, minimum=NOTHING_ACKNOWLEDGED)),
         pa.array(items.flags("durable", True)),
-        pa.array(items.integers("oldestPublishTime", UNKNOWN)),
+        pa.array(_times(items, "oldestPublishTime")),
     ]
+
+
+def _times(items: Sheet, name: str) -> Integers:
+    return np.where(items.said(name), items.integers(name, 0), UNKNOWN)

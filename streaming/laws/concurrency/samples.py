@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.gathering import Gathering
-from streaming.columns.sheet import WORDS, NotPlain, Sheet, flags_of, integers_of
 from streaming.contract.broker_events import INT64_MIN, Latencies, Latency, Sample
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.concurrency.law import Flags, Integers
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import MISSING, WORDS, Sheet, objects_of
 from streaming.policy.timeline import PolicyTimeline
 
 _NUMBER: Final = ("start_ns", "rtt_ns", "inflight")
@@ -90,7 +90,7 @@ class SampleIntake(Gathering, Intake):
     type = "latency"
     fields = (pa.field("partition", WORDS), pa.field("samples", pa.list_(_SAMPLE)))
 
-    def put(self, i: int, event: Latency | Latencies) -> None:
+    def put(self, i: int, event: Any) -> None:
         """Take an event, or those of its samples that can be used.
 
         Raises:
@@ -102,17 +102,20 @@ class SampleIntake(Gathering, Intake):
 
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
         """As `contract.broker_events.latency`."""
-        partition, alone = sheet.words("partition", None), sheet.column("samples").is_null()
+        sheet.require("partition")
+        partition, listed = sheet.encoded("partition"), sheet.said("samples")
         parts, places = list[pa.Array](), list[Integers]()
-        for which, read in ((alone, _alone), (pc.invert(alone), _together)):
-            rows = np.flatnonzero(which.to_numpy(zero_copy_only=False))
+        for which, read in ((~listed, _alone), (listed, _together)):
+            rows = np.flatnonzero(which)
             if len(rows):
                 part = sheet.only(rows)
                 parts.append(read(part, ts[rows]))
                 places.append(rows)
-                sheet.good[rows] &= part.good
+                sheet.plain[rows] &= part.plain
         samples = pa.concat_arrays(parts)
-        return [partition, samples if len(parts) == 1 else samples.take(pa.array(np.argsort(np.concatenate(places))))]
+        if len(parts) > 1:
+            samples = samples.take(pa.array(np.argsort(np.concatenate(places))))
+        return [partition, samples]
 
     def listed(self, events: Sequence[Latency | Latencies]) -> list[pa.Array]:
         """Those that the parser has read."""
@@ -143,52 +146,43 @@ def _column(ends: Integers, sample: Sequence[Any], k: Any) -> pa.Array:
 
 def _alone(sheet: Sheet, ts: Integers) -> pa.Array:
     """The column `samples` of events that are one each."""
-    rtt = sheet.integers("rtt_ns", None, least=1)
     # Of a later time there are no nanoseconds in 64 bits.
-    sheet.good &= ts <= INT64_MAX // _NS
-    start = sheet.integers("start_ns", ts * _NS - rtt, least=INT64_MIN)
-    sample = [start, rtt, sheet.integers("inflight", None), sheet.flags("did_drop", False)]
+    sheet.plain &= ts <= INT64_MAX // _NS
+    rtt = sheet.integers("rtt_ns", MISSING, minimum=1)
+    start = sheet.integers("start_ns", ts * _NS - rtt, minimum=INT64_MIN)
+    sample = [start, rtt, sheet.integers("inflight", MISSING), sheet.flags("did_drop", False)]
     return _column(np.arange(len(sheet) + 1), sample, np.full(len(sheet), ALONE))
 
 
 def _together(sheet: Sheet, ts: Integers) -> pa.Array:
     """The column `samples` of events that list theirs; a list with anything unusual in it is left."""
-    listed = sheet.column("samples")
-    if not pa.types.is_list(listed.type):
-        raise NotPlain
-    lengths, flat = pc.list_value_length(listed).to_numpy(), listed.flatten()
-    ends = np.cumsum([0, *lengths])
-    if pa.types.is_struct(flat.type):
-        if not _named(flat.type):
-            raise NotPlain
-        parts = [flat.field(name) for name in Sample._fields]
-        (start, first), (rtt, second), (inflight, third) = map(integers_of, parts[:3])
-        drop, fourth = flags_of(parts[3])
-        right = first & second & third & fourth & flat.is_valid().to_numpy(zero_copy_only=False)
-    else:
-        start, rtt, inflight, dropped, right = _quadruples(flat)
-        drop, right = dropped == 1, right & (dropped >= 0) & (dropped <= 1)
-    right &= (rtt >= 1) & (inflight >= 0)
-    row = np.repeat(np.arange(len(sheet)), lengths)
-    sheet.good[row[~right]] = False
-    return _column(ends, [start, rtt, inflight, drop], np.arange(len(row)) - ends[row])
+    elements, row, ends = sheet.elements("samples", _is_sample)
+    items = _quadruples(elements, row) if pa.types.is_list(elements.type) else objects_of(elements, row)
+    items.require("start_ns")
+    sample = [
+        items.integers("start_ns", 0, minimum=INT64_MIN),
+        items.integers("rtt_ns", MISSING, minimum=1),
+        items.integers("inflight", MISSING),
+        items.flags("did_drop", False),
+    ]
+    sheet.plain[row[~items.plain]] = False
+    return _column(ends, sample, np.arange(len(row)) - ends[row])
 
 
-def _named(kind: pa.StructType) -> bool:
-    return all(kind.get_field_index(name) >= 0 for name in Sample._fields)
+def _is_sample(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind) or (pa.types.is_list(kind) and pa.types.is_int64(kind.value_type)))
 
 
-def _quadruples(flat: pa.Array) -> tuple[Integers, Integers, Integers, Integers, Flags]:
-    """Samples that are lists of integers: their four columns, and which of them hold no null.
-
-    Raises:
-        NotPlain: they are none.
-    """
+def _quadruples(elements: pa.Array, row: Integers) -> Sheet:
+    """Samples that are lists of integers as objects."""
     width = len(Sample._fields)
-    if not pa.types.is_list(flat.type) or flat.null_count:
-        raise NotPlain
-    if (pc.list_value_length(flat).to_numpy() != width).any():
-        raise NotPlain
-    values, given = integers_of(flat.flatten())
-    start, rtt, inflight, dropped = values.reshape(-1, width).T
-    return start, rtt, inflight, dropped, given.reshape(-1, width).all(axis=1)
+    whole = pc.equal(pc.list_value_length(elements), width).fill_null(False)
+    values, right = elements.filter(whole).flatten(), whole.to_numpy(zero_copy_only=False)
+    first = (np.cumsum(right) - 1) * width
+    columns = [values.take(pa.array(first + place, mask=~right)) for place in range(width)]
+    dropped = columns.pop()
+    flag = pc.or_(pc.equal(dropped, 0), pc.equal(dropped, 1)).fill_null(False)
+    columns.append(pc.equal(dropped, 1))
+    items = Sheet(pa.RecordBatch.from_arrays(columns, list(Sample._fields)), row)
+    items.plain &= flag.to_numpy(zero_copy_only=False)
+    return items

@@ -30,7 +30,7 @@ def admissions(walked: Walked) -> DecisionRows:
     order = walked.asked.order
     order = order[walked.events.mode[order] != REFUND]
     label = walked.label
-    term, place = walked.events.term[order], pa.array(order)
+    term = walked.events.term[order]
     sampled = label.sampled[term]
     free = sampled < 0
     # The last name is the key of those whom nobody limits.
@@ -38,9 +38,9 @@ def admissions(walked: Walked) -> DecisionRows:
     key = np.where(free, len(names), label.routing_key[term])
     level, plain_rate = results.level[order], results.plain_rate[order]
     columns = {
-        "id": requests.id.take(place),
+        "id": _taken(requests.id, order),
         "ts": pa.array(requests.ts[order]),
-        "proxy": requests.proxy.take(place),
+        "proxy": _taken(requests.proxy, order),
         "subject": pa.DictionaryArray.from_arrays(pa.array(key, pa.int32()), keys),
         "algorithm": _word(_ALGORITHMS, sampled, free),
         "outcome": _word(_OUTCOMES, results.outcome[order]),
@@ -63,6 +63,12 @@ def admissions(walked: Walked) -> DecisionRows:
         type=ADMISSION, rows=pa.RecordBatch.from_pydict(said), source=requests.source[order], keys=keys,
         key=key, nulls=NULLS,
     )  # fmt: skip
+
+
+def _taken(texts: pa.Array, order: Integers) -> pa.Array:
+    """The texts of some rows; mostly of all, as they came, and then nothing is copied."""
+    in_order = len(order) == len(texts) and (order == np.arange(len(order))).all()
+    return texts if in_order else texts.take(pa.array(order))
 
 
 def _word(words: Sequence[str], number: Integers, absent: Flags | None = None) -> pa.Array:
@@ -144,6 +150,8 @@ def _items(walked: Walked, order: Integers) -> tuple[Integers, Integers]:
     """
     requests = walked.asked.requests
     first, items = requests.first[order], requests.items[order]
+    if (items == 1).all():
+        return first, np.arange(len(order) + 1)
     ends = np.zeros(len(order) + 1, dtype=np.int64)
     np.cumsum(items, out=ends[1:])
     return np.arange(ends[-1]) + np.repeat(first - ends[:-1], items), ends

@@ -14,7 +14,7 @@ from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Entry
 from streaming.laws.shares.intake import Reports, Rows
 from streaming.laws.shares.law import FREE, NOT_REPORTED, THROTTLED, Codes, Doubles, Flags
-from streaming.laws.shares.report_json import NOT_SAID
+from streaming.laws.shares.report_rows import NOT_SAID
 from streaming.laws.shares.rounds import HUNGRY_PARTS, NO_SOURCE
 
 NOT_WRITTEN: Final = -1

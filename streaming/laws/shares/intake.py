@@ -1,23 +1,23 @@
-"""How reports and ticks come to the law of shares: plain reports from their bytes, the others parsed."""
+"""How reports and ticks come to the law of shares: plain packed reports as columns, the others parsed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from streaming.columns.byte_strings import Integers, cut
-from streaming.columns.records import Records, too_far_ahead
+from streaming.columns.byte_strings import Integers
+from streaming.columns.records import Pack, Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
-from streaming.laws.shares.report_json import NOT_PLAIN, NOT_SAID, scan_reports
+from streaming.laws.shares.report_rows import FIELDS, NOT_SAID, Part, read_reports
 from streaming.policy.timeline import PolicyTimeline
 
 _NONE: Final = np.empty(0, dtype=np.int64)
 _WIDTH: Final = len(DIMENSIONS)
+GROUP_USAGE: Final = "group_usage"
 
 
 class Reports(NamedTuple):
@@ -109,21 +109,6 @@ class Arrived(NamedTuple):
     event: GroupUsage
 
 
-@dataclass(slots=True)
-class _Part:
-    """Reports of some records: a row a record in `record` to `brokers`, a row an entry in the others."""
-
-    record: Integers
-    at: Integers
-    ts: Integers
-    period_ms: Integers
-    entries: Integers
-    brokers: pa.StringArray
-    counts: Integers
-    throttled_ms: Integers
-    groups: pa.StringArray
-
-
 class Reported(NamedTuple):
     """A batch of the law.
 
@@ -142,37 +127,25 @@ class ReportIntake(Intake):
     def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.newest = -1
         self._max_ahead_ms = max_ahead_ms
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
         self._put: list[Arrived] = []
         self._ticks: list[tuple[int, tuple[int, int, int], int, Tick]] = []
         self._records = records
 
     def scan(self) -> Flags:
-        """Read the plain reports."""
+        """Read the plain packed reports."""
         records = self._records
         taken: Flags = np.zeros(len(records), dtype=np.bool_)
-        times = records.times()
-        for first, text, ends in records.texts():
-            own_times = times[first : first + len(ends) - 1]
-            scanned = scan_reports(text, ends, own_times)
-            scanned.entries[too_far_ahead(scanned.at, own_times, self._max_ahead_ms)] = NOT_PLAIN
-            if records.broadcast is not None:
-                # A report that every shard got came by the wrong topic, which the parser's way says.
-                scanned.entries[np.asarray(records.broadcast)[first : first + len(ends) - 1]] = NOT_PLAIN
-            own = np.flatnonzero(scanned.entries != NOT_PLAIN)
-            if len(own):
-                taken[first + own] = True
-                rows = _stretches(scanned.first[own], scanned.entries[own])
-                name, broker = scanned.name[rows], scanned.broker[own]
-                part = _Part(
-                    record=first + own, at=scanned.at[own], ts=scanned.ts[own],
-                    period_ms=scanned.period_ms[own], entries=scanned.entries[own],
-                    brokers=cut(text, broker[:, 0], broker[:, 1] - broker[:, 0]),
-                    counts=scanned.counts[rows], throttled_ms=scanned.throttled_ms[rows],
-                    groups=cut(text, name[:, 0], name[:, 1] - name[:, 0]),
-                )  # fmt: skip
-                self._parts.append(part)
-                self.newest = max(self.newest, int(part.at.max()))
+        # A report that every shard got came by the wrong topic, which the parser's way says.
+        for_all = np.zeros(len(records), np.bool_) if records.broadcast is None else records.broadcast
+        packs = [pack for pack in records.packs if pack.type == GROUP_USAGE and not for_all[pack.first]]
+        times = records.times() if packs else _NONE
+        for rows, which in _alike(packs):
+            part = read_reports(rows, times[which], self._max_ahead_ms)
+            part.record = which[part.record]
+            taken[part.record] = True
+            self._parts.append(part)
+            self.newest = max(self.newest, int(part.at.max(initial=self.newest)))
         return taken
 
     def put(self, i: int, event: Event) -> None:
@@ -199,7 +172,19 @@ class ReportIntake(Intake):
         return Reported(_rows(whole, order[~is_tick], ticks_before), ticks)
 
 
-def _rows(whole: _Part, order: Integers, ticks: Integers) -> Reports:
+def _alike(packs: Sequence[Pack]) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+    """Packs with columns of the same form as one, and the records that their rows are; many cost as one."""
+    alike: dict[pa.Schema, list[tuple[pa.RecordBatch, Pack]]] = {}
+    for pack in packs:
+        rows = pack.rows.select([name for name in pack.rows.schema.names if name in FIELDS])
+        alike.setdefault(rows.schema, []).append((rows, pack))
+    for found in alike.values():
+        together = pa.Table.from_batches([rows for rows, _ in found]).unify_dictionaries().combine_chunks()
+        records = [np.arange(pack.first, pack.first + len(pack)) for _, pack in found]
+        yield together.to_batches()[0], np.concatenate(records)
+
+
+def _rows(whole: Part, order: Integers, ticks: Integers) -> Reports:
     """The entries of some records in this order; `ticks` is how many ticks come before each record."""
     ends = np.cumsum(whole.entries)
     entries = whole.entries[order]
@@ -221,7 +206,7 @@ def _rows(whole: _Part, order: Integers, ticks: Integers) -> Reports:
     )
 
 
-def _parsed(events: Sequence[Arrived]) -> _Part:
+def _parsed(events: Sequence[Arrived]) -> Part:
     """Reports that were parsed one by one."""
     put, entries = Rows(), []
     for one in events:
@@ -230,26 +215,26 @@ def _parsed(events: Sequence[Arrived]) -> _Part:
     rows = put.finish()
     heads = [(one.source, one.at, one.event.ts, one.event.period_ms) for one in events]
     record, at, ts, period_ms = np.array(heads, dtype=np.int64).T.copy()
-    return _Part(
+    return Part(
         record=record, at=at, ts=ts, period_ms=period_ms, entries=np.array(entries, dtype=np.int64),
         brokers=pa.array([one.event.broker for one in events], pa.string()),
         counts=rows.counts, throttled_ms=rows.throttled_ms, groups=rows.groups.take(pa.array(rows.group)),
     )  # fmt: skip
 
 
-def _joined(parts: Sequence[_Part]) -> _Part:
+def _joined(parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
-    nothing = _Part(
+    nothing = Part(
         record=_NONE, at=_NONE, ts=_NONE, period_ms=_NONE, entries=_NONE, brokers=pa.array([], pa.string()),
         counts=_NONE.reshape(0, _WIDTH), throttled_ms=_NONE.reshape(0, _WIDTH),
         groups=pa.array([], pa.string()),
     )  # fmt: skip
     joined = {}
-    for name in _Part.__slots__:
+    for name in Part.__slots__:
         columns = [getattr(part, name) for part in (nothing, *parts)]
         joined[name] = (pa.concat_arrays if name in ("brokers", "groups") else np.concatenate)(columns)
-    return _Part(**joined)
+    return Part(**joined)
 
 
 def _stretches(first: Integers, count: Integers) -> Integers:

@@ -8,8 +8,8 @@ from streaming.contract.usage_events import GroupUsage, group_usage, split_group
 from streaming.laws.law import DecisionForm, LawSpec, WarmUp
 from streaming.laws.shares import show
 from streaming.laws.shares.intake import ReportIntake
-from streaming.laws.shares.share_json import TYPE
-from streaming.laws.shares.split_reports import split_reports
+from streaming.laws.shares.report_rows import plain_rows
+from streaming.laws.shares.share_rows import TYPE
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.policy_set import EntryPath, Section
 from streaming.policy.timeline import PolicyTimeline
@@ -46,7 +46,7 @@ SPEC: Final = LawSpec(
     key_column="usage",
     record_key=lambda event: str(event.broker),
     split=split_group_usage,
-    split_columns=split_reports,
+    plain=plain_rows,
     sections=frozenset({Section.RESOURCE_GROUPS, Section.QUOTAS, Section.BROKER}),
     routing_key_of_policy=routing_key_of_policy,
     decision=DecisionForm(type=TYPE, subject=("group", "broker"), receiver="broker"),

@@ -5,7 +5,6 @@ policies columns.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import nan
 from typing import Any, Final, Self
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.limit_index import NOTHING, LearntLimits
-from streaming.columns.outputs import DecisionColumns
+from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.laws.law import Batch, Entry, LawState
@@ -38,7 +37,7 @@ from streaming.laws.shares.columns import (
 )
 from streaming.laws.shares.intake import Reported
 from streaming.laws.shares.rounds import NO_SOURCE
-from streaming.laws.shares.share_json import write
+from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
 from streaming.policy.derived import Derived
 from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
@@ -105,7 +104,7 @@ class SharesTable(LawState):
             self._columns = self._state.columns()
         return self._columns
 
-    def fold(self, batch: Batch) -> DecisionColumns:
+    def fold(self, batch: Batch) -> DecisionRows:
         """Take reports and ticks in order and close the rounds that they end.
 
         An event with several groups gives the same decisions as one event per group: groups do not touch
@@ -147,7 +146,7 @@ class SharesTable(LawState):
         """
         return min(horizon, int(self._state.groups.end.min(initial=horizon)))
 
-    def repeats(self, now: int) -> DecisionColumns | None:
+    def repeats(self, now: int) -> DecisionRows | None:
         """The shares that must be said again at `now` (ms, event time), as they were first written."""
         groups = self._state.groups
         stands = groups.told_end > 0
@@ -160,14 +159,13 @@ class SharesTable(LawState):
         if not due.any():
             return None
         told = _standing(self._state, np.flatnonzero(due))
-        written = write(
+        return rows_of(
             told, np.arange(len(told.group)), self._state.names, self._state.brokers, repeat=True
         )
-        return replace(written, ts=np.full(len(written), now))
 
     def _walk(
         self, state: State, active: Integers, steps: Steps, timeline: PolicyTimeline
-    ) -> DecisionColumns:
+    ) -> DecisionRows:
         """Take groups through what happens to them; the table is then `state`."""
         rules = _rules(timeline)
         count = len(state.names)
@@ -200,7 +198,7 @@ class SharesTable(LawState):
             stretch = int(progress.need[active].min(initial=DONE))
         self.stale_reports += int(progress.stale[0])
         order = _in_order(told, count)
-        written = write(told, order, state.names, state.brokers, repeat=False)
+        written = rows_of(told, order, state.names, state.brokers, repeat=False)
         if len(active):
             self._state, self._columns = state.narrowed(), None
         return written

@@ -8,6 +8,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
+from streaming.columns.packed import CONTENT_TYPE, HEADER
 
 
 class FakeProducer:
@@ -16,15 +17,19 @@ class FakeProducer:
     def __init__(self, properties: dict[str, str]) -> None:
         self.properties = properties
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
+        self.headers: list[object] = []
         self.fatal: KafkaError | None = None
 
-    def produce(self, topic: str, *, value: bytes, key: bytes, on_delivery: Callable[..., None]) -> None:
+    def produce(
+        self, topic: str, *, value: bytes, key: bytes, headers: object, on_delivery: Callable[..., None]
+    ) -> None:
         """As librdkafka: raises instead of waiting."""
         if self.fatal is not None:
             raise KafkaException(self.fatal)
         if len(self.queue) == 2:
             raise BufferError("full")
         self.queue.append((value, key, on_delivery))
+        self.headers.append(headers)
 
     def poll(self, limit_s: float) -> int:
         """Nothing happens by itself."""
@@ -125,3 +130,16 @@ def test_who_waits_is_told_what_came_of_an_event() -> None:
     second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
     assert (told, learnt) == ([7_000, None], [7_000])
     bench.reports.stop(0.1)
+
+
+def test_a_packed_record_says_so() -> None:
+    """By its header; a single event has none. It is bounded and counted as one."""
+    bench = Bench()
+    bench.reports.start()
+    assert bench.reports.send({"id": "e1"}, "p1", "weir.usage")
+    assert bench.reports.send_packed(b"rows", "p1", "weir.usage")
+    assert not bench.reports.send_packed(b"rows", "p1", "weir.usage")
+    (producer,) = bench.producers
+    assert producer.headers == [[], [(HEADER, CONTENT_TYPE)]]
+    assert [(value, key) for value, key, _ in producer.queue][1] == (b"rows", b"p1")
+    bench.reports.stop(0)

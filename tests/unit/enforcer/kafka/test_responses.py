@@ -16,7 +16,7 @@ from enforcer.kafka.responses import Responses, Rewrite
 from streaming.contract.errors import WeirError
 
 LIMIT_BYTES = 50_000
-FETCH, LIST_GROUPS, METADATA = 1, 16, 3
+FETCH, LIST_GROUPS, METADATA, API_VERSIONS = 1, 16, 3, 18
 
 
 def response(correlation_id: int, body: bytes = b"") -> bytes:
@@ -143,6 +143,8 @@ CASES: list[Callable[[int], tuple[Slot, bytes]]] = [
     lambda number: (Slot(FETCH, 12, number), bytes(300)),
     lambda number: (Slot(FETCH, 16, number), bytes(18_000)),
     lambda number: (Slot(METADATA, 1, number), struct.pack(">iiihi", 1, 0, 5, 0, 9) + bytes(10)),
+    # Kept as it is, and so known when it comes again.
+    lambda number: (Slot(API_VERSIONS, 0, number), struct.pack(">hihhh", 0, 1, 3, 0, 12)),
 ]
 
 

@@ -9,7 +9,7 @@ from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.feeds.shares import MEMBERS_MAX, Members, share_of
+from enforcer.core.feeds.shares import MEMBERS_MAX, Elsewhere, Members, share_of, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import PUBLISH, State
@@ -29,7 +29,7 @@ class Rig:
         self.metrics = Metrics(10)
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         settings = ProxySettings(metric_subjects_max=10)
-        self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.policies)
+        self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.send_pack, self.policies)
         self.topics = TopicAccounts(self.groups.meter, str, settings.topics_max, 249)
 
     def steady_ms(self) -> float:
@@ -41,6 +41,10 @@ class Rig:
         """Keep a report."""
         self.events.append({**event, "key": key})
         return True
+
+    def send_pack(self, value: bytes, key: str) -> bool:
+        """No report here is of so many groups."""
+        raise AssertionError
 
     def put(self, path: str, value: Any, at_ms: int = 0) -> None:
         """A policy is read that is in force from then on."""
@@ -101,6 +105,25 @@ def test_own_shares_are_obeyed_those_of_others_are_shown() -> None:
     rig.share("p2", 0.0, None)
     assert rig.value("weir_group_members", group="rg1") == 1
     assert rig.value("weir_group_state", group="rg1", state="active") == 1
+
+
+def test_packed_shares_of_others_are_not_read() -> None:
+    """Only which groups they are of: no metric says what is not known, and nobody takes what is theirs."""
+    rig = rig_in_use()
+    rig.groups.alive = lambda: 3
+    for rig.now_ms in (0.0, 1_000.0):
+        rig.groups.look()
+    account = rig.groups.meter.accounts["rg1"]
+    limit = account.limits.rates[0]
+    assert limit is not None and account.rate(0) == limit / 3
+    rig.groups.take([Elsewhere(slots=slots_of(["rg1", "rg9"]), ttl_ms=3_000)])
+    rig.groups.look()
+    assert account.rate(0) == limit * 0.05 / 2
+    rig.share("p1", 60.0, 60.0)
+    labels = {"group": "rg1", "dimension": "publishRateInMsgs"}
+    assert rig.value("weir_group_share", **labels) == account.rate(0) == 60.0
+    assert rig.value("weir_group_fairness_ratio", **labels) is None
+    assert rig.value("weir_group_members", group="rg1") is None
 
 
 def test_a_share_ends_when_its_time_is_over() -> None:

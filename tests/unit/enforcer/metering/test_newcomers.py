@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, publish, send_bytes
+from property_kit import tries
 
-from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.shares import SLOTS, Share, slots_of
 from enforcer.metering import newcomers as newcomers_module
 from enforcer.metering.account import PUBLISH, State
-from enforcer.metering.newcomers import SETTLE_MS, SLOTS, Newcomers, slots_of
+from enforcer.metering.newcomers import SETTLE_MS, Newcomers
 
 LIMIT = 300.0
 FRACTION = 0.05
@@ -150,6 +151,7 @@ def share_out(users: list[Proxy], readers: list[Proxy], now_ms: float) -> None:
     ),
     st.booleans(),
 )
+@tries(30)
 def test_together_never_more_than_the_limit_and_a_newcomers_part(
     comers: list[tuple[int, int, bool]], job: bool
 ) -> None:

@@ -105,7 +105,7 @@ def test_records_are_cut() -> None:
     for number in range(count):
         policies[f"resourcegroups.group-{number}"] = {"publishRateInMsgs": 1}
         policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"group-{number}"}
-    desk = Desk(policies, usage_record_bytes=4_096)
+    desk = Desk(policies, usage_record_bytes=4_096, pack_min=301)
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
     desk.now_ms = 1_000.0

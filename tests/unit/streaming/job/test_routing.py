@@ -140,6 +140,5 @@ def test_no_more_is_read_at_once_than_allowed() -> None:
     batch = pa.record_batch({"value": pa.array([b"." * size for size in sizes], pa.binary())})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(placing, "RECORDS_AT_ONCE", 2)
-        patch.setattr(placing, "BYTES_AT_ONCE", 6)
-        found = [list(map(len, part["value"].to_pylist())) for part in placing._stretches(batch)]
+        found = [list(map(len, part["value"].to_pylist())) for part in placing._stretches(batch, 6)]
     assert found == [[5, 1], [1, 1], [9], [3, 3], [4]]

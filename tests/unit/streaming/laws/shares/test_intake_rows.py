@@ -9,7 +9,7 @@ from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.laws.shares import intake
 from streaming.laws.shares.intake import Reports, Rows
-from streaming.laws.shares.report_json import NOT_SAID
+from streaming.laws.shares.report_rows import NOT_SAID
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
 times = st.tuples(*[st.sampled_from([None, 0, 20, INT64_MAX])] * 4)

@@ -2,15 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
 from streaming.columns.records import Records
-from streaming.columns.sheet import HEAD, Flags, Integers, NotPlain, Sheet, alike, head_of, joined
 from streaming.contract.events import MAX_AHEAD_MS
+from streaming.laws.sheet import HEAD, Flags, Integers, Sheet, alike, head_of, joined
 
 _HEAD_NAMES: Final = [field.name for field in HEAD]
 _TS: Final = _HEAD_NAMES.index("ts")
@@ -40,14 +39,11 @@ class Gathering(ABC):
 
     @abstractmethod
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
-        """The columns of `fields`; `sheet.good` says afterwards which rows they are right in.
+        """The columns of `fields`; `sheet.plain` says afterwards which rows they are right in.
 
         Args:
             sheet: rows of packs.
             ts: time of each, ms.
-
-        Raises:
-            NotPlain: they cannot be read in bulk.
         """
 
     @abstractmethod
@@ -57,9 +53,8 @@ class Gathering(ABC):
     def scan(self) -> Flags:
         """Read the rows of packs; which of all records were taken, a flag a record."""
         taken = np.zeros(len(self._records), dtype=np.bool_)
-        for rows, i in alike(self._records, self.type):
-            with suppress(NotPlain):
-                self._take(Sheet(rows, i), taken)
+        for sheet in alike(self._records, self.type):
+            self._take(sheet, taken)
         return taken
 
     def put(self, i: int, event: Any) -> None:
@@ -84,8 +79,8 @@ class Gathering(ABC):
     def _take(self, sheet: Sheet, taken: Flags) -> None:
         head = head_of(sheet, self._records, self._max_ahead_ms)
         rows = self._batch(head, self.read(sheet, head[_TS].to_numpy()))
-        if not sheet.good.all():
-            rows = rows.filter(pa.array(sheet.good))
+        if not sheet.plain.all():
+            rows = rows.filter(pa.array(sheet.plain))
         if not len(rows):
             return
         taken[rows["source"].to_numpy()] = True
@@ -94,7 +89,8 @@ class Gathering(ABC):
 
     def _heads(self) -> list[pa.Array]:
         events = [event for _, event in self._put]
-        heads = [i for i, _ in self._put], *([getattr(each, key) for each in events] for key in _HEAD_NAMES[1:])
+        named = [[getattr(event, key) for event in events] for key in _HEAD_NAMES[1:]]
+        heads = [[i for i, _ in self._put], *named]
         return [pa.array(values, field.type) for values, field in zip(heads, HEAD, strict=True)]
 
     def _batch(self, head: list[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:

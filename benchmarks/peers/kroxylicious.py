@@ -1,0 +1,115 @@
+"""Kroxylicious, a Kafka proxy in Java, without filters: what a proxy costs that only passes on."""
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from benchmarks.peers.build import FOLDER, Unavailable
+from streaming.contract.errors import WeirError
+from weir.stack.jars import ROOT, java
+from weir.stack.kafka import HOST, free_port
+
+VERSION: Final = "0.12.0"
+HEAP_MB: Final = 512
+_POM: Final = ROOT / "conf" / "kroxylicious" / "pom.xml"
+_SOURCE: Final = Path(__file__).resolve().parent / "Kroxylicious.java"
+_JARS: Final = FOLDER / "kroxylicious"
+_CLASSES: Final = FOLDER / "kroxylicious-classes"
+_FETCH_LIMIT_S: Final = 300.0
+_COMPILE_LIMIT_S: Final = 60.0
+_START_LIMIT_S: Final = 30.0
+_STOP_LIMIT_S: Final = 10.0
+_POLL_S: Final = 0.1
+
+
+def built() -> bool:
+    """Whether its jars are here and our main class is compiled."""
+    made = _CLASSES / "Kroxylicious.class"
+    return (
+        (_JARS / ".fetched").exists() and made.exists() and _SOURCE.stat().st_mtime <= made.stat().st_mtime
+    )
+
+
+def build() -> None:
+    """Fetch its jars, those pinned in conf/kroxylicious only, and compile our main class.
+
+    Raises:
+        Unavailable: that cannot be done here; with the reason.
+    """
+    if built():
+        return
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise Unavailable("kroxylicious: there is no javac command")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    _run([str(ROOT / "scripts" / "fetch-jars.sh"), str(_POM), str(_JARS)], _FETCH_LIMIT_S)
+    _run([compiler, "-cp", f"{_JARS}/*", "-d", str(_CLASSES), str(_SOURCE)], _COMPILE_LIMIT_S)
+
+
+@contextmanager
+def kroxylicious(kafka: str, folder: Path) -> Iterator[tuple[int, str]]:
+    """Run it in front of a cluster.
+
+    Args:
+        kafka: HOST:PORT of the cluster.
+        folder: for its configuration and log.
+
+    Returns:
+        Its process id, and HOST:PORT for clients.
+
+    Raises:
+        Unavailable: it ended at its start, or did not listen in time.
+    """
+    listen = f"{HOST}:{free_port()}"
+    gateway = {"name": "default", "portIdentifiesNode": {"bootstrapAddress": listen}}
+    cluster = {
+        "name": "bench",
+        "targetCluster": {"bootstrapServers": kafka},
+        "gateways": [gateway],
+    }
+    configuration, log = folder / "kroxylicious.yaml", folder / "kroxylicious.log"
+    configuration.write_text(yaml.safe_dump({"virtualClusters": [cluster]}))
+    try:
+        command = [java(), f"-Xmx{HEAP_MB}m", "-cp", f"{_CLASSES}:{_JARS}/*", "Kroxylicious"]
+    except WeirError as error:
+        raise Unavailable(f"kroxylicious: {error}") from error
+    with log.open("w") as out:
+        process = subprocess.Popen([*command, str(configuration)], stdout=out, stderr=subprocess.STDOUT)
+    try:
+        _wait(process, listen, log)
+        yield process.pid, listen
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(process: "subprocess.Popen[bytes]", listen: str, log: Path) -> None:
+    host, _, port = listen.rpartition(":")
+    until = time.monotonic() + _START_LIMIT_S
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            socket.create_connection((host, int(port)), timeout=1.0).close()
+            return
+        except OSError:
+            time.sleep(_POLL_S)
+    raise Unavailable(f"kroxylicious: it did not start: {log.read_text()[-300:]}")
+
+
+def _run(command: list[str], limit_s: float) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"kroxylicious: {error}") from error
+    if done.returncode:
+        raise Unavailable(f"kroxylicious: {(done.stderr or done.stdout).strip()[-300:]}")

@@ -1,0 +1,203 @@
+"""Reads packed usage reports (docs/contract.md 1 and 3.2) as columns.
+
+An accelerator and no second parser: `contract.events.parse` alone says what an event is. A row is *plain* if
+this reader is sure that `parse` takes its JSON object and what it gives; all others go through `parse`. So a
+rule that is missing here costs time only; a property test holds both equal.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import lean
+from streaming.contract.fields import TS_MAX_MS
+from streaming.contract.usage_events import COUNTS, DIMENSIONS
+from streaming.laws.law import Flags
+
+NOT_SAID: Final = -1
+"""Instead of a number: nothing is said. In `throttled_ms`, that the broker does not report it."""
+_REFUSED: Final = -2
+"""Instead of a number: one below 0, or what is none."""
+FIELDS: Final = frozenset({"v", "id", "ts", "applied_ts", "broker", "period_ms", "usage"})
+"""Columns that are read; the parser reads no other field either."""
+_WIDTH: Final = len(DIMENSIONS)
+
+
+@dataclass(slots=True)
+class Part:
+    """Reports: a row a report in `record` to `brokers`, a row an *entry*, which is what a report says of one
+    group, in the others.
+
+    Attributes:
+        record: its number.
+        at: when it is applied, ms.
+        ts: when it was reported, ms.
+        period_ms: the time that its counts cover.
+        entries: how many it has.
+        brokers: names.
+        counts: a column for each of DIMENSIONS.
+        throttled_ms: the same, or NOT_SAID.
+        groups: names.
+    """
+
+    record: Integers
+    at: Integers
+    ts: Integers
+    period_ms: Integers
+    entries: Integers
+    brokers: pa.StringArray
+    counts: Integers
+    throttled_ms: Integers
+    groups: pa.StringArray
+
+
+def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Part:
+    """The plain reports among rows of type `group_usage`; `record` is the number of a row.
+
+    Args:
+        rows: in the forms that `packed.unpack` gives.
+        times: timestamps of the rows' records, ms; -1: none.
+        max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
+    """
+    version, ts, applied_ts, period_ms = (
+        _integers(_column(rows, name)) for name in ("v", "ts", "applied_ts", "period_ms")
+    )
+    brokers, usage = _texts(_column(rows, "broker")), _usage(_column(rows, "usage"))
+    ts = np.where(ts == NOT_SAID, times, ts)
+    at = np.maximum(ts, applied_ts)
+    plain = (version == 1) | (version == NOT_SAID)
+    plain &= (ts >= 0) & (applied_ts != _REFUSED) & (at <= TS_MAX_MS) & (period_ms > 0)
+    plain &= ~((times >= 0) & (at - times > max_ahead_ms)) & _there(brokers)
+    plain &= _is_text(_column(rows, "id").type) & _there(usage)
+    ends, groups, counts, throttled_ms, good = _entries(usage)
+    names = groups.dictionary_encode()
+    _check(ends, names.indices.to_numpy(), np.full(len(names.dictionary), NOT_SAID), good, plain)
+    own = np.flatnonzero(plain)
+    entries = np.diff(ends)
+    part = Part(
+        record=own, at=at[own], ts=ts[own], period_ms=period_ms[own], entries=entries[own],
+        brokers=brokers.take(pa.array(own)), counts=counts, throttled_ms=throttled_ms, groups=groups,
+    )  # fmt: skip
+    if len(own) < len(plain):
+        kept = np.flatnonzero(np.repeat(plain, entries))
+        part.counts, part.throttled_ms = counts[kept], throttled_ms[kept]
+        part.groups = groups.take(pa.array(kept))
+    return part
+
+
+def plain_rows(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Flags:
+    """Which rows are plain; arguments as of `read_reports`."""
+    plain: Flags = np.zeros(rows.num_rows, dtype=np.bool_)
+    plain[read_reports(rows, times, max_ahead_ms).record] = True
+    return plain
+
+
+def _column(rows: pa.RecordBatch, name: str) -> pa.Array:
+    return rows[name] if name in rows.schema.names else pa.nulls(rows.num_rows)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kind == pa.string() or pa.types.is_dictionary(kind) or pa.types.is_null(kind))
+
+
+def _there(column: pa.Array) -> Flags:
+    there: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """A column of texts; nulls where it is none."""
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    return column if column.type == pa.string() else pa.nulls(len(column), pa.string())
+
+
+def _integers(column: pa.Array) -> Integers:
+    """A column of integers from 0 on: NOT_SAID for null, _REFUSED for all others."""
+    if pa.types.is_null(column.type):
+        return np.full(len(column), NOT_SAID, dtype=np.int64)
+    if column.type != pa.int64():
+        return np.full(len(column), _REFUSED, dtype=np.int64)
+    numbers: Integers = column.fill_null(NOT_SAID).to_numpy()
+    if not len(numbers) or numbers.min() >= 0:
+        return numbers
+    return np.where(_there(column) & (numbers < 0), _REFUSED, numbers)
+
+
+def _usage(column: pa.Array) -> pa.MapArray:
+    """A column of maps by group; nulls where it is none."""
+    kind = column.type
+    if pa.types.is_map(kind) and pa.types.is_struct(kind.item_type):
+        return column
+    return pa.nulls(len(column), pa.map_(pa.string(), pa.struct([])))
+
+
+def _entries(usage: pa.MapArray) -> tuple[Integers, pa.Array, Integers, Integers, Flags]:
+    """Of all reports: where each one's entries begin and the last one's end; then of each entry the group,
+    the counts, the times, and whether these are plain.
+    """
+    offsets = usage.offsets.to_numpy().astype(np.int64)
+    first, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    told = usage.items.slice(first, size)
+    counts, throttled_ms = (np.empty((size, _WIDTH), dtype=np.int64) for _ in range(2))
+    for place, name in enumerate(COUNTS):
+        counts[:, place] = _integers(_member(told, name))
+    good = _there(told) & (counts != NOT_SAID).any(axis=1) & (counts != _REFUSED).all(axis=1)
+    np.maximum(counts, 0, out=counts)
+    good &= _times(_member(told, "throttledMs"), throttled_ms)
+    return offsets - first, usage.keys.slice(first, size), counts, throttled_ms, good
+
+
+def _member(told: pa.StructArray, name: str) -> pa.Array:
+    """A field of all entries; null where there is none."""
+    place = told.type.get_field_index(name)
+    return pa.nulls(len(told)) if place < 0 else told.field(place)
+
+
+def _times(throttled: pa.Array, times: Integers) -> Flags:
+    """Fill in how long each dimension was held back; whether an entry's are plain."""
+    times[:] = NOT_SAID
+    if pa.types.is_null(throttled.type):
+        return np.ones(len(throttled), dtype=np.bool_)
+    if pa.types.is_struct(throttled.type):
+        for place, name in enumerate(DIMENSIONS):
+            times[:, place] = np.where(_there(throttled), _integers(_member(throttled, name)), NOT_SAID)
+        good: Flags = (times != _REFUSED).all(axis=1)
+        return good
+    if not pa.types.is_map(throttled.type):
+        return np.zeros(len(throttled), dtype=np.bool_)
+    ends = throttled.offsets.to_numpy().astype(np.int64)
+    first, size = int(ends[0]), int(ends[-1] - ends[0])
+    place = pc.index_in(throttled.keys.slice(first, size), pa.array(DIMENSIONS)).fill_null(_WIDTH).to_numpy()
+    # What stands under a null is not said.
+    good = _there(throttled) | (np.diff(ends) == 0)
+    _scatter(ends - first, place.astype(np.int64), _integers(throttled.items.slice(first, size)), times, good)
+    return good
+
+
+@lean
+def _scatter(ends: Integers, place: Integers, values: Integers, times: Integers, good: Flags) -> None:
+    """Put what maps say into their columns; one that says a dimension twice is not plain."""
+    for entry in range(len(good)):
+        for number in range(ends[entry], ends[entry + 1]):
+            to = place[number]
+            if to == _WIDTH or values[number] == NOT_SAID:
+                continue
+            if values[number] == _REFUSED or times[entry, to] != NOT_SAID:
+                good[entry] = False
+            else:
+                times[entry, to] = values[number]
+
+
+@lean
+def _check(ends: Integers, names: Any, last: Integers, good: Flags, plain: Flags) -> None:
+    """Reports with an entry that is not plain, or a group twice, are not."""
+    for row in range(len(plain)):
+        for entry in range(ends[row], ends[row + 1]):
+            if not good[entry] or last[names[entry]] == row:
+                plain[row] = False
+            last[names[entry]] = row

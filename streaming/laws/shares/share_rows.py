@@ -1,0 +1,80 @@
+"""Shares as columns: a row a decision, the fields of docs/contract.md 3.2 in their order."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.outputs import DecisionRows
+from streaming.contract.usage_events import DIMENSIONS
+from streaming.laws.law import Flags
+from streaming.laws.shares.columns import EXPIRED, IDLE, SHARE, Told
+from streaming.laws.shares.law import Codes, Doubles
+from streaming.policy.groups import LIFE_ROUNDS
+
+TYPE: Final = "share"
+_NULLS: Final = frozenset({"limits"})
+_DIMENSIONS: Final = pa.array(DIMENSIONS, pa.string())
+_REMOVED: Final = {SHARE: None, IDLE: "idle", EXPIRED: "expired"}
+
+
+def rows_of(
+    told: Told, order: Integers, groups: pa.Array, brokers: pa.Array, *, repeat: bool
+) -> DecisionRows:
+    """What was told.
+
+    Args:
+        told: rounds and their decisions; only what is filled counts.
+        order: the rounds in the order in which they are told.
+        groups: names of all groups.
+        brokers: names of all brokers.
+        repeat: it is said again.
+    """
+    rounds, count = told.filled.tolist()
+    first = np.append(told.first[:rounds], count)
+    each = np.diff(first)[order]
+    behind = np.cumsum(each)
+    closed = np.repeat(order, each)
+    number = np.repeat(first[order] - (behind - each), each) + np.arange(len(closed))
+    this_round = pa.array(told.end[closed] // told.every[closed] - 1)
+    broker = pa.DictionaryArray.from_arrays(pa.array(told.broker[number].astype(np.int32)), brokers)
+    group, shared = groups.take(pa.array(told.group[closed])), told.why[number] == SHARE
+    key = pc.binary_join_element_wise(group, brokers.take(broker.indices), "/")
+    used, shares = told.used[number], told.shares[number]
+    columns = {
+        "id": pc.binary_join_element_wise(key, this_round.cast(pa.string()), "@"),
+        "ts": pa.array(told.end[closed]),
+        "group": group,
+        "broker": broker,
+        "round": this_round,
+        "usage": _rates(used, told.limited[closed], shared),
+        "limits": _rates(shares, ~np.isnan(shares), shared),
+        "removed": _removed(told.why[number]),
+        "shadow": pa.array(told.shadow[closed]),
+        "ttl_ms": pa.array(LIFE_ROUNDS * told.every[closed]),
+        "repeat": pa.array(np.ones(len(closed), dtype=np.bool_)),
+    }
+    if shared.all():
+        del columns["removed"]
+    if not repeat:
+        del columns["repeat"]
+    rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+    return DecisionRows(type=TYPE, rows=rows, source=told.source[closed], keys=key, nulls=_NULLS)
+
+
+def _rates(rates: Doubles, there: Flags, shared: Flags) -> pa.MapArray:
+    """Objects of rates by dimension; null for who has no share any more."""
+    there = there & shared[:, np.newaxis]
+    ends = np.zeros(len(rates) + 1, dtype=np.int32)
+    np.cumsum(there.sum(axis=1), out=ends[1:])
+    names = _DIMENSIONS.take(pa.array(np.nonzero(there)[1]))
+    mask = None if shared.all() else pa.array(~shared)
+    return pa.MapArray.from_arrays(pa.array(ends), names, pa.array(rates[there]), mask=mask)
+
+
+def _removed(why: Codes) -> pa.Array:
+    """Why there is no share any more; null where there is one."""
+    words = pa.array([_REMOVED[code] for code in sorted(_REMOVED)], pa.string())
+    return words.take(pa.array(why))

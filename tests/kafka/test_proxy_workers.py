@@ -1,0 +1,99 @@
+"""`weir proxy --workers`: one port, several processes, none of which takes the others down."""
+
+import json
+import os
+import signal
+import socket
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster
+from process_kit import weir_proxy
+from proxy_kit import until
+from wire_client import WireClient
+
+from weir.stack.kafka import free_port
+
+CLIENTS = 40
+
+
+def clients_of(worker: dict[str, Any]) -> float:
+    """How many connections a worker has, by its metrics."""
+    with urllib.request.urlopen(worker["metrics"], timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    (line,) = [line for line in lines if line.startswith("weir_proxy_connections ")]
+    return float(line.split()[1])
+
+
+def worker_of(ready_file: Path) -> dict[str, Any]:
+    """The first worker, as the ready file says."""
+    first: dict[str, Any] = json.loads(ready_file.read_text())["workers"][0]
+    return first
+
+
+def test_workers_share_a_port(cluster: Cluster, tmp_path: Path) -> None:
+    """Both serve clients; kill -9 of one ends its clients only, is said, and it comes back; TERM ends all."""
+    ready_file, log, port = tmp_path / "ready.json", tmp_path / "log", free_port()
+    options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
+    options += ["--metrics", "127.0.0.1:0", "--ready-file", str(ready_file), "--id", "shared"]
+    with ExitStack() as running:
+        process = running.enter_context(weir_proxy(*options, log=log))
+        until(ready_file.exists, what="the ready file")
+        ready = json.loads(ready_file.read_text())
+        first, second = ready["workers"]
+        assert ready["pid"] == process.pid and ready["listen"] == f"127.0.0.1:{port}"
+        assert first["brokers"] == second["brokers"] == {"1": f"127.0.0.1:{port + 2}"}
+        clients = [running.enter_context(WireClient(ready["listen"])) for _ in range(CLIENTS)]
+        for client in clients:
+            assert client.metadata([]).brokers[0].port == port + 2
+        counts = [clients_of(worker) for worker in ready["workers"]]
+        assert sum(counts) == CLIENTS and min(counts) > 0
+        os.kill(first["pid"], signal.SIGKILL)
+        until(lambda: "ended with status -9" in log.read_text(), what="a word of the end")
+        assert clients_of(second) == counts[1]
+        for _ in range(CLIENTS):
+            with WireClient(ready["listen"]) as client:
+                assert client.metadata([]).brokers
+        until(lambda: worker_of(ready_file)["pid"] != first["pid"], what="another one")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", port), timeout=1.0)
+
+
+def test_a_port_of_somebody_else_is_not_shared(cluster: Cluster, tmp_path: Path) -> None:
+    """Status 1 and one line, and a killed parent takes its workers along."""
+    log, port = tmp_path / "log", free_port()
+    options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
+    with weir_proxy(*options, log=tmp_path / "other") as other:
+        until(lambda: answers(port), what="the port")
+        with weir_proxy(*options, log=log) as process:
+            assert process.wait(20) == 1
+        (line,) = [line for line in log.read_text().splitlines() if line]
+        assert str(port) in line
+        other.kill()
+        until(lambda: not answers(port), what="the end of the workers")
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_worker_that_cannot_live_ends_all(cluster: Cluster, tmp_path: Path) -> None:
+    """Started again as often as the settings say, then the others are stopped and the command fails."""
+    settings, log, port = tmp_path / "weir.yaml", tmp_path / "log", free_port()
+    settings.write_text("local: {restart_backoff_s: 0.1, restarts_max: 1}\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = taken.getsockname()[1]
+        options = ["--kafka", cluster.kafka.bootstrap, "--listen", f"127.0.0.1:{port}", "--workers", "2"]
+        options += ["--settings", str(settings), "--metrics", f"127.0.0.1:{metrics}"]
+        with weir_proxy(*options, log=log) as process:
+            assert process.wait(40) == 1
+    said = [line for line in log.read_text().splitlines() if "worker 1" in line]
+    assert len(said) == 2 and "again" in said[0] and "too often" in said[1]
+    assert not answers(port)

@@ -1,0 +1,89 @@
+"""Packed shares in: one's own one by one, of others nothing but which groups they are of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pack_kit import packed, stream_of
+
+from enforcer.core.feeds.decisions import decisions_in
+from enforcer.core.feeds.shares import SLOTS, Elsewhere, Share, slots_of
+from streaming.columns.packed import CONTENT_TYPE, HEADER, pack, unpack
+
+
+@dataclass
+class Record:
+    """A record as confluent-kafka hands it over."""
+
+    bytes: bytes
+    broker: str
+
+    def value(self) -> bytes:
+        """Its bytes."""
+        return self.bytes
+
+    def key(self) -> bytes:
+        """The enforcer."""
+        return self.broker.encode()
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """It is packed."""
+        return [(HEADER, CONTENT_TYPE.encode())]
+
+
+def share(group: str, ttl_ms: int = 3_000, limits: dict[str, float] | None = None) -> dict[str, Any]:
+    """A share of p1."""
+    return {
+        "type": "share", "id": f"{group}/p1@1", "ts": 5, "group": group, "broker": "p1", "round": 1,
+        "usage": {"publishRateInMsgs": 1.5}, "limits": limits, "shadow": False, "ttl_ms": ttl_ms,
+    }  # fmt: skip
+
+
+GROUPS = ["g1", "é", "g1", ""]
+LIMITS = {"publishRateInMsgs": 2.5}
+SHARES = [share(group, ttl_ms, LIMITS) for group, ttl_ms in zip(GROUPS, (1, 9, 5, 3), strict=True)]
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_own_shares_and_those_of_others(small: bool) -> None:
+    """Whichever way they are compressed; a group that leaves is told by null limits."""
+    (value,) = packed([*SHARES, share("gone")])
+    (value,) = pack("share", unpack(value)[1], small=small)
+    found = decisions_in(Record(value, "p1"), "p1")  # type: ignore[arg-type]
+    assert [one.group for one in found if isinstance(one, Share)] == [*GROUPS, "gone"]
+    assert [one.limits for one in found if isinstance(one, Share)] == [LIMITS] * 4 + [None]
+    (other,) = decisions_in(Record(value, "p1"), "p2")  # type: ignore[arg-type]
+    assert isinstance(other, Elsewhere) and other.ttl_ms == 3_000
+    assert other.slots.tolist() == slots_of([*GROUPS, "gone"]).tolist()
+    assert (other.slots < SLOTS).all()
+
+
+NUMBERS = pa.array([1], pa.int64())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"", b"rubbish", packed(SHARES)[0][:-40], stream_of(pa.record_batch({"group": ["g"]}), "share"),
+        stream_of(pa.record_batch({"group": NUMBERS, "ttl_ms": NUMBERS}), "share"),
+        stream_of(pa.record_batch({"group": ["g"], "ttl_ms": ["x"]}), "share"),
+        stream_of(pa.record_batch({"group": ["g"], "ttl_ms": NUMBERS}), "limit"),
+        stream_of(pa.record_batch({"group": ["g"], "ttl_ms": NUMBERS}), None),
+    ],
+)  # fmt: skip
+def test_what_is_no_pack_of_shares_is_told(value: bytes) -> None:
+    """And nothing is taken from it."""
+    told: list[str] = []
+    assert decisions_in(Record(value, "p1"), "p2", told.append) == []  # type: ignore[arg-type]
+    assert len(told) == 1
+
+
+def test_times_out_of_range_are_brought_into_it() -> None:
+    """Anybody may write to the topic; nulls say nothing."""
+    lives = pa.array([None, 2**63 - 1], pa.int64())
+    rows = pa.record_batch({"group": pa.array(["g", None]).dictionary_encode(), "ttl_ms": lives})
+    (found,) = decisions_in(Record(stream_of(rows, "share"), "p1"), "p2")  # type: ignore[arg-type]
+    assert isinstance(found, Elsewhere) and 0 < found.ttl_ms < 2**53
+    assert np.array_equal(found.slots, slots_of(["g"]))

@@ -1,0 +1,136 @@
+"""What leaves the live job: many decisions of one partition packed, in their order; all else one by one."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pytest
+
+from streaming.columns.json_columns import columns_of
+from streaming.columns.json_rows import NULLS, objects
+from streaming.columns.outputs import DecisionColumns, DecisionRows, Outputs
+from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
+from streaming.columns.records import Records
+from streaming.contract.topics import Topics
+from streaming.job.output_columns import Packing, output_columns
+from streaming.job.record_size_limit import RECORD_BYTES_MAX, limit_record_size
+from streaming.laws.name_hashes import partition_of
+
+TOPICS = Topics()
+PARTITIONS = 3
+
+
+def admissions(count: int, subjects: int = 7, **fields: Any) -> DecisionRows:
+    rows = [
+        {"id": f"r{n}", "ts": n, "subject": f"user=u{n % subjects}", "limit": None if n % 5 else 2.0} | fields
+        for n in range(count)
+    ]
+    names = pa.array([f"user=u{n}" for n in range(subjects)])
+    return DecisionRows(
+        type="admission", rows=columns_of(rows), source=np.arange(count), keys=names,
+        key=np.arange(count) % subjects, nulls=NULLS["admission"],
+    )  # fmt: skip
+
+
+def shares(count: int) -> DecisionRows:
+    rows = [{"id": f"s{n}", "ts": n, "group": f"g{n}", "broker": f"b{n % 2}"} for n in range(count)]
+    keys = pa.array([f"{row['group']}/{row['broker']}" for row in rows])
+    return DecisionRows(type="share", rows=columns_of(rows), source=np.arange(count), keys=keys)
+
+
+def sent(outputs: Outputs, least: int = 4) -> list[dict[str, Any]]:
+    """Rows of the sink."""
+    columns = output_columns(outputs, TOPICS, Packing(least=least, partitions=PARTITIONS))
+    return pa.RecordBatch.from_arrays(columns, ["topic", "key", "value", "partition", "headers"]).to_pylist()
+
+
+def written(row: dict[str, Any]) -> list[bytes]:
+    """The decisions of a row of the sink."""
+    headers = [(one["key"], one["value"]) for one in row["headers"] or ()]
+    if not is_packed(headers):
+        return [row["value"]]
+    type, rows = unpack(row["value"])
+    return objects(type, rows, NULLS[type]).to_pylist()
+
+
+def test_each_partition_has_its_decisions_in_their_order() -> None:
+    outputs = Outputs(columns=[admissions(100)])
+    wanted: dict[int, list[bytes]] = {number: [] for number in range(PARTITIONS)}
+    places = partition_of(outputs.column("key"), PARTITIONS).tolist()
+    for place, value in zip(places, outputs.value, strict=True):
+        wanted[place].append(value)
+    rows = sent(outputs)
+    assert {row["partition"]: written(row) for row in rows} == {n: v for n, v in wanted.items() if v}
+    assert {(row["topic"], row["key"]) for row in rows} == {(TOPICS.decisions, b"")}
+    assert rows[0]["headers"] == [{"key": HEADER, "value": CONTENT_TYPE.encode()}]
+
+
+def test_few_of_a_partition_leave_one_by_one() -> None:
+    outputs = Outputs(columns=[admissions(30)])
+    count = Counter(partition_of(outputs.column("key"), PARTITIONS).tolist())
+    least = sorted(count.values())[-1]
+    rows = sent(outputs, least)
+    alone = [row for row in rows if row["partition"] is None]
+    assert sum(row["partition"] is not None for row in rows) == sum(n >= least for n in count.values())
+    assert len(alone) == sum(n for n in count.values() if n < least)
+    assert {row["key"] for row in alone} <= {key.encode() for key in outputs.key}
+    assert sorted(value for row in rows for value in written(row)) == sorted(outputs.value)
+    # And nothing is packed where too few are there in all.
+    assert [row["value"] for row in sent(outputs, 31)] == outputs.value
+
+
+def test_shares_are_packed_by_the_one_that_they_are_for() -> None:
+    rows = sent(Outputs(columns=[shares(60)]))
+    for row in rows:
+        brokers = {orjson.loads(value)["broker"] for value in written(row)}
+        assert {row["key"].decode()} == brokers or row["partition"] is None
+    assert sum(map(len, map(written, rows))) == 60
+    assert {row["key"] for row in rows if row["partition"] is not None} == {b"b0", b"b1"}
+
+
+def test_dead_letters_and_texts_leave_one_by_one_before_and_between() -> None:
+    outputs = Outputs(columns=[admissions(20)])
+    outputs.add_dead_letter(b'{"type":"dead_letter"}', ts=None, source=0)
+    values = [b'{"type":"limit","id":"l"}'] * 20
+    text = DecisionColumns.of(
+        type="limit", values=values, ids=["l"] * 20, keys=["p"] * 20, ts=[0] * 20, source=[0] * 20
+    )
+    outputs.add(text)
+    rows = sent(outputs)
+    assert (rows[0]["topic"], rows[0]["headers"]) == (TOPICS.deadletter, None)
+    assert [row["value"] for row in rows if row["headers"] is None][1:] == values
+
+
+def test_without_packing_every_decision_is_json() -> None:
+    outputs = Outputs(columns=[admissions(50)])
+    topic, key, value, partition, headers = output_columns(outputs, TOPICS, None)
+    assert value.to_pylist() == outputs.value
+    assert key.to_pylist() == [name.encode() for name in outputs.key]
+    assert set(topic.to_pylist()) == {TOPICS.decisions}
+    assert partition.null_count == headers.null_count == 50
+
+
+@pytest.mark.parametrize("size", [100, RECORD_BYTES_MAX // 6, RECORD_BYTES_MAX])
+def test_what_is_too_large_is_found_without_writing_the_others(size: int) -> None:
+    decided = admissions(3, rejected=["\x01" * size])
+    exact = decided.sizes()
+    assert decided.largest() >= exact.max()
+    outputs = Outputs(columns=[decided])
+    records = Records(topic=["t"] * 3, partition=[0] * 3, offset=[0, 1, 2], ts=[0] * 3, value=[b"{}"] * 3)
+    limit_record_size(outputs, records)
+    assert outputs.type == ["dead_letter" if size > 100 else "admission"] * 3
+
+
+def test_a_piece_of_decisions_is_what_it_was() -> None:
+    for decided in (admissions(30), shares(30)):
+        values, keys = decided.column("value").to_pylist(), decided.column("key").to_pylist()
+        which = np.array([7, 3, 29])
+        some, piece = decided.take(which), decided.slice(5, 10)
+        assert some.column("value").to_pylist() == [values[i] for i in which]
+        assert some.column("key").to_pylist() == [keys[i] for i in which]
+        assert some.source.tolist() == which.tolist()
+        assert piece.column("value").to_pylist() == values[5:15]
+        assert piece.column("key").to_pylist() == keys[5:15]
+        assert (len(piece), piece.ts.tolist()) == (10, list(range(5, 15)))

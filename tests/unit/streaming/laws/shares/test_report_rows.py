@@ -1,0 +1,150 @@
+"""Packed reports read in bulk: what is taken is what the parser reads from the row's JSON object."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from property_kit import tries
+
+from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.packed import pack, unpack
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import INT64_MAX, TS_MAX_MS
+from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupReport, GroupUsage
+from streaming.laws.registry import LAWS
+from streaming.laws.shares.report_rows import NOT_SAID, Part, plain_rows, read_reports
+
+INTEGERS = st.one_of(st.sampled_from([0, 1, 7, INT64_MAX, -1, -2, -5]), st.none())
+TIMES = st.sampled_from([None, 0, 9, 15, 16, -1, -2, TS_MAX_MS, TS_MAX_MS + 1])
+STRUCTS = pa.struct([(name, pa.int64()) for name in (DIMENSIONS[0], "other", DIMENSIONS[2])])
+MAPS = pa.map_(pa.string(), pa.int64())
+THROTTLED: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (STRUCTS, st.none() | st.fixed_dictionaries({name: INTEGERS for name in (DIMENSIONS[0], "other")})),
+    (
+        MAPS,
+        st.none() | st.lists(st.tuples(st.sampled_from([*DIMENSIONS[:2], "other"]), INTEGERS), max_size=3),
+    ),
+    (pa.int64(), st.none() | st.just(5)),
+    (pa.null(), st.none()),
+]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> pa.RecordBatch:
+    """Rows with columns of good and of other types, values of every kind, fields left out."""
+    count = draw(st.integers(1, 4))
+    kind, times = draw(st.sampled_from(THROTTLED))
+    fields = {name: pa.int64() for name in draw(st.sets(st.sampled_from(COUNTS)))}
+    odd = draw(st.sampled_from([None, None, None, pa.float64(), pa.bool_(), pa.uint64()]))
+    if odd is not None and fields:
+        fields[next(iter(fields))] = odd
+    told = {
+        name: INTEGERS.map(lambda value, kind=kind: None if value is None else _cast(abs(value), kind))
+        if kind != pa.int64() else INTEGERS
+        for name, kind in fields.items()
+    }  # fmt: skip
+    entry = st.none() | st.fixed_dictionaries({**told, "throttledMs": times, "topics": st.just(3)})
+    usage = st.none() | st.lists(st.tuples(st.sampled_from(["a", "b", "é\n", ""]), entry), max_size=3)
+    item = pa.struct([*fields.items(), ("throttledMs", kind), ("topics", pa.int64())])
+    columns: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
+        "id": (pa.string(), st.sampled_from([None, "x"])),
+        "v": (pa.int64(), st.sampled_from([None, 1, 2, 0])),
+        "ts": (pa.int64(), TIMES),
+        "applied_ts": (pa.int64(), TIMES),
+        "broker": (pa.string(), st.sampled_from(["b1", "b2", None, ""])),
+        "period_ms": (pa.int64(), st.sampled_from([1, 60_000, 1, 0, None])),
+        "usage": (pa.map_(pa.string(), item), usage),
+    }
+    kept = {"broker", "period_ms", "usage"} - draw(st.sets(st.sampled_from(["broker", "usage"]), max_size=1))
+    kept |= draw(st.sets(st.sampled_from(["id", "v", "ts", "applied_ts"])))
+    arrays = {
+        name: pa.array(draw(st.lists(values, min_size=count, max_size=count)), kind)
+        for name, (kind, values) in columns.items() if name in kept
+    }  # fmt: skip
+    if draw(st.booleans()) and "broker" in arrays:
+        arrays["broker"] = arrays["broker"].dictionary_encode()
+    if draw(st.integers(0, 9)) == 0:
+        arrays["id"] = pa.array([5] * count)
+    return pa.record_batch(arrays)
+
+
+def _cast(value: int, kind: Any) -> Any:
+    return value % 2 == 0 if kind == pa.bool_() else float(value % 9) if kind == pa.float64() else value
+
+
+def parsed(rows: pa.RecordBatch, row: int, time: int) -> GroupUsage | None:
+    """What the parser says of a row; None: it cannot be used."""
+    value = bytes(objects("group_usage", rows.slice(row, 1), NO_NULLS)[0].as_py())
+    try:
+        event = LAWS.parse(value, default_id="d", default_ts=None if time < 0 else time, max_ahead_ms=6)
+    except BadEvent:
+        return None
+    assert isinstance(event, GroupUsage)
+    return event
+
+
+def told(part: Part) -> dict[int, tuple[Any, ...]]:
+    """Of each row that was taken, what was read."""
+    found, first = {}, 0
+    for place, row in enumerate(part.record.tolist()):
+        stretch = range(first, first + int(part.entries[place]))
+        first = stretch.stop
+        usage = tuple(
+            (part.groups[entry].as_py(), GroupReport(
+                counts=tuple(part.counts[entry].tolist()),
+                throttled_ms=tuple(None if t == NOT_SAID else t for t in part.throttled_ms[entry].tolist()),
+            ))
+            for entry in stretch
+        )  # fmt: skip
+        broker, period_ms = part.brokers[place].as_py(), int(part.period_ms[place])
+        found[row] = (int(part.ts[place]), int(part.at[place]), broker, period_ms, usage)
+    assert first == len(part.groups) == len(part.counts) == len(part.throttled_ms)
+    return found
+
+
+@given(batches(), st.sampled_from([-1, 9, 10]), st.integers(0, 2))
+@tries(600)
+def test_what_is_taken_is_what_the_parser_reads(rows: pa.RecordBatch, time: int, begin: int) -> None:
+    """As it was drawn, and packed and unpacked; stretches of rows too."""
+    ((value,),) = [list(pack("group_usage", rows))]
+    again = unpack(value)[1]
+    for some in (again, again.slice(min(begin, rows.num_rows - 1))):
+        times = np.full(some.num_rows, time)
+        part = read_reports(some, times, 6)
+        for row, read in told(part).items():
+            event = parsed(some, row, time)
+            assert event is not None
+            assert read == (event.ts, event.at, event.broker, event.period_ms, event.usage)
+        assert np.flatnonzero(plain_rows(some, times, 6)).tolist() == part.record.tolist()
+
+
+USUAL = {"publishedMsg": 600, "publishedBytes": 0, "throttledMs": {"publishRateInMsgs": 5}}
+
+
+@pytest.mark.parametrize("throttled", [STRUCTS, MAPS, pa.null()])
+def test_usual_reports_are_taken(throttled: Any) -> None:
+    """Not only nothing that is wrong, but all that proxies write."""
+    counts = [(name, pa.int64()) for name in ("publishedMsg", "publishedBytes")]
+    item = pa.struct([*counts, ("throttledMs", throttled)])
+    times = {STRUCTS: {DIMENSIONS[0]: 5}, MAPS: [(DIMENSIONS[0], 5)], pa.null(): None}[throttled]
+    entries = [(name, {**USUAL, "throttledMs": times}) for name in ("a", "b")]
+    usage = pa.array([entries], pa.map_(pa.string(), item))
+    rows = pa.record_batch({"id": ["x"], "broker": ["b"], "period_ms": [60_000], "usage": usage})
+    expected = GroupReport(
+        counts=(600, 0, 0, 0), throttled_ms=(None if times is None else 5, None, None, None)
+    )
+    assert told(read_reports(rows, np.array([9]), 6)) == {
+        0: (9, 9, "b", 60_000, (("a", expected), ("b", expected)))
+    }
+
+
+def test_a_group_named_twice_is_left() -> None:
+    """Of two the parser takes the last; in other reports of the pack it may stand too."""
+    entry = {"publishedMsg": 1}
+    kind = pa.map_(pa.string(), pa.struct([("publishedMsg", pa.int64())]))
+    usage = pa.array([[("a", entry), ("b", entry)], [("a", entry), ("a", entry)], [("a", entry)]], kind)
+    rows = pa.record_batch({"broker": ["b"] * 3, "period_ms": [1] * 3, "usage": usage})
+    assert list(told(read_reports(rows, np.zeros(3, np.int64), 0))) == [0, 2]

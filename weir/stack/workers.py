@@ -1,0 +1,156 @@
+"""`weir proxy --workers`: several processes that share one port, started, watched, started again, stopped.
+
+Each is a proxy of its own, with an id of its own, so decisions and shares work between them as between any
+proxies. The kernel gives each new connection to one of them.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from streaming.contract.errors import WeirError
+from weir.foreground import StopSignal, write_ready_file
+from weir.settings import LocalSettings
+from weir.stack.parts import Change, Limits, Part
+
+WORKERS_MAX: Final = 64
+"""More processes than this are a mistake in the command."""
+_POLL_S: Final = 0.1
+_FORCED: Final = 1
+_STOP_MORE_S: Final = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersOptions:
+    """What was asked for.
+
+    Attributes:
+        count: how many.
+        words: arguments of `weir proxy` that all of them get.
+        listen: their bootstrap address; port 0: any free one.
+        metrics: where the first serves its metrics, the others on the ports behind it; port 0: any.
+        proxy_id: what their ids begin with; None: host name and port.
+        ready_file: written as JSON when all are ready.
+        stop_s: how long a worker takes to stop in order.
+    """
+
+    count: int
+    words: Sequence[str]
+    listen: tuple[str, int]
+    metrics: tuple[str, int] | None
+    proxy_id: str | None
+    ready_file: Path | None
+    stop_s: float
+
+
+def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[[str], None]) -> int:
+    """Run them until SIGINT or SIGTERM; a second signal kills them.
+
+    Returns:
+        0: stopped as asked.
+
+    Raises:
+        WeirError: the port is taken, or one of them failed too often; the others were stopped.
+    """
+    parts: list[Part] = []
+
+    def force() -> None:
+        for part in parts:
+            part.kill()
+        os._exit(_FORCED)
+
+    stop = StopSignal(force)
+    stop.install()
+    with _reserved(options.listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
+        host, number = port.getsockname()[:2]
+        parts += _parts(options, settings, f"{host}:{number}", Path(folder))
+        try:
+            for part in parts:
+                part.start()
+            while not stop.wait(_POLL_S):
+                if _look(parts, say) and options.ready_file and all(part.ready for part in parts):
+                    write_ready_file(options.ready_file, _described(parts))
+        finally:
+            _stop(parts, options.stop_s + _STOP_MORE_S, say)
+    return 0
+
+
+def _reserved(listen: tuple[str, int]) -> socket.socket:
+    """Keeps the port for us; what does not listen gets no connections."""
+    host, port = listen
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        if port:
+            # Whoever shares it with us would get some of our clients: nobody must be there.
+            with socket.socket(family, socket.SOCK_STREAM) as alone:
+                alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                alone.bind((host, port))
+                alone.listen()
+        ours = socket.socket(family, socket.SOCK_STREAM)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        ours.bind((host, port))
+    except OSError as error:
+        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return ours
+
+
+def _parts(options: WorkersOptions, settings: LocalSettings, listen: str, folder: Path) -> list[Part]:
+    proxy_id = options.proxy_id or f"{socket.gethostname()}-{listen.rpartition(':')[2]}"
+    # A worker is ready when a probe was decided, for which there may be no job: it takes what it takes.
+    limits = Limits(
+        start_s=float("inf"), backoff_s=settings.restart_backoff_s, restarts_max=settings.restarts_max
+    )
+    parts = []
+    for number in range(options.count):
+        # The last ones count where a word is said twice.
+        words = [*options.words, "--worker", "--listen", listen, "--id", f"{proxy_id}-{number + 1}"]
+        if options.metrics is not None:
+            host, port = options.metrics
+            words += ["--metrics", f"{host}:{port + number if port else 0}"]
+        parts.append(Part("proxy", words, log=None, run_dir=folder / str(number + 1), limits=limits))
+    return parts
+
+
+def _look(parts: Sequence[Part], say: Callable[[str], None]) -> bool:
+    """Look after each once; returns whether one got ready or ended."""
+    changed = False
+    for number, part in enumerate(parts, 1):
+        change = part.look()
+        changed = changed or change is not Change.NONE
+        if change is Change.READY:
+            say(f"worker {number} is ready (process {part.child.pid})")
+        elif change is Change.DIED:
+            ended = f"worker {number} (process {part.child.pid}) ended with status {part.child.poll()}"
+            pause_s = part.plan_restart()
+            if pause_s is None:
+                raise WeirError(f"{ended}, too often; see its lines above")
+            say(f"{ended}; it is started again in {pause_s:.0f} s")
+    return changed
+
+
+def _described(parts: Sequence[Part]) -> dict[str, Any]:
+    ready = [part.ready or {} for part in parts]
+    return {**ready[0], "pid": os.getpid(), "workers": ready}
+
+
+def _stop(parts: Sequence[Part], limit_s: float, say: Callable[[str], None]) -> None:
+    """All at once, since each waits for its own clients."""
+    for part in parts:
+        part.child.terminate()
+    until = time.monotonic() + limit_s
+    for number, part in enumerate(parts, 1):
+        if not part.child.wait(until - time.monotonic()):
+            say(f"worker {number} did not stop in time and is killed")
+        part.kill()
+
+
+def say_to_stderr(text: str) -> None:
+    """One line of the parent."""
+    print(f"weir proxy: {text}", file=sys.stderr, flush=True)
