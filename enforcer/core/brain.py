@@ -95,9 +95,8 @@ class Brain:
             Complaints(topic, metrics.unusable.labels(topic).inc)
             for topic in (topics.policies, topics.decisions)
         )
-        self._policies_tail = policies_tail(
-            connection, topics.policies, self.coordinator.policies, of_policies
-        )
+        policies = self.coordinator.policies
+        self._policies_tail = policies_tail(connection, topics.policies, policies, of_policies)
         self._joining = Joining(
             self.coordinator,
             self.clock,
