@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from law_kit import T0, Shard, quota, refund, request
 from property_kit import tries
 
-from streaming.columns.json_write import doubles_as_json
 from streaming.columns.outputs import Outputs
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
@@ -60,14 +59,6 @@ def test_what_is_written_is_what_orjson_would_write(events: list[dict[str, Any]]
         assert set(decision["rejected"]) <= set(names)
         assert decision["proxy"] == event.get("proxy", "")
         assert decision.get("answered") == event.get("answered")
-
-
-@given(st.lists(st.floats()))
-@tries(300)
-def test_an_array_of_doubles_is_written_like_doubles_one_by_one(values: list[float]) -> None:
-    """orjson writes an array of NumPy as it writes a list, and with no spaces."""
-    written = doubles_as_json(np.array(values, dtype=np.float64)).tobytes()
-    assert written[:-1].split(b",") == ([orjson.dumps(value) for value in values] or [b""])
 
 
 def test_all_keys_in_the_order_of_the_contract() -> None:
