@@ -19,6 +19,7 @@ from enforcer.core.clock import Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.gate import Action
 from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
@@ -100,7 +101,7 @@ class Remote:
 class _Nowhere:
     """Takes events; a check of a standing decision sends none."""
 
-    def send(self, event: Mapping[str, Any], key: str) -> bool:
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Refuse it: nothing here may cost or need a broker."""
         raise AssertionError("a standing decision sends nothing")
 

@@ -9,12 +9,16 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row
 from benchmarks.load.events import T0
 from benchmarks.load.laws import LOADS
-from streaming.columns.records import Records
+from streaming.columns.json_columns import columns_of
+from streaming.columns.outputs import DecisionRows
+from streaming.columns.packed import pack
+from streaming.columns.records import Named, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import WeirError
 from streaming.laws.law import StepContext
@@ -50,15 +54,58 @@ def run(smoke: bool, progress: Progress) -> Result:
                 )
             )
         rows.append(Row(what=f"{what}: whole step", value=whole, unit="ns/event"))
+        if (most := LOADS[law].packed_ns) is not None:
+            rows.append(_packed_row(law, chosen, what, count, repeats, most))
     notes = [
         f"{count:,} events a batch, the median of {repeats[0]} to {repeats[1]} runs, each from the state that"
         " a batch before it left; processor time of one thread.",
         " ".join(f"{law.capitalize()}: {LOADS[law].about}." for law in LAWS.by_name),
         "Compiled part: machine code only, called again with the same columns.",
         "Whole step: bytes of records to bytes of decisions, with parsing, and the shard's state read and"
-        " written.",
+        " written; packed: records as Arrow columns, decisions too.",
     ]
     return Result(name="laws", title=TITLE, rows=rows, notes=notes)
+
+
+def _packed_row(
+    law: str, chosen: str, what: str, count: int, repeats: tuple[int, int], most: float
+) -> Row:
+    """The whole step with packed records, its decisions packed again."""
+    load = LOADS[law]
+    context = StepContext(initial=load.policies[chosen], processed_ts=T0, fail_fast=True)
+    values = load.make(2 * count)
+    body, _ = step(law, 0, None, _records(load.topic, values[:count]), context)
+    objects = [orjson.loads(value) for value in values[count:]]
+    type, times = objects[0]["type"], [one["ts"] for one in objects]
+    packed = list(pack(type, columns_of(objects).drop_columns("type")))
+
+    def whole() -> int:
+        begun = time.process_time_ns()
+        _, outputs = step(law, 0, body, _unpacked(load.topic, packed, max(times)), context)
+        for decided in outputs.columns:
+            assert isinstance(decided, DecisionRows)
+            list(pack(decided.type, decided.rows))
+        return time.process_time_ns() - begun
+
+    value = _median(whole, repeats) / count
+    return Row(
+        what=f"{what}: whole step, packed", value=value, unit="ns/event", target=f"< {most:.0f}",
+        met=value < most,
+    )  # fmt: skip
+
+
+def _unpacked(topic: str, packed: list[bytes], ts: int) -> Records:
+    """Packed records that came at `ts`, taken apart."""
+    count = len(packed)
+    return unpacked(
+        topic=Named([topic], np.zeros(count, dtype=np.int64)),
+        partition=np.zeros(count, dtype=np.int64),
+        offset=np.arange(count),
+        ts=np.full(count, ts),
+        value=pa.chunked_array([pa.array(packed, pa.binary())]),
+        broadcast=np.zeros(count, dtype=np.bool_),
+        packed=np.ones(count, dtype=np.bool_),
+    )
 
 
 def _measure(law: str, chosen: str, count: int, repeats: tuple[int, int]) -> tuple[float | None, float]:

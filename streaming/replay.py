@@ -9,22 +9,31 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from streaming.columns.byte_strings import Integers, bytes_in
+from streaming.columns.json_columns import Unlike, columns_of
+from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.packed import check_type, plain_form
 from streaming.columns.records import Named, Records
 from streaming.contract.decisions import DECISIONS
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import PolicyChange, parse
+from streaming.contract.events import PolicyChange, load_object, parse
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import replay_all
 from streaming.policy.files import check_entry, load_policies
 from streaming.policy.timeline import PolicyTimeline
+
+READ_AT_ONCE: Final = 16 * 2**20
+"""Bytes of a file that are cut into lines at once, unless a line is longer."""
+_ROWS_AT_ONCE: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +84,10 @@ def read_lines(files: Sequence[str]) -> Iterator[Line]:
 
 
 def _read(file: str) -> Iterator[tuple[int, bytes]]:
-    """Number and bytes of every line of a file that is not empty."""
+    """Number and bytes of every line of a file that is not empty; of a Parquet file, of its rows' objects."""
+    if is_parquet(file):
+        yield from _rows(file)
+        return
     try:
         with _open(file, "r") as stream:
             for position, line in enumerate(stream, start=1):
@@ -84,6 +96,44 @@ def _read(file: str) -> Iterator[tuple[int, bytes]]:
                     yield position, value
     except (OSError, EOFError) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
+
+
+def is_parquet(file: str) -> bool:
+    """Whether a file holds columns, by its name."""
+    return file.endswith(".parquet")
+
+
+def _rows(file: str) -> Iterator[tuple[int, bytes]]:
+    """Number and JSON object of every row of a Parquet file."""
+    try:
+        with pq.ParquetFile(file) as parquet:
+            first = 1
+            for field in parquet.schema_arrow:
+                check_type(field.type, field.name)
+            for batch in parquet.iter_batches(_ROWS_AT_ONCE):
+                columns = [plain_form(column) for column in batch.columns]
+                rows = pa.RecordBatch.from_arrays(columns, batch.schema.names)
+                yield from enumerate(_objects(rows), start=first)
+                first += len(rows)
+    except (OSError, pa.ArrowException, BadEvent) as error:
+        raise WeirError(f"{file}: cannot be read: {error}") from error
+
+
+def _objects(rows: pa.RecordBatch) -> list[bytes]:
+    """The JSON objects of rows of mixed types; which nulls are written depends on a row's type."""
+    if "type" not in rows.schema.names:
+        return [bytes(value) for value in objects(None, rows, NO_NULLS).to_pylist()]
+    types, others = rows["type"], rows.drop_columns("type")
+    written: list[bytes] = [b""] * len(rows)
+    for type in types.unique().to_pylist():
+        of_type = pc.is_null(types) if type is None else pc.equal(types, type)
+        name = type if isinstance(type, str) else None
+        # What is no type stays a field: the parser says so.
+        some = (rows if name is None else others).filter(of_type.fill_null(False))
+        values = objects(name, some, NULLS.get(name or "", NO_NULLS)).to_pylist()
+        for place, value in zip(np.flatnonzero(of_type.fill_null(False)), values, strict=True):
+            written[place] = value
+    return written
 
 
 def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTimeline:
@@ -105,8 +155,13 @@ def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTi
     return timeline
 
 
-def replay_local(policies: str, files: Sequence[str]) -> Replayed:
+def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = False) -> Replayed:
     """Replay files in this process; one shard holds all subjects, which changes no decision.
+
+    Args:
+        policies: file with the policies in force at the start.
+        files: event files, in order.
+        as_decided: what proxies have decided stands, as in the live job; False: it is decided anew.
 
     Raises:
         ConfigError: the policies are wrong.
@@ -114,7 +169,7 @@ def replay_local(policies: str, files: Sequence[str]) -> Replayed:
     """
     initial = load_policies(policies)
     records = read_records(files)
-    context = StepContext(initial=initial, replay=True, fail_fast=True)
+    context = StepContext(initial=initial, replay=True, fail_fast=True, as_decided=as_decided)
     written = replay_all(records, context)
     source = written.column("source").to_numpy()
     file, line, _ = (column[source] for column in records.arrivals())
@@ -128,13 +183,39 @@ def read_records(files: Sequence[str]) -> Records:
     Raises:
         WeirError: a file cannot be read.
     """
-    lines = [(number, *line) for number, file in enumerate(files) for line in _read(file)]
-    number, position = (np.array([line[place] for line in lines], dtype=np.int64) for place in (0, 1))
+    pieces = [(number, *piece) for number, file in enumerate(files) for piece in _read_pieces(file)]
+    none = np.empty(0, dtype=np.int64)
+    number = np.concatenate([none, *(np.full(len(lines), file) for file, _, lines in pieces)])
     return Records(
         topic=Named([os.path.basename(file) for file in files], number),
-        partition=np.zeros(len(lines), dtype=np.int64), offset=position, ts=[None] * len(lines),
-        value=[value for _, _, value in lines], file=number,
+        partition=np.zeros(len(number), dtype=np.int64),
+        offset=np.concatenate([none, *(position for _, position, _ in pieces)]), ts=[None] * len(number),
+        value=pa.chunked_array([lines for _, _, lines in pieces], pa.large_binary()), file=number,
     )  # fmt: skip
+
+
+def _read_pieces(file: str) -> Iterator[tuple[Integers, pa.Array]]:
+    """Numbers and bytes of the lines of a file that are not empty, some at a time; as `_read`."""
+    if is_parquet(file):
+        rows = list(_rows(file))
+        numbers = np.array([number for number, _ in rows], dtype=np.int64)
+        yield numbers, pa.array([value for _, value in rows], pa.large_binary())
+        return
+    before = 0
+    try:
+        with _open(file, "r") as stream:
+            while whole := stream.read(READ_AT_ONCE) + stream.readline():
+                one = pa.array([whole.removesuffix(b"\n")], pa.large_binary())
+                lines = pc.split_pattern(one, b"\n").values
+                text, ends = bytes_in(lines)
+                full = ends[1:] > ends[:-1]
+                # A line that begins with white space may be nothing else.
+                for place in np.flatnonzero(full)[text[ends[:-1][full]] <= ord(" ")].tolist():
+                    full[place] = not lines[place].as_py().isspace()
+                yield before + 1 + np.flatnonzero(full), lines.filter(pa.array(full))
+                before += len(lines)
+    except (OSError, EOFError) as error:
+        raise WeirError(f"{file}: cannot be read: {error}") from error
 
 
 def ordered(written: pa.Table) -> Replayed:
@@ -147,27 +228,48 @@ def ordered(written: pa.Table) -> Replayed:
     decided = pc.equal(written["sink"], DECISIONS)
     # Stable, and text by its bytes in UTF-8, which is the order of code points.
     decisions, dead_letters = (
-        part.take(pc.sort_indices(part, sort_keys=[(name, "ascending") for name in names]))["value"]
+        part["value"].take(pc.sort_indices(part, sort_keys=[(name, "ascending") for name in names]))
         for part, names in (
-            (written.filter(decided), ("ts", "type", "id", "file", "line")),
-            (written.filter(pc.invert(decided)), ("file", "line")),
+            (_only(written, decided), ("ts", "type", "id", "file", "line")),
+            (_only(written, pc.invert(decided)), ("file", "line")),
         )
     )
     return Replayed(decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist())
 
 
+def _only(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:
+    """The rows that are wanted; mostly that is all of them, and then nothing is copied."""
+    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
+
+
 def write_lines(file: str, lines: Iterable[bytes]) -> None:
-    """Write JSON lines, whole or not at all; packed if the name ends with `.gz`.
+    """Write JSON lines, whole or not at all; packed if the name ends with `.gz`, as columns with `.parquet`.
 
     Raises:
         WeirError: the file cannot be written.
     """
+    if is_parquet(file):
+        _write_rows(file, lines)
+        return
     partial = f"{file}.partial{'.gz' if file.endswith('.gz') else ''}"
     try:
         with _open(partial, "w") as stream:
             stream.writelines(line + b"\n" for line in lines)
         os.replace(partial, file)
     except OSError as error:
+        raise WeirError(f"{file}: cannot be written: {error}") from error
+
+
+def _write_rows(file: str, lines: Iterable[bytes]) -> None:
+    """Write JSON objects as a Parquet file, whole or not at all."""
+    partial = f"{file}.partial"
+    try:
+        rows = columns_of([load_object(line) for line in lines])
+        pq.write_table(pa.Table.from_batches([rows]), partial, compression="zstd")
+        os.replace(partial, file)
+    except (BadEvent, Unlike) as error:
+        raise WeirError(f"{file}: cannot be written: no column holds {error}") from error
+    except (OSError, pa.ArrowException) as error:
         raise WeirError(f"{file}: cannot be written: {error}") from error
 
 

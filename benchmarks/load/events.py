@@ -4,6 +4,13 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.name_hashes import partition_of
+from streaming.columns.packed import pack
+
 SEED: Final = 20261121
 """Of every random choice, so that two runs measure the same events."""
 T0: Final = 1_795_166_700_000
@@ -56,3 +63,44 @@ def requests(
     for number in range(count):
         who = int(draw.random() * principals)
         yield keys[who], request(name, number, users[who], T0 + number // 10 if ts else None)
+
+
+def packed_requests(
+    count: int, principals: int, *, partitions: int, rows: int, name: str = "bench"
+) -> Iterator[tuple[int, bytes, int]]:
+    """The same requests as packed records: (partition, value, number of requests), partitions in turn.
+
+    Args:
+        count: requests, at least.
+        principals: drawn at random, of how many.
+        partitions: of the topic: a record holds requests of one.
+        rows: requests a record.
+        name: what their ids begin with.
+    """
+    draw = np.random.default_rng(SEED)
+    users = pa.array([user(number) for number in range(principals)])
+    subjects = pc.binary_join_element_wise("user=", users, "")
+    places = partition_of(subjects, partitions)
+    own = [np.flatnonzero(places == partition) for partition in range(partitions)]
+    items = pa.struct([("name", pa.string()), ("mutations", pa.int64())])
+    for first in range(0, count, rows):
+        partition = first // rows % partitions
+        who = pa.array(draw.choice(own[partition], rows))
+        number = pa.array(np.arange(first, first + rows)).cast(pa.string())
+        names = pc.binary_join_element_wise("topic-", number, "")
+        mutations = pa.array(np.full(rows, 3, dtype=np.int64))
+        listed = pa.StructArray.from_arrays([names, mutations], fields=list(items))
+        columns = {
+            "id": pc.binary_join_element_wise(name, number, "-"),
+            "proxy": pa.repeat("bench", rows),
+            "user": users.take(who),
+            "client_id": pa.repeat("app", rows),
+            "api": pa.repeat("CreateTopics", rows),
+            "api_version": pa.repeat(7, rows),
+            "strict": pa.repeat(True, rows),
+            "validate_only": pa.repeat(False, rows),
+            "items": pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32)), listed),
+            "subject": subjects.take(who),
+        }
+        for value in pack("request", pa.record_batch(columns)):
+            yield partition, value, rows

@@ -18,11 +18,12 @@ from enforcer.admin.metrics import AdminMetrics
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.store import KafkaPolicyStore
 from enforcer.admin.usage import UsageTable
-from enforcer.core.feeds.decisions import parse_decision
+from enforcer.core.feeds.decisions import decisions_in
+from enforcer.core.feeds.rows import name_of, objects_of
 from enforcer.core.feeds.shares import Share
 from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.events import parse
+from streaming.contract.fields import TS_MAX_MS, integer, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import GroupUsage, group_usage
 from streaming.kafka_io.topic_watch import TopicWatch
@@ -86,14 +87,14 @@ class AdminService:
                 properties,
                 cluster.topics.decisions,
                 from_beginning=False,
-                parse=_share_of,
+                parse=_shares_of,
                 deliver=self._take_shares,
             ),
             Tail(
                 properties,
                 cluster.topics.usage,
                 from_beginning=False,
-                parse=_report_of,
+                parse=_reports_of,
                 deliver=self._take_reports,
             ),
         )
@@ -232,18 +233,21 @@ def _listener(address: Address) -> socket.socket:
         raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
-def _share_of(message: Message) -> tuple[Share, int] | None:
-    decision = parse_decision(message.value())
+def _shares_of(message: Message) -> list[tuple[Share, int]]:
     # When it was written and not when it was decided: a repeated one stands anew.
-    return (decision, message.timestamp()[1]) if isinstance(decision, Share) else None
+    ts = message.timestamp()[1]
+    return [(share, ts) for share in decisions_in(message) if isinstance(share, Share)]
 
 
-def _report_of(message: Message) -> GroupUsage | None:
-    name = f"{message.topic()}-{message.partition()}-{message.offset()}"
+def _reports_of(message: Message) -> list[GroupUsage]:
     try:
-        event = parse(
-            message.value() or b"", default_id=name, default_ts=message.timestamp()[1], readers=_READERS
-        )
+        rows = list(objects_of(message, _READERS))
     except BadEvent:
-        return None  # the job says so, in a dead letter
-    return event if isinstance(event, GroupUsage) else None
+        return []  # the job says so, in a dead letter
+    reports = []
+    for row, fields in enumerate(rows):
+        if fields.get("type") in _READERS:
+            with contextlib.suppress(BadEvent):
+                ts = integer(fields, "ts", message.timestamp()[1], maximum=TS_MAX_MS)
+                reports.append(group_usage(fields, text(fields, "id", name_of(message, row)), ts))
+    return reports

@@ -268,5 +268,5 @@ async def in_thread(function: Callable[[], T]) -> T:
     return await asyncio.wrap_future(result)
 
 
-def _raw(message: Message) -> tuple[bytes | None, int]:
-    return message.value(), message.timestamp()[1]
+def _raw(message: Message) -> list[tuple[bytes | None, int]]:
+    return [(message.value(), message.timestamp()[1])]

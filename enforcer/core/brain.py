@@ -10,13 +10,15 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from enforcer.core.clock import Clock
-from enforcer.core.coordinator import QuotaCoordinator, probe
-from enforcer.core.feeds.decisions import Decision, decisions_tail, standing_shares
+from enforcer.core.clock import BrokersClock, Clock
+from enforcer.core.coordinator import QuotaCoordinator
+from enforcer.core.deciding.joining import Joining
+from enforcer.core.feeds.decisions import Decision, standing_shares
 from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Share
 from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.metrics import Metrics
+from enforcer.core.questions.request_events import probe
 from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
 from streaming.contract.topics import CHECK_MS, Topics
@@ -68,9 +70,7 @@ class Brain:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._start_until_ms = 0.0
-        self.clock = Clock(
-            steady_ms=lambda: self._loop.time() * 1000, wall_ms=lambda: time.time_ns() // 1_000_000
-        )
+        self.clock = Clock(steady_ms=self._steady_ms, wall_ms=lambda: time.time_ns() // 1_000_000)
         self._reports = Reports(
             connection,
             topics.requests,
@@ -78,8 +78,13 @@ class Brain:
             event_timeout_ms=settings.event_timeout_ms,
             metrics=metrics,
         )
-        self.coordinator = QuotaCoordinator(proxy_id, settings, metrics, self._reports, self.clock)
+        brokers = BrokersClock(self._steady_ms, self.clock.wall_ms)
+        self._reports.learn = brokers.learn
+        self.coordinator = QuotaCoordinator(
+            proxy_id, settings, metrics, self._reports, self.clock, brokers.now_ms
+        )
         self.coordinator.call_at = self._call_at
+        self.coordinator.in_loop = self._in_loop
         self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.take_shares: Callable[[list[Share]], None] = lambda _shares: None
@@ -91,7 +96,16 @@ class Brain:
         self._policies_tail = policies_tail(
             connection, topics.policies, self.coordinator.policies, of_policies
         )
-        self._decisions_tail = decisions_tail(connection, topics.decisions, self._take, of_decisions)
+        self._joining = Joining(
+            self.coordinator,
+            self.clock,
+            brokers,
+            topics,
+            connection,
+            send_usage=self.send_usage,
+            unusable=of_decisions,
+            take=self._take,
+        )
         self._watch = TopicWatch(
             connection["bootstrap.servers"],
             topics,
@@ -103,18 +117,19 @@ class Brain:
         )
 
     async def start(self) -> None:
-        """Connect, and read the policies, for at most start_timeout_ms."""
+        """Connect, and read the policies and what was decided before, for at most start_timeout_ms."""
         limit_ms = self._settings.start_timeout_ms
         self._start_until_ms = self.clock.steady_ms() + limit_ms
         self._watch.start()
         self._reports.start()
-        self._decisions_tail.start(self._loop)
+        self._joining.start()
         self._policies_tail.start(self._loop)
         try:
             await asyncio.wait_for(self._policies_tail.caught_up.wait(), limit_ms / 1000)
         except TimeoutError:
             # Refusing all traffic because our own topic cannot be read would be worse than no limits.
             logger.warning("the policies could not be read within %.0f s; going on without", limit_ms / 1000)
+        await self._joining.open((self._start_until_ms - self.clock.steady_ms()) / 1000)
 
     async def read_back_shares(self, back_ms: int) -> None:
         """Take the shares that still stand, for what `start` has left of its time.
@@ -124,7 +139,13 @@ class Brain:
         Args:
             back_ms: the longest life time of a share.
         """
-        tail = standing_shares(self._connection, self._topics.decisions, self.take_shares, back_ms)
+        tail = standing_shares(
+            self._connection,
+            self._topics.decisions,
+            self.take_shares,
+            back_ms,
+            own=self.coordinator.proxy_id,
+        )
         tail.start(self._loop)
         try:
             async with asyncio.timeout(max(0.0, self._start_until_ms - self.clock.steady_ms()) / 1000):
@@ -161,29 +182,30 @@ class Brain:
     async def stop(self) -> None:
         """Send what waits, for a short while, and end."""
         self._watch.stop()
-        await asyncio.gather(
-            asyncio.to_thread(self._reports.stop, _FLUSH_S),
-            self._decisions_tail.stop(_TAIL_STOP_S),
-            self._policies_tail.stop(_TAIL_STOP_S),
-        )
+        # Its last word goes out with all else that waits.
+        await asyncio.gather(self._joining.stop(), self._policies_tail.stop(_TAIL_STOP_S))
+        await asyncio.to_thread(self._reports.stop, _FLUSH_S)
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on; the policies known so far stay."""
-        for name, tail in (
-            (self._topics.policies, self._policies_tail),
-            (self._topics.decisions, self._decisions_tail),
-        ):
-            if name == topic:
-                tail.begin_anew()
+        if topic == self._topics.policies:
+            self._policies_tail.begin_anew()
+        self._joining.begin_anew(topic)
 
     def _take(self, decisions: list[Decision | Share]) -> None:
         self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
         self.take_shares([decision for decision in decisions if isinstance(decision, Share)])
 
-    def _refused(self, event_id: str) -> None:
+    def _steady_ms(self) -> float:
+        return self._loop.time() * 1000
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
         # From the producer's thread; the loop may have closed meanwhile.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.coordinator.refused, event_id)
+            self._loop.call_soon_threadsafe(function)
+
+    def _refused(self, event_id: str) -> None:
+        self._in_loop(partial(self.coordinator.refused, event_id))
 
     def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
         delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000

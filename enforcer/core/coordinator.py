@@ -1,39 +1,40 @@
-"""The quota side of an enforcer, without sockets: asks, remembers, corrects.
+"""The quota side of an enforcer, without sockets: decides or asks, remembers, corrects.
 
 Connections bring requests here; decisions and policies come in by the feeds. All of it runs in one loop.
 """
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from cachetools import TTLCache
 
 from enforcer.core.clock import Clock
+from enforcer.core.deciding.local_decisions import LocalDecisions
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.gate import Verdict, judge
 from enforcer.core.ledger import Answered, Ask, Ledger, correct
 from enforcer.core.metrics import Metrics
 from enforcer.core.questions.open_questions import OpenQuestions
-from enforcer.core.questions.sizes import put_items
+from enforcer.core.questions.request_events import Asked, RequestEvents, home_of
+from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate, ProxySettings
 from streaming.contract.errors import WeirError
-from streaming.contract.events import ANONYMOUS
-from streaming.contract.names import PROBE_SUFFIX, encode_name
+from streaming.contract.names import PROBE_SUFFIX
 from streaming.policy.policy_set import MutationQuota
 
 logger = logging.getLogger(__name__)
 
-PROBE_CLIENT_ID = "weir-probe"
-_PROBE_API = "Probe"
+Called = Callable[[], None]
+Acked = Callable[[bool], None]
 
 
 class Sender(Protocol):
     """Where events go; see reports.Reports."""
 
-    def send(self, event: Mapping[str, Any], key: str) -> bool:
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Hand an event over; False if it was dropped."""
         ...
 
@@ -42,31 +43,8 @@ class Uncharged(WeirError):
     """A request that no event can hold: nobody could decide it, and nobody would be charged for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a request event says about its request.
-
-    Attributes:
-        user: principal.
-        client_id: what the client calls itself.
-        api: name of the API.
-        api_version: its version.
-        strict: can be rejected.
-        validate_only: a dry run.
-        items: name -> mutations, in the request's order.
-    """
-
-    user: str
-    client_id: str
-    api: str
-    api_version: int
-    strict: bool
-    validate_only: bool
-    items: Mapping[str, int]
-
-
 class QuotaCoordinator:
-    """Asks for decisions and acts on what is known.
+    """Decides by what is known, or asks for decisions, and acts on them.
 
     Args:
         proxy_id: name of this proxy.
@@ -74,10 +52,17 @@ class QuotaCoordinator:
         metrics: counts.
         sender: takes events.
         clock: tells the time.
+        brokers_ms: the same as the brokers count it; None: by our own clock.
     """
 
     def __init__(
-        self, proxy_id: str, settings: ProxySettings, metrics: Metrics, sender: Sender, clock: Clock
+        self,
+        proxy_id: str,
+        settings: ProxySettings,
+        metrics: Metrics,
+        sender: Sender,
+        clock: Clock,
+        brokers_ms: Callable[[], int] | None = None,
     ) -> None:
         self.proxy_id = proxy_id
         self.settings = settings
@@ -90,20 +75,27 @@ class QuotaCoordinator:
             late_max=settings.late_records_max,
             late_keep_ms=settings.late_record_ms,
         )
-        self.call_at: Callable[[int, Callable[[], None]], object] = lambda _ts, _function: None
+        self._brokers_ms = brokers_ms or clock.wall_ms
+        self.local = LocalDecisions(
+            proxy_id, settings, metrics, self.policies.timeline, self._brokers_ms
+        )
+        self.policies.forgetting = self.local.book.sweep
+        self.call_at: Callable[[int, Called], object] = lambda _ts, _function: None
         """Calls a function at a wall-clock time; set by whoever owns the loop."""
+        self.in_loop: Callable[[Called], object] = lambda function: function()
+        """Calls a function in the loop, from any thread; set by whoever owns it."""
         self._sender = sender
         self._probed: TTLCache[str, None] = TTLCache(
             settings.subjects_max, settings.mute_split_ms, clock.steady_ms
         )
-        # The start time keeps the ids of a restarted proxy apart from those of the one before.
-        self._id_head = f"{proxy_id}-{clock.wall_ms()}"
-        self._count = 0
+        self._events = RequestEvents(
+            proxy_id, metrics, clock, on_late_reject=settings.on_late_decision is OnLate.REJECT
+        )
         self.questions = OpenQuestions(settings.open_questions_max, settings.pending_requests_max)
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
-        return self.policies.quota(user, client_id, self.clock.wall_ms())
+        return self.policies.quota(user, client_id, self._brokers_ms())
 
     def enforces(self, user: str, client_id: str) -> bool:
         """Whether a mutation quota that is acted on applies to a client now."""
@@ -122,7 +114,8 @@ class QuotaCoordinator:
                 probing = quota.subject not in self._probed
                 if probing:
                     self._probed[quota.subject] = None
-        return judge(quota, until_ms, now_ms, strict=strict, probing=probing)
+        local = self.local.decides(quota)
+        return judge(quota, until_ms, now_ms, strict=strict, local=local, probing=probing)
 
     def ask(
         self,
@@ -142,42 +135,79 @@ class QuotaCoordinator:
         Raises:
             Uncharged: it is too large to be ever sent.
         """
-        ask = self._new_ask(asked, quota)
-        ask.on_decision, ask.on_refused = on_decision, on_refused
-        event = self._request_event(ask, asked)
-        if asked.strict:
-            event["deadline_ms"] = self.settings.decision_timeout_ms
-            event["on_late"] = self.settings.on_late_decision
-        if not self._put_items(event, ask, ask.items):
+        ask = self._events.new_ask(asked, quota)
+        event = self._events.event(ask, asked)
+        if not self._events.put_items(event, ask, ask.items):
             raise Uncharged(f"{len(ask.items)} items are too many for one event")
-        if not self.ledger.add(ask):
-            return None
-        if not self._sender.send(event, self._home(ask)):
-            self.ledger.forget(ask)
-            return None
-        return ask
+        return ask if self._put_question(ask, event, on_decision, on_refused) else None
+
+    def decide(
+        self,
+        asked: Asked,
+        quota: MutationQuota,
+        on_acked: Acked,
+        on_decision: Callable[[Decision], None],
+        on_refused: Called | None = None,
+    ) -> Ask | None:
+        """Decide a request at once and send its event; or ask, if it lies between.
+
+        Args:
+            asked: the request.
+            quota: of its subject, one that is decided here.
+            on_acked: told whether Kafka has the event of what was decided, once that is known.
+            on_decision: see `ask`, as `on_refused`.
+
+        Returns:
+            The request, with its decision if that was made at once; else it is a question. None if that could
+            not be sent or too many are open: treat it as late.
+
+        Raises:
+            Uncharged: it is too large to be ever sent.
+        """
+        ask = self._events.new_ask(asked, quota)
+        event = self._events.event(ask, asked)
+        if not self._events.put_items(event, ask, ask.items):
+            raise Uncharged(f"{len(ask.items)} items are too many for one event")
+        if self.local.decide(ask, quota, event):
+            ask.answered = Answered.DECIDED
+            self._send_decided(ask.id, event, on_acked)
+            self._note_decided(ask, quota)
+            return ask
+        # What it gets in the end must be what we say: too late is never charged.
+        ask.on_late_reject = True
+        if self._put_question(ask, event, on_decision, on_refused):
+            return ask
+        self.local.withdraw(ask)
+        return None
 
     def report(self, asked: Asked, quota: MutationQuota | None) -> Ask:
-        """Send a request event that nobody waits for: no quota applies, or a shadow one."""
-        ask = self._new_ask(asked, quota)
+        """Send a request event that nobody waits for: no quota applies, or a shadow one, or it is done."""
+        ask = self._events.new_ask(asked, quota)
         ask.answered = Answered.ALLOWED
-        event = self._request_event(ask, asked)
+        event = self._events.event(ask, asked)
         # One that is too large would be refused under the quota in earnest: nothing is charged in shadow.
-        if self._put_items(event, ask, ask.items) and self._sender.send(event, self._home(ask)):
+        if not self._events.put_items(event, ask, ask.items):
+            return ask
+        if quota is not None and not ask.strict and self.local.decides(quota):
+            self.local.charge(ask, quota, event)
+            self._send_decided(ask.id, event, None)
+        elif self._sender.send(event, home_of(ask), acked=self._watched(ask.id, None)):
             self.ledger.watch(ask)
         return ask
 
     def report_refused(self, asked: Asked, quota: MutationQuota) -> None:
         """Send the event of a request that was refused by its subject's not-before time."""
-        ask = self._new_ask(asked, quota)
-        event = self._request_event(ask, asked)
+        ask = self._events.new_ask(asked, quota)
+        event = self._events.event(ask, asked)
         event["answered"] = "not_before"
-        if self._put_items(event, ask, ask.items, together=True):
-            self._sender.send(event, self._home(ask))
+        if self._events.put_items(event, ask, ask.items, together=True):
+            self._sender.send(event, home_of(ask))
 
     def refused(self, event_id: str) -> None:
         """Kafka will never take this event: whoever waits for its decision need not wait on."""
         ask = self.ledger.refused(event_id)
+        if ask is not None and ask.local:
+            self.local.withdraw(ask)
         if ask is not None and ask.on_refused is not None:
             ask.on_decision = None
             ask.on_refused()
@@ -197,31 +227,29 @@ class QuotaCoordinator:
         ask.settled = True
         correction = correct(ask)
         if correction.refund:
-            refund = {
-                "type": "refund",
-                "id": self._next_id(),
-                "proxy": self.proxy_id,
-                "of": ask.id,
-                "of_ts": ask.decision.ts,
-                "user": ask.user,
-                "client_id": ask.client_id,
-                "subject": ask.subject,
-            }
-            self._put_items(refund, ask, correction.refund, together=True)
-            self._sender.send(refund, self._home(ask))
-            self.metrics.corrections.labels("refunded").inc(sum(correction.refund.values()))
+            refund = self._events.refund(ask, correction.refund)
+            mutations = sum(correction.refund.values())
+            if ask.local:
+                self.local.refund(ask, refund, mutations)
+            self._sender.send(refund, home_of(ask))
+            self.metrics.corrections.labels("refunded").inc(mutations)
             self.ledger.drop(ask.subject)
             self.questions.wake(ask.subject)
         if correction.charge:
-            charge = {**self._request_event(ask, None), "id": f"{ask.id}-late", "strict": False}
-            self._put_items(charge, ask, correction.charge, together=True)
-            self._sender.send(charge, self._home(ask))
+            charge = {**self._events.event(ask, None), "id": f"{ask.id}-late", "strict": False}
+            self._events.put_items(charge, ask, correction.charge, together=True)
+            quota = self.policies.quota_of_subject(ask.subject, self._brokers_ms()) if ask.local else None
+            if quota is not None and self.local.decides(quota):
+                self.local.charge(ask, quota, charge)
+            self._sender.send(charge, home_of(ask))
             self.metrics.corrections.labels("charged").inc(sum(correction.charge.values()))
 
     def take(self, decisions: list[Decision]) -> None:
         """Act on decisions read from Kafka: our own and those of other proxies."""
         for decision in decisions:
-            ask = self.ledger.decide(decision) if decision.proxy == self.proxy_id else None
+            own = decision.proxy == self.proxy_id
+            ask = self.ledger.decide(decision) if own else None
+            self.local.take(decision)
             # Before the client is told: its next request may come at once.
             self._note_wait(decision, ask)
             if ask is not None and ask.decision is not None:
@@ -242,6 +270,7 @@ class QuotaCoordinator:
         """Once a second: drop what is old, refresh the gauges."""
         now_ms = self.clock.steady_ms()
         self.ledger.expire(now_ms)
+        self.local.look()
         traffic = self.metrics.traffic
         traffic.subjects = self.ledger.subjects
         traffic.pending = self.ledger.pending
@@ -268,9 +297,12 @@ class QuotaCoordinator:
             if decision.shadow:
                 self.metrics.shadow_decisions.inc()
             return
+        quota = self.policies.quota_of_subject(decision.subject, decision.ts)
+        if ask is None and decision.proxy == self.proxy_id and self.local.decides(quota):
+            # Decided here, and noted then; more may have been since.
+            return
         if decision.throttle_time_ms > 0:
             left_ms = self.remaining_ms(decision, None if ask is None else ask.sent_ms)
-            quota = self.policies.quota_of_subject(decision.subject, decision.ts)
             # Of a subject without a quota nobody asks how long it must wait.
             if left_ms > 0 and quota is not None:
                 self.ledger.postpone(decision.subject, self.clock.steady_ms() + left_ms, quota)
@@ -297,74 +329,59 @@ class QuotaCoordinator:
             self.metrics.late_decisions.inc()
         self.settle(ask)
 
-    def _policies_changed(self, ts: int) -> None:
-        # Waits that were decided under the old quota end when the new one comes into force.
-        self.call_at(ts, self.questions.wake_all)
-
-    def _new_ask(self, asked: Asked, quota: MutationQuota | None) -> Ask:
-        return Ask(
-            # Not told by the client-id: anybody may call himself so.
-            id=self._next_id() + (PROBE_SUFFIX if asked.api == _PROBE_API else ""),
-            subject="" if quota is None else quota.subject,
-            user=asked.user,
-            client_id=asked.client_id,
-            strict=asked.strict,
-            dry_run=asked.validate_only,
-            shadow=quota is not None and quota.shadow,
-            on_late_reject=self.settings.on_late_decision == OnLate.REJECT,
-            items=asked.items,
-            sent_ms=self.clock.steady_ms(),
-        )
-
-    def _put_items(
-        self, event: dict[str, Any], ask: Ask, counts: Mapping[str, int], *, together: bool = False
+    def _put_question(
+        self,
+        ask: Ask,
+        event: dict[str, Any],
+        on_decision: Callable[[Decision], None],
+        on_refused: Called | None,
     ) -> bool:
-        """Put items into an event of a request; False if none can hold them.
-
-        Args:
-            together: nothing is decided about each of them.
-        """
-        may_sum = together or not ask.strict or ask.dry_run or not ask.subject
-        aliases = put_items(event, self._home(ask), counts, may_sum=may_sum)
-        if aliases is None:
-            self.metrics.events.labels("too_large").inc()
+        """Send an event whose decision is waited for; False if that cannot be."""
+        ask.on_decision, ask.on_refused = on_decision, on_refused
+        if ask.strict:
+            event["deadline_ms"] = self.settings.decision_timeout_ms
+            event["on_late"] = OnLate.REJECT if ask.on_late_reject else OnLate.ALLOW
+        if not self.ledger.add(ask):
             return False
-        if counts is ask.items:
-            ask.aliases = aliases
+        if not self._sender.send(event, home_of(ask), acked=self._watched(ask.id, None)):
+            self.ledger.forget(ask)
+            return False
         return True
 
-    def _request_event(self, ask: Ask, asked: Asked | None) -> dict[str, Any]:
-        event: dict[str, Any] = {
-            "type": "request",
-            "id": ask.id,
-            "proxy": self.proxy_id,
-            "user": ask.user,
-            "client_id": ask.client_id,
-        }
-        if asked is not None:
-            event |= {"api": asked.api, "api_version": asked.api_version}
-        return event | {
-            "strict": ask.strict,
-            "validate_only": ask.dry_run,
-            "subject": ask.subject,
-        }
+    def _send_decided(self, event_id: str, event: Mapping[str, Any], on_acked: Acked | None) -> None:
+        """Send the event of what was decided here; `on_acked` is told what came of it, in the loop."""
+        acked = self._watched(event_id, on_acked)
+        if not self._sender.send(event, event["subject"], acked=acked) and on_acked is not None:
+            on_acked(False)
 
-    def _home(self, ask: Ask) -> str:
-        return ask.subject or f"user={encode_name(ask.user)}"
+    def _watched(self, event_id: str, on_acked: Acked | None) -> Acknowledged:
+        """What an event's acknowledgement is told to, in a thread."""
 
-    def _next_id(self) -> str:
-        self._count += 1
-        return f"{self._id_head}-{self._count}"
+        def told(record_ms: int | None) -> None:
+            if record_ms is not None:
+                self.local.stands(event_id, record_ms)
+            if on_acked is not None:
+                on_acked(record_ms is not None)
 
+        def from_thread(record_ms: int | None) -> None:
+            self.in_loop(partial(told, record_ms))
 
-def probe() -> Asked:
-    """A request that costs nothing: its decision shows that events and decisions flow."""
-    return Asked(
-        user=ANONYMOUS,
-        client_id=PROBE_CLIENT_ID,
-        api=_PROBE_API,
-        api_version=0,
-        strict=True,
-        validate_only=True,
-        items={PROBE_CLIENT_ID: 0},
-    )
+        return from_thread
+
+    def _note_decided(self, ask: Ask, quota: MutationQuota) -> None:
+        """Remember of a decision made here who must wait, and show it."""
+        decision = ask.decision
+        assert decision is not None
+        if not ask.dry_run:
+            if decision.throttle_time_ms > 0:
+                until_ms = ask.sent_ms + decision.throttle_time_ms
+                self.ledger.postpone(ask.subject, until_ms, quota)
+            elif ask.subject in self.ledger:
+                self.ledger.drop(ask.subject)
+                self.questions.wake(ask.subject)
+        self.metrics.decided(ask.subject, decision.tokens, None, decision.throttle_time_ms)
+
+    def _policies_changed(self, ts: int) -> None:
+        self.local.book.policies_changed(ts)
+        # Waits that were decided under the old quota end when the new one comes into force.
+        self.call_at(ts, self.questions.wake_all)

@@ -9,12 +9,14 @@ from streaming.policy.policy_set import MutationQuota as MutationQuota  # enforc
 
 
 class Action(Enum):
-    """The four things that can happen to a request."""
+    """What can happen to a request."""
 
     FORWARD = auto()
     """Pass at once; the event is reported, nobody waits for its decision."""
     ASK = auto()
     """Send the event and wait for the decision: strict before forwarding, permissive before answering."""
+    DECIDE = auto()
+    """Decide it here, at once; its event goes out beside it."""
     REFUSE = auto()
     """Reject it at once; reported as answered by the not-before time."""
     HOLD = auto()
@@ -22,15 +24,16 @@ class Action(Enum):
 
 
 class Verdict(NamedTuple):
-    """What to do, and for REFUSE and HOLD how long the subject must still wait, at least 1 ms."""
+    """What to do, and how long the subject must still wait: of REFUSE and HOLD at least 1 ms."""
 
     action: Action
     wait_ms: int = 0
 
 
-# Most requests get one of these two, which need not be made anew.
+# Most requests get one of these, which need not be made anew.
 _FORWARD: Final = Verdict(action=Action.FORWARD)
 _ASK: Final = Verdict(action=Action.ASK)
+_DECIDE: Final = Verdict(action=Action.DECIDE)
 
 
 def judge(
@@ -39,6 +42,7 @@ def judge(
     now_ms: float,
     *,
     strict: bool,
+    local: bool = False,
     probing: bool = False,
 ) -> Verdict:
     """Decide what happens to a request.
@@ -48,18 +52,22 @@ def judge(
         not_before_ms: when the subject may ask again, as the ledger knows it, on the clock of `now_ms`.
         now_ms: now, on any steady clock.
         strict: its client understands a rejection; of others only the answer can be delayed (permissive).
+        local: its quota is decided here.
         probing: it is the one request let through in a long mute, so that the client does not give up.
     """
     # A shadow quota is decided and charged, but nobody acts on it (docs/contract.md 1).
     if quota is None or quota.shadow:
         return _FORWARD
     if not_before_ms is None or not_before_ms <= now_ms:
-        return _ASK
+        return _DECIDE if local else _ASK
     wait_ms = ceil(not_before_ms - now_ms)  # at least 1, since the difference is greater than 0
     if strict:
-        return Verdict(Action.REFUSE, wait_ms)
+        # Decided here, each refusal is one of the law.
+        return Verdict(Action.DECIDE if local else Action.REFUSE, wait_ms)
+    if probing:
+        return _DECIDE if local else _ASK
     # A permissive client knows no refusal: in a mute it is charged once more, elsewhere it waits.
-    return _ASK if probing else Verdict(Action.HOLD, wait_ms)
+    return Verdict(Action.HOLD, wait_ms)
 
 
 def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:

@@ -41,6 +41,7 @@ class Ask:
         dry_run: validate_only: never charged.
         shadow: decided under a shadow quota: its decision was not acted on.
         on_late_reject: the job does not charge it when it decides late.
+        local: its quota is decided here; it may have been asked about all the same.
         items: name -> mutations asked for.
         sent_ms: when the event was sent, steady clock.
         aliases: names in the event that stand for others; empty: all are as they are.
@@ -60,6 +61,7 @@ class Ask:
     dry_run: bool
     shadow: bool = False
     on_late_reject: bool = False
+    local: bool = False
     items: Mapping[str, int]
     sent_ms: float
     aliases: Aliases = field(default_factory=dict)

@@ -1,12 +1,13 @@
 """What the proxy tells Prometheus; names and meanings are listed in docs/metrics.md."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from enforcer.core.local.forms import Counts
 from streaming.contract.errors import WeirError
 from streaming.kafka_io.topic_watch import TopicMetrics
 
@@ -51,9 +52,25 @@ class Traffic:
     emptied: int = 0
 
 
+@dataclass(slots=True)
+class Local:
+    """What is decided at once, in plain numbers.
+
+    Attributes:
+        proxies: that are alive, this one included.
+        own_events: sent, whose decision was not read, with their items.
+        counts: what went past the ordinary.
+    """
+
+    proxies: int = 1
+    own_events: int = 0
+    counts: Counts = field(default_factory=Counts)
+
+
 class _TrafficCollector(Collector):
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: Traffic, local: Local) -> None:
         self._traffic = traffic
+        self._local = local
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         seen = self._traffic
@@ -76,8 +93,16 @@ class _TrafficCollector(Collector):
             ("policy_version", "Version of the policies in force", seen.policy_version),
             ("brokers", "Brokers that have a port of their own", seen.brokers),
             ("resident_bytes", "Memory of the process", seen.resident),
+            ("proxies_alive", "Proxies that decide, this one included", self._local.proxies),
+            ("own_events", "Events and items sent, whose decision was not read", self._local.own_events),
         ):
             yield GaugeMetricFamily(f"weir_proxy_{name}", text, value=value)
+        uncommon = CounterMetricFamily(
+            "weir_proxy_local_uncommon", "Local decisions out of the ordinary", labels=["what"]
+        )
+        for name, count in asdict(self._local.counts).items():
+            uncommon.add_metric([name], count)
+        yield uncommon
 
 
 class Metrics:
@@ -90,7 +115,8 @@ class Metrics:
     def __init__(self, subjects_max: int) -> None:
         self.registry = CollectorRegistry()
         self.traffic = Traffic()
-        self.registry.register(_TrafficCollector(self.traffic))
+        self.local = Local()
+        self.registry.register(_TrafficCollector(self.traffic, self.local))
         self._subjects_max = subjects_max
         self._subjects: dict[str, None] = {}
         self.requests = self._counter("requests", "Requests for partition mutations", "api", "outcome")
@@ -126,9 +152,18 @@ class Metrics:
             buckets=DELAY_BUCKETS_S,
         )
         self._count_refusals()
+        self._count_local()
         self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
         self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
         self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
+
+    def _count_local(self) -> None:
+        """What is decided at once, and not by the job."""
+        self.unacknowledged = Counter(
+            "weir_unacknowledged_answers",
+            "Requests answered before Kafka had their events",
+            registry=self.registry,
+        )
 
     def _count_refusals(self) -> None:
         """What attackers run into (docs/security.md), and who does not know better."""

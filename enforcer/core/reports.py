@@ -2,17 +2,20 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from enforcer.core.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
+Acknowledged = Callable[[int | None], None]
+"""Told, in a thread, the time that its broker gave an event, ms; None: Kafka will never have it."""
 _POLL_S = 0.2
 
 
@@ -59,6 +62,8 @@ class Reports:
         self._connect = connect
         self.refused: Callable[[str], None] = lambda _event_id: None
         """Told, in a thread, the id of an event that Kafka will never take: it is too large for its topic."""
+        self.learn: Callable[[int, float], None] = lambda _record_ms, _arrived_ms: None
+        """Told, in a thread, a record's time by its broker, ms, and when we heard of it, steady ms."""
         self._producer: Producer | None = None
         self._stopping = threading.Event()
         # Both the loop and the polling thread may find the producer dead.
@@ -70,13 +75,16 @@ class Reports:
         self._producer = self._connect(self._properties)
         self._thread.start()
 
-    def send(self, event: Mapping[str, Any], key: str, topic: str | None = None) -> bool:
+    def send(
+        self, event: Mapping[str, Any], key: str, topic: str | None = None, acked: Acknowledged | None = None
+    ) -> bool:
         """Hand one event over; False if it was dropped because too many wait.
 
         Args:
             event: the event, docs/contract.md 3.
             key: its routing key: the quota entity.
             topic: where it goes, if it is no request.
+            acked: told what came of it, if it was not dropped.
         """
         producer = self._producer
         if producer is None:
@@ -87,7 +95,7 @@ class Reports:
                 topic or self._topic,
                 value=orjson.dumps(event),
                 key=key.encode(),
-                on_delivery=partial(self._done, producer, str(event.get("id", ""))),
+                on_delivery=partial(self._done, producer, str(event.get("id", "")), acked),
             )
         except BufferError:
             self._metrics.events.labels("dropped").inc()
@@ -114,9 +122,22 @@ class Reports:
             assert self._producer is not None
             self._producer.poll(_POLL_S)
 
-    def _done(self, producer: Producer, event_id: str, error: KafkaError | None, _message: Message) -> None:
+    def _done(
+        self,
+        producer: Producer,
+        event_id: str,
+        acked: Acknowledged | None,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
         """Delivery report, in the polling thread."""
+        kind, record_ms = (0, 0) if error is not None else message.timestamp()
+        if acked is not None:
+            # First: an answer waits for it.
+            acked(record_ms if error is None else None)
         if error is None:
+            if kind == TIMESTAMP_LOG_APPEND_TIME:
+                self.learn(record_ms, time.monotonic() * 1000)
             self._metrics.events.labels("sent").inc()
             return
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from streaming.policy.policy_set import Decide
 from streaming.policy.settings import Settings, setting
 
 
@@ -53,6 +54,16 @@ class ProxySettings(Settings):
     advertise: str = setting("", "host that clients are told to connect to; empty: the listen host")
     broker_port_base: int = setting(
         -1, "port of broker 0, others follow by id; -1: listen port + 1; 0: any free ports", minimum=-1
+    )
+    decide: Decide = setting(
+        Decide.LOCAL,
+        "where requests are decided whose quota does not say it: local, at once, by what is known of the"
+        " subject, or strict: the job is asked, and the request waits",
+    )
+    event_ack_ms: int = setting(
+        100,
+        "how long an answer that was decided at once waits until Kafka has its event, ms; then it is counted",
+        minimum=0,
     )
     decision_timeout_ms: int = setting(2_000, "how long a request waits for its decision, ms", minimum=1)
     on_late_decision: OnLate = setting(
@@ -151,10 +162,21 @@ class ProxySettings(Settings):
     open_questions_max: int = setting(
         100, "the same of one quota's subject; further ones wait in their connections", minimum=1
     )
-    validate_only_factor: float = setting(
-        10,
-        "topics in dry runs, and in requests refused while one must wait: so many times the quota's rate",
+    dry_run_factor: float = setting(
+        1_000,
+        "topics in dry runs (validate_only): so many times the quota's rate and burst; beyond it error 89",
         minimum=0.001,
+    )
+    refusal_factor: float = setting(
+        10,
+        "topics in requests that are refused while their subject must wait: so many times the quota's rate"
+        " are reported; beyond it the connection waits",
+        minimum=0.001,
+    )
+    own_events_max: int = setting(
+        100_000,
+        "own events and their items whose decision was not read, kept to decide by; the oldest are summed up",
+        minimum=1,
     )
     late_records_max: int = setting(
         10_000,

@@ -10,6 +10,7 @@ from enforcer.core.questions.open_questions import line_of
 from enforcer.kafka.link import GatedLink, Hub, Line, Slot
 from enforcer.kafka.metered import Metered
 from enforcer.kafka.mutations.admission import Admission, Passing, Strict
+from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
 from enforcer.kafka.mutations.auto_creation import forbids_creation
 from enforcer.kafka.mutations.permissive import Permissive
 from enforcer.kafka.mutations.refusal import Refused
@@ -37,6 +38,13 @@ from enforcer.kafka.responses import SASL_KEYS
 
 _ITEM_BYTES: Final = 500
 """What an item of a request for mutations takes beside its frame, about."""
+_ASKS: Final = frozenset({Action.ASK, Action.DECIDE})
+"""Where the job may be asked."""
+_STRICT_WAYS: Final[dict[Action, type[Admission]]] = {
+    Action.ASK: Strict,
+    Action.DECIDE: AtOnce,
+    Action.REFUSE: Refused,
+}
 
 
 class Handler:
@@ -236,16 +244,16 @@ class Handler:
             self._line.put_back(whole)
             self._pacer.hold(quota.subject, verdict.wait_ms)
             return
-        way: type[Admission] = Permissive
+        way: type[Admission] = PermissiveAtOnce if verdict.action is Action.DECIDE else Permissive
         if quota is None or verdict.action is Action.FORWARD:
             way = Passing
         elif request.strict:
-            way = Refused if verdict.action is Action.REFUSE else Strict
+            way = _STRICT_WAYS[verdict.action]
             if not self._heard:
                 self._hub.metrics.dropped.labels("strict").inc()
                 return
         questions = self._coordinator.questions
-        if quota is not None and verdict.action is Action.ASK and questions.full(quota.subject):
+        if quota is not None and verdict.action in _ASKS and questions.full(quota.subject):
             # Until one of its subject's questions is answered.
             self._line.put_back(whole)
             self._pacer.hold(line_of(quota.subject), self._hub.settings.decision_timeout_ms)
@@ -268,9 +276,9 @@ class Handler:
     ) -> tuple[Verdict, bool]:
         """What to do with a request, and whether that is for its subject's dry runs: they have their rate."""
         verdict = self._coordinator.judge(quota, strict=request.strict, probing=probing)
-        if quota is None or not request.validate_only or verdict.action is not Action.ASK:
+        if quota is None or not request.validate_only or verdict.action not in _ASKS:
             return verdict, False
-        wait_ms = self._hub.free_questions.wait_ms(quota)
+        wait_ms = self._hub.free_questions.dry_runs.wait_ms(quota)
         if not wait_ms:
             return verdict, False
         return Verdict(Action.REFUSE if request.strict else Action.HOLD, ceil(wait_ms)), True

@@ -124,7 +124,9 @@ class KafkaProxy:
             default_partitions=settings.default_partitions,
             steady_ms=self.now_ms,
         )
-        self.free_questions = FreeQuestions(settings.validate_only_factor, settings.subjects_max, self.now_ms)
+        self.free_questions = FreeQuestions(
+            settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, self.now_ms
+        )
         protected = Protected(self.config.topics, settings.protect_topics)
         self.guard = Guard(protected, settings, self.metrics, self.now_ms)
         self._shown = Shown(protected, self.brokers.rewrite)

@@ -9,6 +9,10 @@ MAPS: Final = frozenset({"usage", "limits"})
 """Fields whose objects are keyed by names."""
 
 
+_EXACT: Final = 2**53
+"""Every integer up to this is a double."""
+
+
 class Unlike(Exception):
     """Values that no column can hold as they are."""
 
@@ -40,6 +44,8 @@ def _kind(values: Iterable[Any], name: str) -> pa.DataType:
     kinds = {type(value) for value in there}
     if not kinds:
         return pa.null()
+    if kinds == {int, float} and all(abs(value) <= _EXACT for value in there):
+        return pa.float64()
     if len(kinds) > 1:
         raise Unlike(f"{name}: {' and '.join(sorted(kind.__name__ for kind in kinds))}")
     (kind,) = kinds

@@ -72,21 +72,23 @@ def _has_special(texts: pa.Array) -> bool:
 def _members(
     quoted_names: Sequence[str], names: Sequence[str], columns: Sequence[pa.Array], path: str,
     nulls: frozenset[str],
-) -> list[pa.Array]:  # fmt: skip
-    """Of each column its part of every object: a comma, its name and value, or nothing."""
-    members = []
+) -> list[pa.Array | pa.Scalar]:  # fmt: skip
+    """Of each column its part of every object: a comma, its name and value, or nothing; in pieces."""
+    members: list[pa.Array | pa.Scalar] = []
     for key, name, column in zip(quoted_names, names, columns, strict=True):
-        absent = f',{key}:null' if path + name in nulls else ""
-        members.append(_member(_one(f",{key}:"), column, path + name, absent, nulls))
+        absent = f",{key}:null" if path + name in nulls else ""
+        members += _member(_one(f",{key}:"), column, path + name, absent, nulls)
     return members
 
 
 def _member(
-    begin: pa.Scalar | pa.Array, column: pa.Array, path: str, absent: str, nulls: frozenset[str]
-) -> pa.Array:
+    begin: pa.Array | pa.Scalar, column: pa.Array, path: str, absent: str, nulls: frozenset[str]
+) -> list[pa.Array | pa.Scalar]:
     values = _values(column, path, nulls)
-    written = pc.binary_join_element_wise(begin, values, _one(""))
-    return written.fill_null(absent) if written.null_count else written
+    if not values.null_count:
+        # Not joined yet: each joining copies all texts.
+        return [begin, values]
+    return [pc.binary_join_element_wise(begin, values, _one("")).fill_null(absent)]
 
 
 def _values(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
@@ -116,7 +118,7 @@ def _values(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
 def _map(column: pa.Array, path: str, nulls: frozenset[str]) -> pa.Array:
     keys, items = _elements(column, column.keys), _elements(column, column.items)
     begin = pc.binary_join_element_wise(_one(","), quoted(keys), _one(":"), _one(""))
-    entries = _member(begin, items, path, "", nulls)
+    entries = pc.binary_join_element_wise(*_member(begin, items, path, "", nulls), _one(""))
     return _enclosed("{", _without_first(pc.binary_join(_lists(column, entries), _one(""))), "}", column)
 
 
@@ -148,7 +150,7 @@ def _doubles(column: pa.Array) -> pa.Array:
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, _TEXT)) if column.null_count else texts
 
 
-def _joined(members: Sequence[pa.Array], count: int) -> pa.Array:
+def _joined(members: Sequence[pa.Array | pa.Scalar], count: int) -> pa.Array:
     if not members:
         return pa.repeat(_one(""), count)
     return pc.binary_join_element_wise(*members, _one(""))

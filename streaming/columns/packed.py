@@ -29,7 +29,7 @@ _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 """Kinds of messages as the format numbers them (Message.fbs of Apache Arrow)."""
 
 
-def is_packed(headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
+def is_packed(headers: Iterable[tuple[str, str | bytes | None]] | None) -> bool:
     """Whether a record's headers, as Kafka's clients give them, say that it is packed."""
     told = (CONTENT_TYPE, CONTENT_TYPE.encode())
     return any(name == HEADER and value in told for name, value in headers or ())
@@ -91,7 +91,7 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         if len(set(schema.names)) < len(schema.names):
             raise BadEvent("a column stands there twice; columns of different names were expected")
         for field in schema:
-            _check_type(field.type, field.name)
+            check_type(field.type, field.name)
         batches = list(reader)
     for batch in batches:
         # Offsets and numbers that point nowhere must not be followed.
@@ -119,7 +119,7 @@ def _of_one_type(type: str, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_form(column: pa.Array) -> pa.Array:
-    """A column in one of the forms that `unpack` promises."""
+    """A column in one of the forms that `unpack` promises, of a type that `check_type` takes."""
     kind = column.type
     if pa.types.is_integer(kind):
         if kind == pa.uint64() and column.null_count < len(column):
@@ -182,22 +182,22 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-def _check_type(kind: pa.DataType, name: str) -> None:
-    """Refuse columns that no JSON value stands for.
+def check_type(kind: pa.DataType, name: str) -> None:
+    """Refuse a column whose values no JSON value stands for; `name` is its own.
 
     Raises:
         BadEvent: it is one.
     """
     types = pa.types
     if types.is_dictionary(kind) and not types.is_nested(kind.value_type):
-        _check_type(kind.value_type, name)
+        check_type(kind.value_type, name)
     elif types.is_map(kind) and _is_text(kind.key_type):
-        _check_type(kind.item_type, name)
+        check_type(kind.item_type, name)
     elif types.is_struct(kind):
         for number in range(kind.num_fields):
-            _check_type(kind.field(number).type, f"{name}.{kind.field(number).name}")
+            check_type(kind.field(number).type, f"{name}.{kind.field(number).name}")
     elif _is_list(kind):
-        _check_type(kind.value_type, name)
+        check_type(kind.value_type, name)
     elif not (
         types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)
         or _is_text(kind)

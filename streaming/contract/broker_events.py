@@ -150,8 +150,10 @@ def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
         raise BadEvent(f"samples: {shown(listed)}; a list of {_SAMPLE_FORM} was expected")
     samples, wrong = list[Sample | None](), None
     for number, item in enumerate(listed):
+        one = _sample_fields(item)
+        if one is None:
+            raise BadEvent(f"samples[{number}]: {shown(item)}; {_SAMPLE_FORM} was expected")
         try:
-            one = _sample_fields(item)
             rtt_ns = integer(one, "rtt_ns", None, minimum=INT64_MIN)
             samples.append(_sample(one, rtt_ns, ts) if rtt_ns > 0 else None)
         except BadEvent as error:
@@ -168,15 +170,19 @@ def _latencies(fields: Fields, name: str, ts: int) -> Latencies:
     )
 
 
-def _sample_fields(item: Any) -> Fields:
-    """A listed sample as the fields of an event of its own; columns hold structs, or no flags but integers."""
+def _sample_fields(item: Any) -> Fields | None:
+    """A listed sample as the fields of an event of its own; None: it is none.
+
+    Those of columns may be objects, and have 0 and 1 for flags, since a list there holds integers alone.
+    """
     if type(item) is dict:
         return item
     if type(item) is not list or len(item) != len(Sample._fields):
-        raise BadEvent(f" {shown(item)}; {_SAMPLE_FORM} was expected")
+        return None
     start_ns, rtt_ns, inflight, did_drop = item
-    flags: dict[Any, bool] = {0: False, 1: True} if type(did_drop) is int else {}
-    one = {"rtt_ns": rtt_ns, "inflight": inflight, "did_drop": flags.get(did_drop, did_drop)}
+    if type(did_drop) is int and did_drop in (0, 1):
+        did_drop = did_drop == 1
+    one = {"rtt_ns": rtt_ns, "inflight": inflight, "did_drop": did_drop}
     return one if start_ns is None else {"start_ns": start_ns, **one}
 
 

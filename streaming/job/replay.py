@@ -53,8 +53,9 @@ class Staged:
 
 
 def replay_spark(
-    policies: str, files: Sequence[str], *, jars: Path, settings: JobSettings | None = None
-) -> Replayed:
+    policies: str, files: Sequence[str], *, jars: Path, settings: JobSettings | None = None,
+    as_decided: bool = False,
+) -> Replayed:  # fmt: skip
     """Replay files in a Spark session of its own, which is stopped afterwards.
 
     Args:
@@ -62,6 +63,7 @@ def replay_spark(
         files: event files, in order.
         jars: folder with the jars of conf/spark/pom.xml.
         settings: master, memory and Spark properties; all else has its own values here.
+        as_decided: see `replay_local`.
 
     Raises:
         ConfigError: the policies are wrong.
@@ -76,7 +78,9 @@ def replay_spark(
         staged = stage(policies, files, Path(folder))
         session = build_session(tuned, jars=jars, work_dir=staged.work, checkpoint=folder)
         try:
-            return replay_staged(session.spark, staged, shards=tuned.shards, tasks=cores)
+            return replay_staged(
+                session.spark, staged, shards=tuned.shards, tasks=cores, as_decided=as_decided
+            )
         finally:
             stop_session(session, given.stop_timeout_s)
 
@@ -101,7 +105,9 @@ def stage(policies: str, files: Sequence[str], work: Path) -> Staged:
     return Staged(work=work, names=names, initial=initial, policies=timeline.to_json())
 
 
-def replay_staged(spark: SparkSession, staged: Staged, *, shards: int, tasks: int) -> Replayed:
+def replay_staged(
+    spark: SparkSession, staged: Staged, *, shards: int, tasks: int, as_decided: bool = False
+) -> Replayed:
     """Decide what was staged; no decision depends on the number of shards.
 
     Raises:
@@ -109,7 +115,7 @@ def replay_staged(spark: SparkSession, staged: Staged, *, shards: int, tasks: in
     """
     router = line_router(staged.names, staged.policies, shards, tasks)
     lines = staged_lines(spark, _lines_in(staged.work)).mapInArrow(router, schemas.ROUTED)
-    context = StepContext(initial=staged.initial, replay=True, fail_fast=True)
+    context = StepContext(initial=staged.initial, replay=True, fail_fast=True, as_decided=as_decided)
     output = decide(lines, Input(context=context, shards=shards, tasks=tasks, names=staged.names))
     written = staged.work / "output"
     try:

@@ -94,12 +94,14 @@ class Batch:
         timeline: the policies over time.
         processed_ts: wall time of the batch in ms; None in a replay.
         end: no more input will come (a replay's last step): open rounds are closed.
+        as_decided: what the proxies have decided stands; False: it is decided anew.
     """
 
     events: Any
     timeline: PolicyTimeline
     processed_ts: int | None
     end: bool
+    as_decided: bool = True
 
     @property
     def replay(self) -> bool:
@@ -118,6 +120,7 @@ class StepContext:
         replay: subjects are resolved against the policies, not taken from the event.
         blobs: where rows rest that are not needed; None: all stay in the body.
         max_ahead_ms: how far an event may lie after its record's timestamp, if that has one.
+        as_decided: what the proxies have decided stands, as always live; False: a replay decides anew.
     """
 
     initial: Mapping[str, Any] = field(default_factory=dict)
@@ -126,6 +129,7 @@ class StepContext:
     replay: bool = False
     blobs: BlobStore | None = None
     max_ahead_ms: int = MAX_AHEAD_MS
+    as_decided: bool = True
 
 
 class LawState(Protocol):

@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
     law: str
     shard: int
-    value: bytes | pa.Buffer
+    value: bytes
     cut: bool
 
 
@@ -53,11 +53,11 @@ def parts(value: pa.Buffer, *, name: str, shards: int) -> Iterator[Part]:
         law = law_of(_type_of(value))
         if shards == 1:
             # That shard unpacks it.
-            yield Part(law.name, 0, value, False)
+            yield Part(law.name, 0, value.to_pybytes(), False)
             return
         type, rows = unpack(value)
     except BadEvent:
-        yield Part(LAWS.reporting.name, shard_of(name, shards), value, False)
+        yield Part(LAWS.reporting.name, shard_of(name, shards), value.to_pybytes(), False)
         return
     if ROW in rows.schema.names:
         rows = rows.drop_columns(ROW)

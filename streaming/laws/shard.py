@@ -279,7 +279,10 @@ def _batch(intake: Intake, timeline: PolicyTimeline, context: StepContext) -> Ba
     events = intake.events(timeline, replay=context.replay)
     if events is None:
         return None
-    return Batch(events=events, timeline=timeline, processed_ts=context.processed_ts, end=context.replay)
+    return Batch(
+        events=events, timeline=timeline, processed_ts=context.processed_ts, end=context.replay,
+        as_decided=context.as_decided,
+    )  # fmt: skip
 
 
 def _is_reported(records: Records, i: int, reporter: bool) -> bool:

@@ -160,7 +160,7 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter, desk.settings) if beside is None else beside.frame_meter
-        self.free_questions = FreeQuestions(10, 100, self.now_ms)
+        self.free_questions = FreeQuestions(10, 10, 100, self.now_ms)
         self.recent_topics = RecentTopics(
             keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms
         )

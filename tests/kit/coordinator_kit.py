@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from enforcer.core.clock import Clock
-from enforcer.core.coordinator import Asked, QuotaCoordinator
+from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.metrics import Metrics
+from enforcer.core.questions.request_events import Asked
+from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from streaming.contract.events import PolicyChange
 
@@ -20,6 +22,8 @@ class Desk:
         self.now_ms = 0.0
         self.wall_ms = EPOCH_MS
         self.full = False
+        self.acknowledges = True
+        self.unacknowledged: list[Acknowledged] = []
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.settings = ProxySettings(**settings)
         self.metrics = Metrics(self.settings.metric_subjects_max)
@@ -28,12 +32,22 @@ class Desk:
         self.coordinator.call_at = lambda _ts, function: function()
         self.decided: list[Decision] = []
 
-    def send(self, event: Mapping[str, Any], key: str) -> bool:
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
         """Take an event (coordinator.Sender)."""
         if self.full:
             return False
         self.events.append((key, dict(event)))
+        if acked is not None:
+            self.unacknowledged.append(acked)
+            if self.acknowledges:
+                self.acknowledge()
         return True
+
+    def acknowledge(self, *, stands: bool = True) -> None:
+        """Kafka has all that was sent, or never will."""
+        told, self.unacknowledged = self.unacknowledged, []
+        for acked in told:
+            acked(self.wall_ms if stands else None)
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
         """The events of one type, in order."""

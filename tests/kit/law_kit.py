@@ -29,12 +29,12 @@ def request(name: str, at_ms: int, *mutations: int, user: str = "alice", **field
     } | fields
 
 
-def refund(at_ms: int, of_ms: int, mutations: int, user: str = "alice") -> Event:
+def refund(at_ms: int, of_ms: int, mutations: int, user: str = "alice", name: str = "r") -> Event:
     """A refund `at_ms` after T0 of something charged `of_ms` after T0."""
     items = [{"name": "x", "mutations": mutations}]
     return {
         "type": "refund",
-        "id": "r",
+        "id": name,
         "ts": T0 + at_ms,
         "of": "x",
         "of_ts": T0 + of_ms,
@@ -73,6 +73,7 @@ class Shard:
         initial: policies in force from the start.
         replay: whether subjects are resolved by policy (True) or trusted (False).
         blobs: where rows rest between batches; None: nowhere.
+        as_decided: whether what proxies have decided stands.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class Shard:
         replay: bool = True,
         fail_fast: bool = True,
         blobs: BlobStore | None = None,
+        as_decided: bool = True,
     ) -> None:
+        self.as_decided = as_decided
         self.initial, self.replay, self.fail_fast, self.blobs = initial, replay, fail_fast, blobs
         self.body: bytes | None = None
         self.offset = 0
@@ -96,6 +99,7 @@ class Shard:
             replay=self.replay,
             fail_fast=self.fail_fast,
             blobs=self.blobs,
+            as_decided=self.as_decided,
         )
         self.body, outputs = step("mutation", 0, self.body, records_of(events, self.offset), context)
         self.offset += len(events)

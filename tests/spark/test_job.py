@@ -1,7 +1,6 @@
 """`weir job` against a real broker: events in, decisions out, killed under load, stopped."""
 
 import base64
-import json
 import os
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import orjson
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from job_kit import Job
 from law_kit import quota
 from spark_kit import TOPICS
 
@@ -26,60 +26,8 @@ from streaming.laws.shard import step
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
-START_S, WAIT_S, STOP_S = 150.0, 60.0, 15.0
+WAIT_S = 60.0
 USERS = 12
-
-
-class Job:
-    """A `weir job` process; its output goes to a file.
-
-    Args:
-        folder: for checkpoint, logs and ready file.
-        kafka: the broker.
-        words: further options.
-    """
-
-    def __init__(self, folder: Path, kafka: str, *words: str) -> None:
-        self._folder, self._words = folder, words
-        self._kafka = kafka
-        self.log = folder / "job.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> dict[str, Any]:
-        """Start it; returns its ready file."""
-        ready = self._folder / "ready.json"
-        ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
-        routes = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
-        command += self._words
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, *map(str, routes), "--ready-file", str(ready)], stdout=log, stderr=log
-            )
-        deadline = time.monotonic() + START_S
-        while not ready.exists():
-            assert self._process.poll() is None and time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.1)
-        note: dict[str, Any] = json.loads(ready.read_text())
-        assert note["pid"] == self._process.pid
-        return note
-
-    def end(self, number: signal.Signals, limit_s: float = STOP_S) -> int:
-        """Send a signal and wait for the end; returns the exit status."""
-        assert self._process is not None
-        self._process.send_signal(number)
-        return self._process.wait(limit_s)
-
-    def ended(self, limit_s: float) -> int:
-        """Its exit status, when it ends by itself."""
-        assert self._process is not None
-        return self._process.wait(limit_s)
-
-    def close(self) -> None:
-        """Leave nothing behind; the JVM ends when its parent has."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait(STOP_S)
 
 
 class Broker:

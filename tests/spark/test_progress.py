@@ -5,13 +5,22 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.columns.outputs import Outputs
+from streaming.columns.outputs import DecisionRows, Outputs
 from streaming.columns.records import Records
 from streaming.job.process.progress import JobMetrics, ProgressReader
-from streaming.job.spark.counts import BATCHES_KEPT, BatchCounts, CountsParam, counts_of
+from streaming.job.spark.counts import (
+    BATCHES_KEPT,
+    OTHER_SUBJECTS,
+    SUBJECTS_MAX,
+    BatchCounts,
+    CountsParam,
+    counts_of,
+)
 from streaming.laws.registry import LAWS
 
 BEGAN_MS = 1_795_176_000_000
@@ -94,6 +103,29 @@ def test_a_step_counts_what_belongs_to_its_shard() -> None:
     outputs.add(form.columns(decided))
     found = counts_of("mutation", records, outputs, 7)
     assert found == BatchCounts(events=Counter(mutation=2), decisions=2, dead_letters=1, oldest={7: 20})
+
+
+def test_differences_are_counted_by_subject_and_of_so_many() -> None:
+    """Of decisions that say `law`; whose turn comes late shares a name that nobody has."""
+    outputs = Outputs()
+    said = pa.array([None, {"outcome": "reject", "rejected": ["t"]}])
+    rows = pa.record_batch({"id": ["a", "b"], "ts": pa.array([1, 2]), "law": said})
+    source = np.zeros(2, dtype=np.int64)
+    outputs.add(DecisionRows(type="admission", rows=rows, source=source, keys=pa.array(["user=a", "user=b"])))
+    found = counts_of("mutation", Records(), outputs, 7).differences
+    assert found == {"user=b": 1}
+    param, total = CountsParam(), BatchCounts(differences=found)
+    many = Counter({f"user={number}": 2 for number in range(SUBJECTS_MAX)})
+    for _ in range(2):
+        total = param.addInPlace(total, BatchCounts(differences=many))
+    assert len(total.differences) == SUBJECTS_MAX + 1
+    assert total.differences.total() == 1 + 4 * SUBJECTS_MAX
+    assert total.differences["user=b"] == 1 and total.differences[OTHER_SUBJECTS] == 4
+    metrics = JobMetrics(restarts=0)
+    metrics.count(total)
+    metrics.count(total)
+    name, label = "weir_local_differences_total", {"subject": OTHER_SUBJECTS}
+    assert metrics.registry.get_sample_value(name, label) == 4
 
 
 def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:

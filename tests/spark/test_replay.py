@@ -1,10 +1,11 @@
 """Both replay engines write the same bytes."""
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
-from law_kit import policy, quota, refund, request
+from law_kit import T0, policy, quota, refund, request
 from pyspark.sql import SparkSession
 
 from streaming.contract.errors import ConfigError, WeirError
@@ -25,10 +26,13 @@ quotas:
 """
 
 
-def replay(spark: SparkSession, policies: str, files: list[str], folder: Path, shards: int) -> Replayed:
+def replay(
+    spark: SparkSession, policies: str, files: list[str], folder: Path, shards: int, as_decided: bool = False
+) -> Replayed:
     """Replay in the session of the tests."""
     (folder / "work").mkdir()
-    return replay_staged(spark, stage(policies, files, folder / "work"), shards=shards, tasks=2)
+    staged = stage(policies, files, folder / "work")
+    return replay_staged(spark, staged, shards=shards, tasks=2, as_decided=as_decided)
 
 
 @pytest.mark.parametrize("name", [name.removesuffix(".policies.yaml") for name in SETS])
@@ -38,6 +42,31 @@ def test_a_trace_gives_the_same_bytes_in_both_engines(name: str, spark: SparkSes
     replayed = replay(spark, policies, [events], tmp_path, 5)
     assert replayed == replay_local(policies, [events])
     assert replayed.decisions
+
+
+@pytest.mark.parametrize("as_decided", [False, True])
+def test_what_proxies_decided_gives_the_same_bytes(
+    spark: SparkSession, tmp_path: Path, as_decided: bool
+) -> None:
+    """Kept or decided anew; with refunds, applied times and a proxy that says that it lives."""
+    policies, events = tmp_path / "policies.yaml", tmp_path / "events.jsonl"
+    policies.write_text(POLICIES)
+    said = {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 1.0}
+    lines: list[dict[str, Any]] = [{"type": "alive", "id": "p1-0", "ts": T0, "proxy": "p1"}]
+    for number in range(60):
+        user = f"u{number % 7}"
+        items = [{"name": "t", "mutations": number}]
+        event = {"id": f"e{number}", "ts": T0 + number, "user": user, "items": items}
+        if number % 5 == 4:
+            lines.append(event | {"type": "refund", "applied_ts": T0 + number + 3})
+        else:
+            lines.append(event | {"type": "request", "decided": said})
+    events.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    local = replay_local(str(policies), [str(events)], as_decided=as_decided)
+    assert replay(spark, str(policies), [str(events)], tmp_path, 5, as_decided) == local
+    assert any(b'"outcome":"reject","thr' in one for one in local.decisions) is not as_decided
+    assert any(b'"law":' in one for one in local.decisions) is as_decided
+    assert any(b'"refunds":' in one for one in local.decisions) and not local.dead_letters
 
 
 def test_damaged_and_changing_logs_give_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:

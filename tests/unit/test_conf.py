@@ -53,7 +53,12 @@ def test_metrics_of_the_proxy_are_listed() -> None:
     """docs/metrics.md names every metric of the proxy with its type, and no other."""
     families = {family.name: family.type for family in Metrics(subjects_max=1).registry.collect()}
     of_groups = {"weir_proxy_groups", "weir_proxy_unmetered"}
-    listed = {name: kind for name, (kind, _) in documented("weir_proxy_").items() if name not in of_groups}
+    listed = {
+        name: kind
+        for part in ("weir_proxy_", "weir_unacknowledged_")
+        for name, (kind, _) in documented(part).items()
+        if name not in of_groups
+    }
     assert listed == families
 
 

@@ -27,7 +27,9 @@ _SETTING: Final = re.compile(rf"`({'|'.join(name for name, _ in SECTIONS)})\.(\w
 _COMMAND: Final = re.compile(r"`(weir(?: [a-z]+)+)((?: [^`]*)?)`")
 _CITED: Final = re.compile(r"docs/(\w+\.md) (\d(?:\.\d)?)")
 _CODE: Final = ("streaming", "enforcer", "weir", "benchmarks", "tests")
-_TYPES: Final = ("request", "refund", "policy", "group_usage", "tick", "dispatch_usage", "latency", "backlog")
+_TYPES: Final = (
+    "request", "refund", "alive", "policy", "group_usage", "tick", "dispatch_usage", "latency", "backlog",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -74,11 +76,11 @@ def policy_texts(name: str) -> list[tuple[int, str]]:
 
 
 def replayed(example: Example, folder: Path) -> Replayed:
-    """What the local engine makes of an example."""
+    """What the local engine makes of an example; what proxies have decided in it stands."""
     policies, events = folder / "policies.yaml", folder / "events.jsonl"
     policies.write_text(example.policies)
     events.write_text(example.events)
-    return replay_local(str(policies), [str(events)])
+    return replay_local(str(policies), [str(events)], as_decided=True)
 
 
 def test_every_block_has_a_name() -> None:

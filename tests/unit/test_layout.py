@@ -20,9 +20,13 @@ IMPURE = {
 LAWS = ("mutation", "shares", "dispatch", "concurrency", "backlog")
 LAW_FOLDERS = tuple(f"streaming.laws.{law}" for law in LAWS)
 BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "streaming.state")
+EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.gathering")
+"""What laws share of reading their events in bulk."""
 STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
+PACKED = "streaming.columns.packed"
+"""How many events stand in one record: who reads and writes those needs no more of columns."""
 SCALAR_LAWS = (*(f"{folder}.law" for folder in LAW_FOLDERS), "streaming.laws.mutation.rates")
 """The arithmetic of each law, which is all that enforcers take of them."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -30,15 +34,20 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.policy": ("streaming.contract",),
     "streaming.columns": ("streaming.contract",),
     "streaming.state": ("streaming.contract", "streaming.columns"),
-    **dict.fromkeys(LAW_FOLDERS, (*BELOW_LAWS, "streaming.laws.law")),
+    **dict.fromkeys(
+        LAW_FOLDERS,
+        (*BELOW_LAWS, "streaming.laws.law", "streaming.laws.row_fields", *EVENTS_IN_COLUMNS),
+    ),
+    **dict.fromkeys(EVENTS_IN_COLUMNS, (*BELOW_LAWS, *EVENTS_IN_COLUMNS)),
     "streaming.laws.law": BELOW_LAWS,
+    "streaming.laws.row_fields": BELOW_LAWS,
     "streaming.laws": (*BELOW_LAWS, *LAW_FOLDERS),
     "streaming.kafka_io": STREAMING_BELOW_JOB,
     "streaming.replay": STREAMING_BELOW_JOB,
     "streaming.job.spark": STREAMING_BELOW_JOB,
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
-    "enforcer.core": ("streaming.contract", "streaming.policy", TOPICS_OF_WEIR, *SCALAR_LAWS),
+    "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
     "enforcer.admin": ("enforcer.core", "streaming.contract", "streaming.policy", "streaming.kafka_io"),

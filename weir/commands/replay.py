@@ -23,6 +23,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--dead-letters", metavar="FILE", help="lines that could not be used, with the reason"
     )
     parser.add_argument("--engine", choices=("local", "spark"), default="local", help="default: local")
+    parser.add_argument(
+        "--as-decided",
+        action="store_true",
+        help="keep what proxies have decided, as the live job does; without it all is decided anew",
+    )
     parser.add_argument("--summary", metavar="FILE", help="totals per subject, as JSON")
     parser.set_defaults(run=run)
 
@@ -36,9 +41,11 @@ def run(args: argparse.Namespace) -> int:
         from streaming.job.replay import replay_spark
         from weir.stack.jars import jars_dir
 
-        replayed = replay_spark(args.policies, args.events, jars=jars_dir("spark"))
+        replayed = replay_spark(
+            args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided
+        )
     else:
-        replayed = replay_local(args.policies, args.events)
+        replayed = replay_local(args.policies, args.events, as_decided=args.as_decided)
     write_lines(args.out, replayed.decisions)
     if args.dead_letters:
         write_lines(args.dead_letters, replayed.dead_letters)

@@ -1,16 +1,17 @@
 """The events of a stretch of time as a file that replays by itself (docs/contract.md 4)."""
 
 import gzip
-import heapq
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from streaming.contract.errors import WeirError
-from streaming.contract.events import MAX_AHEAD_MS
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
-from weir.logs.dump_lines import Annotator, Counts, History, Line
+from streaming.replay import is_parquet, write_lines
+from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
 from weir.logs.reading import Span, TopicReader
+from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS
 
 _PROGRESS_EVERY = 50_000
@@ -26,47 +27,58 @@ def dump(
         cluster: where the topics are.
         from_ms: ms since the epoch.
         to_ms: ms since the epoch, not included.
-        out: the file; its name's end `.gz` asks for compression.
+        out: the file; its name's end `.gz` asks for compression, `.parquet` for columns.
         progress: takes lines for people.
         max_ahead_ms: the job's setting: it has buried events beyond, so the dump leaves them out.
 
     Raises:
         WeirError: the cluster does not answer, or the file cannot be written.
     """
-    readers: list[TopicReader] = []
-
-    def records(span: Span) -> Iterator[tuple[str, int, int, int, bytes]]:
-        # A reader each: partitions are merged, so all are read at the same time.
-        readers.append(TopicReader(cluster.bootstrap, cluster.client))
-        for record in readers[-1].read(span):
-            yield record.topic, record.partition, record.offset, record.ts, record.value
-
-    def lines(span: Span, annotator: Annotator) -> Iterator[Line]:
-        return (line for line in map(annotator.line, records(span)) if line is not None)
-
     topics, counts, history = cluster.topics, Counts(), History(max_ahead_ms)
+    reader = TopicReader(cluster.bootstrap, cluster.client)
+
+    def records(span: Span) -> Iterator[RawRecord]:
+        for each in reader.read(span):
+            row = -1 if each.row is None else each.row
+            yield RawRecord(each.topic, each.partition, each.offset, each.ts, each.value, row)
+
     try:
-        main = TopicReader(cluster.bootstrap, cluster.client)
-        readers.append(main)
-        spans = [s for topic in (topics.requests, topics.usage) for s in main.spans(topic, from_ms, to_ms)]
+        spans = [s for topic in (topics.requests, topics.usage) for s in reader.spans(topic, from_ms, to_ms)]
         for span in spans:
-            history.look_for_older(records(span))
-        progress(f"reading {topics.decisions} for those that were applied late or later than they happened")
+            if span.topic == topics.requests:
+                history.look_for_own(records(span))
+        progress(f"reading {topics.decisions} for those that were applied late or at another time")
         # To the topic's end: a decision comes after its request.
-        for span in main.spans(topics.decisions, from_ms, None):
-            history.read_decisions(record[-1] for record in records(span))
-        # Policies are few and in force later than they were written, so they alone are sorted.
-        policies = sorted(
-            line
-            for span in main.spans(topics.policies, BEGINNING_MS, to_ms)
-            for line in lines(span, Annotator(history, counts, is_policy=True))
-        )
-        events = [lines(span, Annotator(history, counts)) for span in spans]
-        _write(out, heapq.merge(policies, *events), progress)
+        for span in reader.spans(topics.decisions, from_ms, None):
+            history.read_decisions(record.value for record in records(span))
+        history.place_others()
+        policies = reader.spans(topics.policies, BEGINNING_MS, to_ms)
+        with SortedLines() as lines:
+            for each, is_policy in ((policies, True), (spans, False)):
+                annotator = Annotator(history, counts, is_policy=is_policy)
+                for line in (annotator.line(record) for span in each for record in records(span)):
+                    if line is not None:
+                        lines.add(line)
+            if is_parquet(out.name):
+                write_lines(str(out), _objects(lines, counts))
+            else:
+                _write(out, lines, progress)
+    except OSError as failure:
+        raise WeirError(f"the dump could not be sorted: {failure.strerror}") from failure
     finally:
-        for reader in readers:
-            reader.close()
+        reader.close()
     return counts
+
+
+def _objects(lines: Iterable[Line], counts: Counts) -> Iterator[bytes]:
+    """The lines that columns can hold: JSON objects."""
+    for line in lines:
+        try:
+            load_object(line.text)
+        except BadEvent:
+            counts.left_out += 1
+        else:
+            yield line.text
 
 
 def _write(out: Path, lines: Iterable[Line], progress: Callable[[str], None]) -> None:

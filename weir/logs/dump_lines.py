@@ -1,35 +1,63 @@
 """What a dump says about each event beside the event itself: its time, its name, how it was applied.
 
-Two things about the live run cannot be seen in an event. The job found it too late (`late`), or the event
-was older than what its subject had seen, so it was applied at the subject's newest time (`applied_ts`).
-The decisions tell both: late ones say so, and decisions stand on the topic in the order in which they were
-made.
+Two things about the live run cannot be seen in an event. The job found it too late (`late`), or it was
+applied at another time than its own (`applied_ts`): older than what its subject had seen, or of a clock that
+was ahead. The decisions tell both, and stand on the topic in the order in which they were made; refunds have
+none, but the next admission of their subject lists them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from streaming.contract.errors import WeirError
-from streaming.contract.events import MAX_AHEAD_MS
+from streaming.contract.events import MAX_AHEAD_MS, OWN_AHEAD_MS
+from streaming.laws.mutation.statements import LISTED_MS
 
 # Held in memory while a dump is written; more than that is a shorter dump's work.
 IDS_MAX = 1_000_000
-
-RawRecord = tuple[str, int, int, int, bytes]
-"""Topic, partition, offset, record time in ms, bytes."""
+_REFUND: Final = "refund"
 
 
-class Line(NamedTuple):
-    """One line of the dump with what it is sorted by: time, policies first, then arrival."""
+class RawRecord(NamedTuple):
+    """A record of Kafka, or a row of a packed one; see reading.Record."""
 
-    at: int
-    rank: int
     topic: str
     partition: int
     offset: int
+    ts: int
+    value: bytes
+    row: int = -1
+
+    @property
+    def name(self) -> str:
+        """Id of an event that names none itself (docs/contract.md 1)."""
+        whole = f"{self.topic}-{self.partition}-{self.offset}"
+        return whole if self.row < 0 else f"{whole}/{self.row}"
+
+
+class _Refund(NamedTuple):
+    """Its own time and the one at which it is applied at the earliest, ms, and whose it is."""
+
+    ts: int
+    at: int
+    subject: str
+
+
+class Line(NamedTuple):
+    """One line of the dump with what it is sorted by: applied time, policies first, then arrival. Before that
+    counts the turn of events that were applied at one time in another order than they came.
+    """
+
+    at: int
+    rank: int
+    turn: int
+    topic: str
+    partition: int
+    offset: int
+    row: int
     text: bytes
 
 
@@ -55,7 +83,7 @@ class Counts:
 
 
 class History:
-    """What the decisions say about how events were applied.
+    """What the log and the decisions say about how events were applied.
 
     Args:
         max_ahead_ms: the job's setting of that name.
@@ -63,63 +91,98 @@ class History:
     Attributes:
         late: ids of requests that were decided too late.
         applied: id -> time at which an event was applied, where that is not its own.
+        turn: id -> its place among the events of its subject that were applied at the same time, from 1 on;
+            those that have none come before them, as they arrived.
     """
 
     def __init__(self, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.max_ahead_ms = max_ahead_ms
         self.late: set[str] = set()
         self.applied: dict[str, int] = {}
-        self._older: set[str] = set()
+        self.turn: dict[str, int] = {}
+        self._refunds: dict[str, _Refund] = {}
         self._newest: dict[str, int] = {}
+        self._moved: dict[str, int] = {}
 
-    def look_for_older(self, records: Iterable[RawRecord]) -> None:
-        """Note which events of one partition are older than one before them.
-
-        Only those can have been applied at another time than their own; with LogAppendTime there are none
-        unless the broker's clock went back, so nothing else has to be remembered.
-        """
-        newest = 0
-        for topic, partition, offset, ts, value in records:
-            event = _object(value)
-            if self.buried(event or {}, ts):
+    def look_for_own(self, records: Iterable[RawRecord]) -> None:
+        """Note refunds, and what a proxy with a clock that is ahead has sent of its own."""
+        for record in records:
+            event = _object(record.value)
+            if event is None or not _is_own(event):
                 continue
-            own = _time(event or {}, ts)
-            if event is not None and own < newest:
-                self._older.add(_name(event, topic, partition, offset))
-                _check_size(self._older)
-            newest = max(newest, own)
+            name, ts = _name(event, record), _time(event, record.ts)
+            at = _time(event, ts, "applied_ts")
+            at = record.ts if at - record.ts > OWN_AHEAD_MS else at
+            if at != ts:
+                self._apply(name, at)
+            if event.get("type") == _REFUND:
+                self._refunds[name] = _Refund(ts, at, str(event.get("subject")))
+                _check_size(self._refunds)
 
     def buried(self, event: dict[str, Any], ts: int) -> bool:
         """Whether the job has buried an event as too far ahead of its record, which was written at `ts`."""
         times = (event.get("ts"), event.get("applied_ts"))
-        return any(type(time) is int and time - ts > self.max_ahead_ms for time in times)
+        ahead = any(type(time) is int and time - ts > self.max_ahead_ms for time in times)
+        return ahead and not _is_own(event)
 
     def read_decisions(self, values: Iterable[bytes]) -> None:
-        """Read one partition of the decisions, in its order, after all of `look_for_older`."""
+        """Read one partition of the decisions, in its order, after all of `look_for_own`."""
         for value in values:
-            is_late = b'"late":true' in value
-            # Parsing every decision to find the few would take most of the time of a dump.
-            if not is_late and not self._older:
-                continue
             decision = _object(value)
-            if decision is None or not isinstance(decision.get("id"), str):
+            if decision is None or decision.get("repeat") is True or not isinstance(decision.get("id"), str):
                 continue
-            if is_late and decision.get("late") is True:
+            if decision.get("late") is True:
                 self.late.add(decision["id"])
                 _check_size(self.late)
-            self._follow(decision)
+            subject, ts = decision.get("subject"), decision.get("ts")
+            if isinstance(subject, str) and type(ts) is int:
+                self._follow(subject, decision["id"], ts, decision)
 
-    def _follow(self, decision: dict[str, Any]) -> None:
-        subject, ts = decision.get("subject"), decision.get("ts")
-        if not subject or not isinstance(subject, str) or not isinstance(ts, int):
-            return
-        newest = self._newest.get(subject, ts)
-        if ts < newest and decision["id"] in self._older:
-            # The first one counts: a restarted job writes its last batch again.
-            self.applied.setdefault(decision["id"], newest)
-        self._older.discard(decision["id"])
-        self._newest[subject] = max(newest, ts)
-        _check_size(self._newest)
+    def place_others(self) -> None:
+        """Place the refunds that no admission has listed so far: behind those of their subjects."""
+        for name, refund in list(self._refunds.items()):
+            newest = self._newest.get(refund.subject, 0)
+            # An older one was not listed for its age.
+            if refund.at + LISTED_MS >= newest:
+                self._newest[refund.subject] = self._place(refund.subject, name, newest)
+
+    def _follow(self, subject: str, name: str, ts: int, decision: dict[str, Any]) -> None:
+        before = self._newest.get(subject, 0)
+        for refund in decision.get("refunds", ()):
+            before = self._place(subject, refund, before)
+        at = _time(decision, ts, "applied_ts")
+        if at != ts:
+            self._apply(name, at)
+            self._moved[subject] = at
+        else:
+            self.applied.pop(name, None)
+        if self._moved.get(subject) == at:
+            self._take_turn(name)
+        if subject:
+            self._newest[subject] = max(before, at)
+            _check_size(self._newest)
+
+    def _place(self, subject: str, name: str, before: int) -> int:
+        """Note when a refund that an admission lists was applied, not before `before`; that time."""
+        if name not in self._refunds:
+            return before
+        # Once, since a restarted job writes its last batch again.
+        refund = self._refunds.pop(name)
+        at = max(refund.at, before)
+        if at != refund.ts:
+            self._apply(name, at)
+        self._moved[subject] = at
+        self._take_turn(name)
+        return at
+
+    def _apply(self, name: str, at: int) -> None:
+        self.applied[name] = at
+        _check_size(self.applied)
+
+    def _take_turn(self, name: str) -> None:
+        # The first one counts: a restarted job writes its last batch again.
+        self.turn.setdefault(name, len(self.turn) + 1)
+        _check_size(self.turn)
 
 
 class Annotator:
@@ -135,22 +198,21 @@ class Annotator:
         self._history = history
         self._counts = counts
         self._is_policy = is_policy
-        self._newest = 0
 
     def line(self, record: RawRecord) -> Line | None:
         """One record as a line; None if it cannot stand in a file of lines, or must not: that is counted."""
-        topic, partition, offset, ts, value = record
-        event = _object(value)
-        at = ts
-        if event is not None and not self._is_policy and self._history.buried(event, ts):
+        event, value, at, turn = _object(record.value), record.value, record.ts, 0
+        if event is not None and not self._is_policy and self._history.buried(event, record.ts):
             self._counts.ahead += 1
             return None
         if event is not None:
-            at = _time(event, ts)
-            event.setdefault("ts", ts)
-            event.setdefault("id", _name(event, topic, partition, offset))
+            at = _time(event, record.ts)
+            event.setdefault("ts", record.ts)
+            event.setdefault("id", record.name)
             if not self._is_policy:
                 self._mark(event)
+                at = _time(event, at, "applied_ts")
+                turn = self._history.turn.get(_name(event, record), 0)
             value = orjson.dumps(event)
         elif not value.strip() or b"\n" in value:
             self._counts.left_out += 1
@@ -158,13 +220,12 @@ class Annotator:
         else:
             # Kept as it is, so that the replay has the same dead letters.
             self._counts.not_json += 1
+        rank = 0 if self._is_policy else 1
         if self._is_policy:
             self._counts.policies += 1
-            return Line(at, 0, topic, partition, offset, value)
-        self._counts.events += 1
-        # What is merged must not go back; the replay sorts by the event's own times anyway.
-        self._newest = max(self._newest, at)
-        return Line(self._newest, 1, topic, partition, offset, value)
+        else:
+            self._counts.events += 1
+        return Line(at, rank, turn, record.topic, record.partition, record.offset, record.row, value)
 
     def _mark(self, event: dict[str, Any]) -> None:
         name = event["id"]
@@ -185,16 +246,21 @@ def _object(value: bytes) -> dict[str, Any] | None:
     return loaded if isinstance(loaded, dict) else None
 
 
-def _time(event: dict[str, Any], default: int) -> int:
-    ts = event.get("ts", default)
-    return ts if type(ts) is int else default
+def _time(event: dict[str, Any], default: int, name: str = "ts") -> int:
+    time = event.get(name, default)
+    return time if type(time) is int else default
 
 
-def _name(event: dict[str, Any], topic: str, partition: int, offset: int) -> str:
+def _name(event: dict[str, Any], record: RawRecord) -> str:
     name = event.get("id")
-    return name if isinstance(name, str) else f"{topic}-{partition}-{offset}"
+    return name if isinstance(name, str) else record.name
 
 
-def _check_size(table: set[str] | dict[str, int]) -> None:
+def _is_own(event: dict[str, Any]) -> bool:
+    """Whether a proxy says what it has done, by its own clock; see contract.events.parse."""
+    return event.get("type") == _REFUND or "decided" in event
+
+
+def _check_size(table: Sized) -> None:
     if len(table) > IDS_MAX:
         raise WeirError(f"more than {IDS_MAX} events to remember; dump a shorter stretch of time")

@@ -3,11 +3,14 @@
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.contract.errors import WeirError
+from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.packed import is_packed, unpack
+from streaming.contract.errors import BadEvent, WeirError
 
 ASK_LIMIT_S = 10.0
 STALL_LIMIT_S = 30.0
@@ -19,11 +22,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One Kafka record.
+    """One Kafka record, or one row of a packed one.
 
     Attributes:
         ts: its timestamp, ms since the epoch; of a topic with LogAppendTime the time of arrival.
-        value: its bytes, empty for a tombstone.
+        value: its bytes, empty for a tombstone; of a row its JSON object.
+        row: number of the row, from 0; None: it is not packed, or cannot be unpacked.
     """
 
     topic: str
@@ -31,6 +35,7 @@ class Record:
     offset: int
     ts: int
     value: bytes
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +121,7 @@ class TopicReader:
                 deadline = time.monotonic() + STALL_LIMIT_S
                 if int(message.offset() or 0) >= span.end:
                     return
-                yield record_of(message)
+                yield from records_of(message)
             if time.monotonic() > deadline:
                 raise WeirError(f"reading {span.topic} stalled at offset {position} of {span.end}")
 
@@ -124,7 +129,7 @@ class TopicReader:
         """Batches of what comes from each span's start on, without end; empty ones while nothing comes."""
         self._consumer.assign([TopicPartition(s.topic, s.partition, s.start) for s in starts])
         while True:
-            yield [record_of(message) for message in self._messages()]
+            yield [record for message in self._messages() for record in records_of(message)]
 
     def close(self) -> None:
         """Close the connection."""
@@ -151,12 +156,24 @@ class TopicReader:
         return found.offset if found.offset >= 0 else end
 
 
-def record_of(message: Message) -> Record:
-    """A message of the library as our own data."""
-    return Record(
+def records_of(message: Message) -> Iterator[Record]:
+    """A message of the library as our own data, a packed one row by row."""
+    whole = Record(
         topic=str(message.topic()),
         partition=int(message.partition() or 0),
         offset=int(message.offset() or 0),
         ts=max(0, message.timestamp()[1]),
         value=message.value() or b"",
     )
+    # A list, whatever the library's types say.
+    if not is_packed(cast(list[tuple[str, bytes | None]], message.headers())):
+        yield whole
+        return
+    try:
+        kind, rows = unpack(whole.value)
+    except BadEvent as error:
+        logger.debug("%s-%d at %d: %s", whole.topic, whole.partition, whole.offset, error.reason)
+        yield whole
+        return
+    for number, value in enumerate(objects(kind, rows, NULLS.get(kind, NO_NULLS)).to_pylist()):
+        yield replace(whole, value=value, row=number)

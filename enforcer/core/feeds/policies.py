@@ -20,38 +20,45 @@ _FOLD_ABOVE = 64
 class Policies:
     """What is in force when, as far as the proxy has read.
 
+    Attributes:
+        timeline: the policies over time.
+        forgetting: told before what was in force up to a time (ms since the epoch) is forgotten.
+
     Args:
         on_change: told the time from which new policies are in force (ms since the epoch), in the loop.
         wall_ms: the time now, ms since the epoch.
     """
 
     def __init__(self, on_change: Callable[[int], None], wall_ms: Callable[[], int]) -> None:
-        self._timeline = PolicyTimeline()
+        self.timeline = PolicyTimeline()
+        self.forgetting: Callable[[int], None] = lambda _ts: None
         self._on_change = on_change
         self._wall_ms = wall_ms
         self._unfolded = 0
 
     def at(self, ts: int) -> PolicySet:
         """The policies in force at a time, ms since the epoch."""
-        return self._timeline.at(ts)
+        return self.timeline.at(ts)
 
     def quota(self, user: str, client_id: str, now_ts: int) -> MutationQuota | None:
         """The mutation quota that applies to a client now, None if none does."""
-        return self._timeline.at(now_ts).mutation_quota(user, client_id)
+        return self.timeline.at(now_ts).mutation_quota(user, client_id)
 
     def quota_of_subject(self, subject: str, ts: int) -> MutationQuota | None:
         """The mutation quota of a subject that somebody else stamped, at a time."""
-        return self._timeline.at(ts).mutation_quota_of_subject(subject)
+        return self.timeline.at(ts).mutation_quota_of_subject(subject)
 
     def apply(self, changes: list[PolicyChange]) -> None:
         """Take changes that were read, in order."""
         for change in changes:
-            self._timeline.apply(change.path, change.value, change.ts, change.version)
+            self.timeline.apply(change.path, change.value, change.ts, change.version)
         self._unfolded += len(changes)
         if self._unfolded > _FOLD_ABOVE:
             # Years of changes are not needed, only what late decisions may refer to. What is late is said
             # by the clock: the newest change may be dated far ahead.
-            self._timeline.forget_before(self._wall_ms() - KEEP_MS)
+            upto = self._wall_ms() - KEEP_MS
+            self.forgetting(upto)
+            self.timeline.forget_before(upto)
             self._unfolded = 0
         for ts in sorted({change.ts for change in changes}):
             self._on_change(ts)
@@ -78,9 +85,11 @@ def policies_tail(
 ) -> Tail[PolicyChange]:
     """Follow the policies from the beginning."""
 
-    def parse_message(message: Message) -> PolicyChange | None:
+    def parse_message(message: Message) -> list[PolicyChange]:
         name = f"{topic}-{message.partition()}-{message.offset()}"
         kind, ts = message.timestamp()
-        return parse_policy(message.value(), name, None if kind == TIMESTAMP_NOT_AVAILABLE else ts, unusable)
+        known_ts = None if kind == TIMESTAMP_NOT_AVAILABLE else ts
+        change = parse_policy(message.value(), name, known_ts, unusable)
+        return [] if change is None else [change]
 
     return Tail(properties, topic, from_beginning=True, parse=parse_message, deliver=policies.apply)

@@ -10,17 +10,25 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 BATCH_MAX = 1_000
-"""Records handed to the loop at once; more would hold up the traffic."""
+"""Handed to the loop at once; more would hold up the traffic."""
 _POLL_S = 0.1
 _ASK_LIMIT_S = 2.0
 _RETRY_S = 1.0
@@ -34,7 +42,8 @@ class Tail(Generic[T]):
         topic: its name.
         from_beginning: read what is there already; else only what comes from now on.
         back_ms: of what is there, read at least what was written so long ago or later.
-        parse: record -> what the loop wants, or None to skip it; runs in the thread, must not raise.
+        from_newest: so long before the topic's newest record, instead of before now.
+        parse: record -> what the loop wants of it, in order; runs in the thread, must not raise.
         deliver: gets what was parsed, in order, in the loop.
         look_s: how often new partitions are looked for.
         at_end: told partition and offset each time a partition's end is reached, in the loop, once all
@@ -49,12 +58,14 @@ class Tail(Generic[T]):
         *,
         from_beginning: bool,
         back_ms: int = 0,
-        parse: Callable[[Message], T | None],
+        from_newest: bool = False,
+        parse: Callable[[Message], Sequence[T]],
         deliver: Callable[[list[T]], None],
         look_s: float = 30.0,
         at_end: Callable[[int, int], None] | None = None,
         fetch_wait_ms: int = 500,
     ) -> None:
+        self._connection = tuple(properties)
         self._properties = {
             **properties,
             # A group id is required by the library; none is ever joined.
@@ -73,6 +84,7 @@ class Tail(Generic[T]):
         self._topic = topic
         self._from_beginning = from_beginning
         self._back_ms = back_ms
+        self._from_newest = from_newest
         self._parse = parse
         self._deliver = deliver
         self._look_s = look_s
@@ -82,10 +94,19 @@ class Tail(Generic[T]):
         self._stopping = threading.Event()
         self._anew = threading.Event()
         self._assigned: set[int] = set()
-        self._behind: set[int] = set()
+        # Where the partitions ended that were not read so far when they were found.
+        self._behind: dict[int, int] = {}
+        # Time of the newest record read, of partitions with more to read.
+        self._reached_ms: dict[int, int] = {}
         self._was_absent = False
         self.caught_up = asyncio.Event()
         """Set once what was there at the start has been delivered."""
+
+    @property
+    def read_to_ms(self) -> int | None:
+        """Record time up to which all is read, in the partition that is furthest behind; None: all is."""
+        reached = list(self._reached_ms.values())
+        return min(reached) if reached else None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to read; `loop` is where `deliver` runs."""
@@ -116,6 +137,7 @@ class Tail(Generic[T]):
                     self._anew.clear()
                     consumer.unassign()
                     self._assigned, self._was_absent, next_look = set(), True, 0.0
+                    self._reached_ms.clear()
                 if time.monotonic() >= next_look:
                     found = self._look_for_partitions(consumer)
                     next_look = time.monotonic() + (self._look_s if found else _RETRY_S)
@@ -128,41 +150,69 @@ class Tail(Generic[T]):
         try:
             known = consumer.list_topics(self._topic, timeout=_ASK_LIMIT_S).topics[self._topic].partitions
             added = sorted(set(known) - self._assigned)
-            ends = self._ends(consumer, added)
-        except KafkaException as error:
+            spans = self._spans(consumer, added)
+            # A topic or partition added later has only records that came after our start: read it whole.
+            whole = self._from_beginning or self._was_absent or bool(self._assigned)
+            # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
+            lows = {number: low for number, (low, _) in spans.items()}
+            starts = lows if whole else self._starts(consumer, spans)
+        except (KafkaException, TimeoutError) as error:
             logger.debug("tail of %s: %s", self._topic, error)
             return False
         if not known:
             self._was_absent = True
-        if not known or len(ends) < len(added):
+        if not known or len(spans) < len(added):
             return False
-        # A topic or partition added later has only records that came after our start: read it whole.
-        whole = self._from_beginning or self._was_absent or bool(self._assigned)
-        # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
-        starts = [
-            TopicPartition(self._topic, number, OFFSET_BEGINNING if whole else end)
-            for number, end in ends.items()
-        ]
-        if starts:
-            self._assigned.update(ends)
-            self._behind.update(ends)
-            consumer.incremental_assign(starts)
+        behind = {number: end for number, (_, end) in spans.items() if starts[number] < end}
+        self._behind.update(behind)
+        self._reached_ms.update(dict.fromkeys(behind, 0))
+        if spans:
+            self._assigned.update(spans)
+            consumer.incremental_assign([
+                TopicPartition(self._topic, number, OFFSET_BEGINNING if whole else start)
+                for number, start in starts.items()
+            ])  # fmt: skip
+        if not self._behind:
+            self._call(self.caught_up.set)
         return True
 
-    def _ends(self, consumer: Consumer, numbers: list[int]) -> dict[int, int]:
-        """Where to begin in partitions that are not read whole; those that do not answer are left out."""
+    def _spans(self, consumer: Consumer, numbers: list[int]) -> dict[int, tuple[int, int]]:
+        """First offset and end of partitions; those that do not answer are left out."""
         partitions = [TopicPartition(self._topic, number) for number in numbers]
         spans = {p.partition: consumer.get_watermark_offsets(p, timeout=_ASK_LIMIT_S) for p in partitions}
-        ends = {number: int(span[1]) for number, span in spans.items() if span is not None}
-        if not self._back_ms or not partitions:
-            return ends
-        since_ms = time.time_ns() // 1_000_000 - self._back_ms
-        asked = [TopicPartition(self._topic, number, since_ms) for number in numbers]
+        return {number: (int(span[0]), int(span[1])) for number, span in spans.items() if span is not None}
+
+    def _starts(self, consumer: Consumer, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Where to begin in partitions that are not read whole.
+
+        Raises:
+            KafkaException: Kafka does not say.
+        """
+        starts = {number: end for number, (_, end) in spans.items()}
+        if not self._back_ms or not spans:
+            return starts
+        newest_ms = self._newest_ms(spans) if self._from_newest else time.time_ns() // 1_000_000
+        since_ms = max(0, newest_ms - self._back_ms)
+        asked = [TopicPartition(self._topic, number, since_ms) for number in spans]
         for found in consumer.offsets_for_times(asked, timeout=_ASK_LIMIT_S):
             # Below 0: nothing was written since.
-            if found.error is None and 0 <= found.offset < ends.get(found.partition, 0):
-                ends[found.partition] = found.offset
-        return ends
+            if found.error is None and 0 <= found.offset < starts.get(found.partition, 0):
+                starts[found.partition] = found.offset
+        return starts
+
+    def _newest_ms(self, numbers: Iterable[int]) -> int:
+        """Time of the newest record of the partitions; 0: there is none."""
+        connection: dict[str, str | int | float | bool] = {
+            name: self._properties[name] for name in (*self._connection, "log_level")
+        }
+        newest = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self._topic, number): newest for number in numbers}
+        # Kept until all has come: without their client the answers never do.
+        client = AdminClient(connection)
+        found = client.list_offsets(asked, request_timeout=_ASK_LIMIT_S)
+        times = [answer.result(2 * _ASK_LIMIT_S).timestamp for answer in found.values()]
+        del client
+        return max(times, default=0)
 
     def _read_batch(self, consumer: Consumer) -> None:
         # consume() would wait for its whole time even if a record is there; poll() does not.
@@ -174,20 +224,31 @@ class Tail(Generic[T]):
                 break
             error = message.error()
             if error is None:
-                value = self._parse(message)
-                if value is not None:
-                    parsed.append(value)
+                parsed += self._parse(message)
+                self._note(message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._behind.discard(message.partition())
-                ends.append((message.partition() or 0, message.offset() or 0))
+                number = message.partition() or 0
+                self._behind.pop(number, None)
+                self._reached_ms.pop(number, None)
+                ends.append((number, message.offset() or 0))
+            if len(parsed) >= BATCH_MAX:
+                break
             message = consumer.poll(0)
-        if parsed:
-            self._call(self._deliver, parsed)
+        # One record may hold many.
+        for first in range(0, len(parsed), BATCH_MAX):
+            self._call(self._deliver, parsed[first : first + BATCH_MAX])
         if self._at_end is not None:
             for end in ends:
                 self._call(self._at_end, *end)
-        if ends and not self._behind:
+        if not self._behind and self._assigned and not self.caught_up.is_set():
             self._call(self.caught_up.set)
+
+    def _note(self, message: Message) -> None:
+        """A record was read: how far that is."""
+        number, offset = message.partition() or 0, message.offset() or 0
+        self._reached_ms[number] = message.timestamp()[1]
+        if self._behind and offset + 1 >= self._behind.get(number, offset + 2):
+            del self._behind[number]
 
     def _call(self, function: Callable[..., None], *args: object) -> None:
         assert self._loop is not None

@@ -1,7 +1,10 @@
-"""Who else decides requests, and whether we hear enough to decide at once beside them (docs/contract.md 3.1).
+"""Who else decides requests, and whether we hear enough to decide at once (docs/contract.md 3.1).
 
 Pure; times are ms on the brokers' clock. Every proxy writes `{"type":"alive","id","proxy"}` to `weir.usage`
-at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end.
+at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end. Who counts is said by the times of
+these records alone, our own among them: a proxy that is cut off from Kafka hears nobody, and must not think
+that it is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and about a second
+longer: then the others have heard of it.
 """
 
 from collections import OrderedDict, deque
@@ -44,19 +47,20 @@ class Alive:
     def __init__(self, own: str) -> None:
         self._own = own
         self._others: OrderedDict[str, _Heard] = OrderedDict()
-        self._decided_ts = -1
+        self._newest_ts = self._decided_ts = -1
         self._unacknowledged: deque[int] = deque(maxlen=_UNACKNOWLEDGED_MAX)
         self._known = False
         self._end_ts: int | None = None
 
     def heard(self, proxy: str, ts: int, *, leaving: bool = False) -> None:
-        """An `alive` was read from `weir.usage`.
+        """An `alive` was read from `weir.usage`, another's or our own.
 
         Args:
             proxy: who wrote it.
             ts: time of its record, ms.
             leaving: it was its last one.
         """
+        self._newest_ts = max(self._newest_ts, ts)
         if proxy == self._own:
             return
         self._others[proxy] = _Heard(ts, leaving)
@@ -71,15 +75,14 @@ class Alive:
         """
         self._decided_ts = max(self._decided_ts, ts)
 
-    def count(self, ts: int, *, away: bool) -> int:
+    def count(self, *, away: bool) -> int:
         """How many proxies count, this one included.
 
         Args:
-            ts: now, ms.
             away: the job is: an event of ours stands on the topic undecided for long.
         """
         for name, heard in list(self._others.items()):
-            if not heard.alive(ts) and not (away and heard.may_be_undecided(self._decided_ts)):
+            if not heard.alive(self._newest_ts) and not (away and heard.may_be_undecided(self._decided_ts)):
                 del self._others[name]
         return 1 + len(self._others)
 

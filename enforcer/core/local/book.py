@@ -112,19 +112,20 @@ class Book:
         mutations = [float(count) for count in own.items.values()]
         rejected = [False] * len(mutations)
         mode = STRICT if own.strict else PERMISSIVE
-        tokens, between = charge_bucket(now.tokens, mutations, rejected, mode, own.dry), False
+        tokens = charge_bucket(now.tokens, mutations, rejected, mode, own.dry)
+        part, between = now.part, False
         if self._proxies > 1 and own.strict and not own.dry:
             if self._must_ask(subject, mutations, rejected):
                 self._ask(subject, quota, own, mutations, rejected, tokens)
                 return None
             if subject.silent:
-                tokens, between = self._refuse_between(now, mutations, rejected)
+                tokens, part, between = self._refuse_between(now, mutations, rejected)
         outcome = outcome_of(mode, tokens < 0.0, rejected)
         wait_ms = 0
         if tokens < 0.0 and outcome != ALLOW:
             wait_ms = bucket_wait_ms(tokens, quota.rate)
         elif between:
-            wait_ms = self._between_ms(subject, now, quota)
+            wait_ms = self._between_ms(subject, part, quota)
         charged = mutations
         names: tuple[str, ...] = ()
         if outcome == REJECT:
@@ -257,11 +258,11 @@ class Book:
 
     def _refuse_between(
         self, now: Balance, mutations: Sequence[float], rejected: list[bool]
-    ) -> tuple[float, bool]:
+    ) -> tuple[float, float, bool]:
         """Decide items without asking: those that lie between what is ours and what is the law's are refused.
 
         Returns:
-            The balance afterwards, and whether anything lay between.
+            The balance and our part of it afterwards, and whether anything lay between.
         """
         tokens, part, between = now.tokens, now.part, False
         for number, count in enumerate(mutations):
@@ -272,13 +273,13 @@ class Book:
             part = charge_admitted(part, (count,), one)
             rejected[number] = one[0]
         self.counts.between += between
-        return tokens, between
+        return tokens, part, between
 
-    def _between_ms(self, subject: Subject, now: Balance, quota: MutationQuota) -> int:
+    def _between_ms(self, subject: Subject, part: float, quota: MutationQuota) -> int:
         """How long who was refused between must wait: for the next question, or for a part of our own."""
         wait_ms = subject.asked_ts + QUESTION_EVERY_MS - subject.ts
-        if now.part < 0.0 and not self._blind:
-            wait_ms = min(wait_ms, bucket_wait_ms(now.part, quota.rate / self._proxies))
+        if part < 0.0 and not self._blind:
+            wait_ms = min(wait_ms, bucket_wait_ms(part, quota.rate / self._proxies))
         return max(1, wait_ms)
 
     def _append(

@@ -1,8 +1,9 @@
 """One request for partition mutations on its way through the proxy.
 
-Three ways: a strict request waits for its decision before it is forwarded; a permissive one is forwarded at
-once and its answer waits; one that no quota limits waits for nothing. Each is a small state machine driven by
-calls; the connection that owns it does all the reading and writing.
+Three ways where the job decides: a strict request waits for its decision before it is forwarded; a permissive
+one is forwarded at once and its answer waits; one that no quota limits waits for nothing. What is decided
+here is in `at_once`. Each is a small state machine driven by calls; the connection that owns it does all the
+reading and writing.
 """
 
 import asyncio
@@ -12,10 +13,11 @@ from dataclasses import replace
 from math import ceil
 from typing import Protocol
 
-from enforcer.core.coordinator import Asked, QuotaCoordinator, Uncharged
+from enforcer.core.coordinator import QuotaCoordinator, Uncharged
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.gate import MutationQuota, explain
 from enforcer.core.ledger import Answered, Ask
+from enforcer.core.questions.request_events import Asked
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items
 from enforcer.kafka.mutations.free_questions import FreeQuestions
@@ -134,6 +136,10 @@ class Admission(ABC):
     def _asked(self) -> Asked:
         return asked_of(self.request, self.user, self.client_id, self.items)
 
+    def _mutations(self) -> int:
+        """Of all items together."""
+        return sum(mutations for _, mutations in self.items.values())
+
     def _note_executed(self, response: bytes) -> None:
         """Take in what the broker did: close the books on the question, remember the topics it changed."""
         changes = changes_made(self.request, self.items, response)
@@ -174,7 +180,7 @@ class Passing(Admission):
             return False
         if self.quota is None:
             return True
-        if not self.free.take(self.quota, len(self.items)):
+        if not self.free.dry_runs.take(self.quota, self._mutations()):
             return False
         self.coordinator.metrics.unreported.inc()
         return True
@@ -219,7 +225,7 @@ class Deciding(Admission):
         if self.ask is None:
             return False
         if self.request.validate_only and self.quota is not None:
-            self.free.charge(self.quota, len(self.items))
+            self.free.dry_runs.charge(self.quota, self._mutations())
         self._timer = self.link.call_later(self.coordinator.settings.decision_timeout_ms, self._on_timeout)
         return True
 
@@ -307,7 +313,7 @@ class Strict(Deciding):
             f"{len(self.items)} topics in one request are too many to be decided under a quota on partition"
             " mutations; ask for fewer at a time."
         )
-        self.link.complete(refuse_all(self.request, wait_ms, message), wait_ms)
+        self._complete(refuse_all(self.request, wait_ms, message), wait_ms)
 
     def _decided(self) -> None:
         assert self.decision is not None
@@ -316,13 +322,17 @@ class Strict(Deciding):
         self._carry_out([self.items[name][0].position for name in rejected])
 
     def _late(self) -> None:
-        reject = self.coordinator.settings.on_late_decision is OnLate.REJECT
+        reject = self._rejects_late()
         self._count_outcome("late_reject" if reject else "late_allow")
         if self.ask is not None:
             if reject:
                 self.ask.executed = {}
             self.coordinator.give_up(self.ask, Answered.REJECTED if reject else Answered.ALLOWED)
         self._carry_out([item.position for item, _ in self.items.values()] if reject else ())
+
+    def _rejects_late(self) -> bool:
+        """Whether it is refused if its decision does not come in time."""
+        return self.coordinator.settings.on_late_decision is OnLate.REJECT
 
     def _carry_out(self, rejected: Collection[int]) -> None:
         keep = [item.position for item in self.request.items if item.position not in rejected]
@@ -332,14 +342,18 @@ class Strict(Deciding):
             )
             return
         left_ms, message = self._verdict(rejected)
-        self.link.complete(refuse_all(self.request, left_ms, message), self._mute_ms(left_ms))
+        self._complete(refuse_all(self.request, left_ms, message), left_ms)
+
+    def _complete(self, response: bytes, left_ms: int) -> None:
+        """Answer the client."""
+        self.link.complete(response, self._mute_ms(left_ms))
 
     def _answered(self, response: bytes, rejected: Collection[int]) -> None:
         if self.ask is None or self.ask.answered is not Answered.REJECTED:
             self._note_executed(response)
         left_ms, message = self._verdict(rejected)
         merged = merge(response, self.request, rejected, message, left_ms)
-        self.link.complete(merged, self._mute_ms(left_ms))
+        self._complete(merged, left_ms)
 
     def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
         """Throttle time and message for the rejected items."""

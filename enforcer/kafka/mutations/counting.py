@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from enforcer.core.coordinator import Asked
+from enforcer.core.questions.request_events import Asked
 from enforcer.kafka.protocol.answers import decode_answer
 from enforcer.kafka.protocol.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
 from enforcer.kafka.protocol.topic_counts import TopicCounts

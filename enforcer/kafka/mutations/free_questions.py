@@ -1,4 +1,4 @@
-"""What costs a quota nothing: dry runs, and requests that are refused at once. They have a rate of their own.
+"""What costs a quota nothing: dry runs, and requests that are refused at once. Each has a rate of its own.
 
 Each takes the broker's time and the job's, so without one a client could send them as fast as it likes.
 """
@@ -12,17 +12,21 @@ from enforcer.core.gate import MutationQuota
 from enforcer.metering.bucket import Bucket
 
 
-class FreeQuestions:
-    """A balance by subject, in topics instead of partitions: what may be made at once may be tried at once.
+class Allowance:
+    """A balance by subject.
 
     Args:
-        factor: it is filled so many times as fast as the quota's; its burst is the quota's.
+        factor: it is filled so many times as fast as the quota's.
+        burst_factor: and its burst is so many times the quota's.
         subjects_max: balances kept; the one used longest ago goes first, and begins full again.
         steady_ms: tells the time.
     """
 
-    def __init__(self, factor: float, subjects_max: int, steady_ms: Callable[[], float]) -> None:
+    def __init__(
+        self, factor: float, burst_factor: float, subjects_max: int, steady_ms: Callable[[], float]
+    ) -> None:
         self.factor: Final = factor
+        self._burst_factor = burst_factor
         self._steady_ms = steady_ms
         self._buckets: LRUCache[str, tuple[MutationQuota, Bucket]] = LRUCache(subjects_max)
 
@@ -30,15 +34,15 @@ class FreeQuestions:
         """How long the subject has asked too much; 0: it may ask."""
         return self._bucket(quota).wait_ms(self._steady_ms())
 
-    def charge(self, quota: MutationQuota, topics: int) -> None:
-        """The subject asks about so many topics."""
-        self._bucket(quota).charge(topics, self._steady_ms())
+    def charge(self, quota: MutationQuota, count: int) -> None:
+        """The subject asks about so much."""
+        self._bucket(quota).charge(count, self._steady_ms())
 
-    def take(self, quota: MutationQuota, topics: int) -> float:
-        """Charge them if the subject may ask; returns how long it may not, 0 if it was charged."""
+    def take(self, quota: MutationQuota, count: int) -> float:
+        """Charge it if the subject may ask; returns how long it may not, 0 if it was charged."""
         wait_ms = self.wait_ms(quota)
         if not wait_ms:
-            self.charge(quota, topics)
+            self.charge(quota, count)
         return wait_ms
 
     def _bucket(self, quota: MutationQuota) -> Bucket:
@@ -46,6 +50,31 @@ class FreeQuestions:
         # Under another quota another balance; that changes seldom.
         if kept is None or kept[0] != quota:
             rate = quota.rate * self.factor
-            bucket = Bucket(rate, quota.burst / rate, self._steady_ms())
+            bucket = Bucket(rate, quota.burst * self._burst_factor / rate, self._steady_ms())
             kept = self._buckets[quota.subject] = quota, bucket
         return kept[1]
+
+
+class FreeQuestions:
+    """The two allowances of all subjects.
+
+    Attributes:
+        dry_runs: in mutations, each dry run at least one.
+        refusals: in topics: what may be made at once may be refused at once.
+
+    Args:
+        dry_run_factor: of the quota's rate and burst.
+        refusal_factor: of the quota's rate.
+        subjects_max: see Allowance.
+        steady_ms: tells the time.
+    """
+
+    def __init__(
+        self,
+        dry_run_factor: float,
+        refusal_factor: float,
+        subjects_max: int,
+        steady_ms: Callable[[], float],
+    ) -> None:
+        self.dry_runs: Final = Allowance(dry_run_factor, dry_run_factor, subjects_max, steady_ms)
+        self.refusals: Final = Allowance(refusal_factor, 1.0, subjects_max, steady_ms)

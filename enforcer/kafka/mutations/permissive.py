@@ -69,4 +69,8 @@ class Permissive(Deciding):
             api, version = self.request.api, self.request.version
             response = patch_throttle(api, version, response, left_ms)
             response = explain_throttle(api, version, response, explain(self.quota, self.decision, left_ms))
+        self._complete(response, left_ms)
+
+    def _complete(self, response: bytes, left_ms: int) -> None:
+        """Answer the client."""
         self.link.complete(response, left_ms)

@@ -22,12 +22,19 @@ class Refused(Strict):
             return
         if self.items and self.quota is not None:
             self._count_outcome("dry_run" if self.dry else "not_before")
-            self._excess_ms = self.free.take(self.quota, len(self.items))
+            self._excess_ms = self._excess()
             if self._excess_ms:
                 self.coordinator.metrics.unreported.inc()
-            else:
+            elif not self.dry:
                 self.coordinator.report_refused(self._asked(), self.quota)
         self._carry_out([item.position for item, _ in self.items.values()])
+
+    def _excess(self) -> float:
+        """How long its subject has gone too far in what costs nothing; 0: not at all."""
+        assert self.quota is not None
+        if self.dry:
+            return self.free.dry_runs.wait_ms(self.quota)
+        return self.free.refusals.take(self.quota, len(self.items))
 
     def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
         left_ms = max(1, ceil(self.until_ms - self.coordinator.clock.steady_ms()))
@@ -36,8 +43,8 @@ class Refused(Strict):
         if not self.dry:
             return left_ms, explain(self.quota, None, left_ms)
         return left_ms, (
-            f"Dry runs of {self.quota.subject} are beyond {self.free.factor:g} times its quota on partition"
-            f" mutations, in topics; retry after {left_ms} ms."
+            f"Dry runs of {self.quota.subject} are beyond {self.free.dry_runs.factor:g} times its quota on"
+            f" partition mutations; retry after {left_ms} ms."
         )
 
     def _mute_ms(self, left_ms: int) -> int:

@@ -47,6 +47,12 @@ class JobMetrics:
         self._dead_letters = Counter(
             "weir_job_dead_letters", "Records that could not be used", registry=self.registry
         )
+        self._differences = Counter(
+            "weir_local_differences",
+            "Decisions of proxies that the law, knowing all, would have made otherwise",
+            ["subject"],
+            registry=self.registry,
+        )
         self._state_rows = Gauge(
             "weir_job_state_rows", "Rows in the state store, one per law and shard", registry=self.registry
         )
@@ -79,6 +85,8 @@ class JobMetrics:
         """Add what was counted since the last call."""
         for law, events in (counts.events - self._counted.events).items():
             self._events.labels(law=law).inc(events)
+        for subject, differences in (counts.differences - self._counted.differences).items():
+            self._differences.labels(subject=subject).inc(differences)
         self._decisions.inc(counts.decisions - self._counted.decisions)
         self._dead_letters.inc(counts.dead_letters - self._counted.dead_letters)
         self._counted = counts

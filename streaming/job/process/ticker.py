@@ -2,7 +2,7 @@
 
 Rounds of resource groups close and standing decisions are repeated by event time. Where nobody reports any
 more, a record on `weir.usage` must say so; being a record, it is in a dump too and a replay closes the same
-rounds. Where nobody has ever reported, nothing stands and nothing ticks.
+rounds. Where nobody has ever reported or asked, nothing stands and nothing ticks.
 """
 
 import logging
@@ -23,7 +23,7 @@ _RECORDS_AT_ONCE: Final = 1000
 
 
 class Ticker:
-    """Writes a tick each round, and at least every `interval_ms`, once there is any usage.
+    """Writes a tick each round, and at least every `interval_ms`, once there is any usage or request.
 
     Args:
         bootstrap: the cluster.
@@ -62,7 +62,7 @@ class Ticker:
             return
         self._next_ms = now_ms + self.period_ms
         try:
-            self._in_use = self._in_use or self._has_usage()
+            self._in_use = self._in_use or self._has_events()
             if not self._in_use:
                 return
             self._read_round()
@@ -79,11 +79,11 @@ class Ticker:
     def _partitions(self, topic: str) -> list[int]:
         return list(self._consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions)
 
-    def _has_usage(self) -> bool:
-        """Whether anything was ever written to `weir.usage`."""
-        topic = self._topics.usage
+    def _has_events(self) -> bool:
+        """Whether anything was ever written to `weir.usage` or `weir.requests`."""
         ends = [
             self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_LIMIT_S)
+            for topic in (self._topics.usage, self._topics.requests)
             for number in self._partitions(topic)
         ]
         return any(high > 0 for _, high in ends)

@@ -11,12 +11,18 @@ from typing import Any, Final
 import numpy as np
 from pyspark.accumulators import AccumulatorParam
 
-from streaming.columns.outputs import Outputs
+from streaming.columns.outputs import DecisionRows, Outputs
 from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
 
 BATCHES_KEPT: Final = 100
 """As many as Spark keeps reports of."""
+SUBJECTS_MAX: Final = 1000
+"""Subjects that differences are counted of one by one: users come from the network. The others share one."""
+OTHER_SUBJECTS: Final = "<other>"
+"""Nobody's name: subjects write `<` as %3C."""
+_LAW: Final = "law"
+"""The field of a decision that says what the law would have decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +34,14 @@ class BatchCounts:
         decisions: written.
         dead_letters: written, those of outputs that were too large too.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
+        differences: decisions of proxies that the law would have made otherwise, by subject.
     """
 
     events: Counter[str] = field(default_factory=Counter)
     decisions: int = 0
     dead_letters: int = 0
     oldest: dict[int, int] = field(default_factory=dict)
+    differences: Counter[str] = field(default_factory=Counter)
 
 
 def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> BatchCounts:
@@ -47,7 +55,28 @@ def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Ba
         decisions=len(outputs) - dead,
         dead_letters=dead,
         oldest={batch_ms: min(decided)} if decided else {},
+        differences=_bounded(_differences(outputs)),
     )
+
+
+def _differences(outputs: Outputs) -> Counter[str]:
+    """The subjects of decisions that say `law`."""
+    found = Counter[str]()
+    for decided in outputs.columns:
+        if isinstance(decided, DecisionRows) and _LAW in decided.rows.schema.names:
+            differs = decided.rows[_LAW].is_valid()
+            found.update(decided.column("key").filter(differs).to_pylist())
+    return found
+
+
+def _bounded(differences: Counter[str]) -> Counter[str]:
+    """The same of no more than SUBJECTS_MAX subjects and OTHER_SUBJECTS: those counted first stay."""
+    if len(differences) <= SUBJECTS_MAX:
+        return differences
+    kept = Counter[str]()
+    for subject, count in differences.items():
+        kept[subject if len(kept) < SUBJECTS_MAX else OTHER_SUBJECTS] += count
+    return kept
 
 
 class CountsParam(AccumulatorParam[Any]):
@@ -67,4 +96,5 @@ class CountsParam(AccumulatorParam[Any]):
             decisions=value1.decisions + value2.decisions,
             dead_letters=value1.dead_letters + value2.dead_letters,
             oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
+            differences=_bounded(value1.differences + value2.differences),
         )

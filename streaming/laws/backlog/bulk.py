@@ -1,4 +1,4 @@
-"""The law of backlogs over columns, for speed alone: `law.judge` says what it means, tests hold them together.
+"""The law of backlogs over columns, for speed alone: `law.judge` says what it means, tests hold them equal.
 
 Numbers are 64 bits wide here, and quotients are those of doubles. Reports whose sums or products do not fit
 are left to `law.judge`, whose integers are of any size.
@@ -118,6 +118,10 @@ class Places(NamedTuple):
     before: Integers
     rest: Integers
 
+    @classmethod
+    def of(cls, positions: int, ledgers: int) -> Self:
+        return cls(*np.zeros((2, positions), dtype=np.int64), *np.zeros((2, ledgers), dtype=np.int64))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
@@ -138,7 +142,7 @@ def judge_all(reports: Reports, rules: Sequence[Rules], kind: Integers) -> Judge
     ledgers, positions = reports.ledgers, reports.positions
     count, listed, subscribed = len(reports.ts), len(ledgers.id), len(positions.name)
     verdicts, lines = Verdicts.of(count), Lines.of(2 * subscribed)
-    places = Places(*np.zeros((2, subscribed), dtype=np.int64), *np.zeros((2, listed + count), dtype=np.int64))
+    places = Places.of(subscribed, listed + count)
     written = walk(reports.ts, kind, Quotas.of(rules), ledgers, positions, places, verdicts, lines)
     lines = Lines(*(column[:written] for column in lines))
     left = np.flatnonzero(verdicts.left).tolist()

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming.columns.gathering import Gathering
-from streaming.columns.sheet import WORDS, Integers, Sheet
 from streaming.contract.broker_events import NOTHING_ACKNOWLEDGED, Backlog, Ledger, Subscription
 from streaming.contract.names import namespace_of
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import WORDS, Integers, Sheet
 from streaming.policy.timeline import PolicyTimeline
 
 UNKNOWN: Final = -1

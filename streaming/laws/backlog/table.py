@@ -92,7 +92,7 @@ def _rules_for(reports: Reports, at: Integers, timeline: PolicyTimeline) -> tupl
 def _decisions(reports: Reports, rules: Sequence[Rules], kind: Integers, judged: Judged) -> DecisionRows:
     """The decisions of docs/contract.md 3.5."""
     rows, verdicts, quotas = reports.rows, judged.verdicts, Quotas.of(rules)
-    oldest = reports.positions.name[verdicts.oldest] if len(reports.names) else verdicts.oldest
+    oldest = reports.positions.name[verdicts.oldest] if len(reports.positions.name) else verdicts.oldest
     columns = {
         "id": rows["id"],
         "ts": rows["ts"],

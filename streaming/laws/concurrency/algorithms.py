@@ -22,7 +22,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from streaming.columns.compiled import compiled
+from streaming.columns.compilable import compilable
+
+FIXED: Final = 0
+AIMD: Final = 1
+AIMD_PLAIN: Final = 2
+VEGAS: Final = 3
+GRADIENT: Final = 4
+GRADIENT2: Final = 5
+"""Numbers of the algorithms."""
 
 STATE: Final = np.dtype(
     [
@@ -51,7 +59,7 @@ SHRINK: Final = 0.95
 """What is left of that mean each time when it is more than twice the sample."""
 
 
-@compiled
+@compilable
 def aimd(estimate: float, s: Any, rtt: int, inflight: int, drop: bool, steady: bool) -> float:
     """Additive increase, multiplicative decrease (Zeebe's page, "AIMD"; docs/protocol_notes.md 5.2).
 
@@ -75,7 +83,7 @@ def aimd(estimate: float, s: Any, rtt: int, inflight: int, drop: bool, steady: b
     return float(min(s["maxLimit"], max(s["minLimit"], float(limit))))
 
 
-@compiled
+@compilable
 def log10_root(number: int) -> int:
     """max(1, log10 cut to an integer), by counting digits, since a logarithm may miss 1000 by a bit.
 
@@ -89,7 +97,7 @@ def log10_root(number: int) -> int:
     return max(1, root)
 
 
-@compiled
+@compilable
 def vegas(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop: bool) -> float:
     """TCP Vegas (Zeebe's page, "Vegas"; docs/protocol_notes.md 5.2).
 
@@ -128,7 +136,7 @@ def vegas(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop: b
     return float((1.0 - s["smoothing"]) * estimate + s["smoothing"] * wanted)
 
 
-@compiled
+@compilable
 def gradient(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop: bool) -> float:
     """Gradient (Zeebe's page, "Gradient"; docs/protocol_notes.md 5.2).
 
@@ -161,7 +169,7 @@ def gradient(estimate: float, memory: Any, s: Any, rtt: int, inflight: int, drop
     return float(min(s["maxLimit"], max(queue, min(s["maxLimit"], wanted))))
 
 
-@compiled
+@compilable
 def gradient2(estimate: float, memory: Any, s: Any, rtt: int, inflight: int) -> float:
     """Gradient2 (Zeebe's page; docs/protocol_notes.md 5.2); drops do not count.
 

@@ -42,9 +42,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.compiled import compiled
-from streaming.laws.concurrency.algorithms import aimd, gradient, gradient2, vegas
-from streaming.laws.concurrency.settings import AIMD, FIXED, GRADIENT, GRADIENT2, VEGAS
+from streaming.columns.compilable import compilable
+from streaming.laws.concurrency.algorithms import (
+    AIMD,
+    FIXED,
+    GRADIENT,
+    GRADIENT2,
+    VEGAS,
+    aimd,
+    gradient,
+    gradient2,
+    vegas,
+)
 
 LONGEST_NS: Final = 2**63 - 1
 """Sums of ns stop here: a round trip of centuries must not turn into a negative one."""
@@ -55,7 +64,7 @@ Flags = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 
 
-@compiled
+@compilable
 def start(state: Any, s: Any) -> None:
     """Make a STATE record that of a partition never seen; `last` is left alone."""
     state["estimate"] = s["initialLimit"]
@@ -69,7 +78,7 @@ def start(state: Any, s: Any) -> None:
     open_window(state)
 
 
-@compiled
+@compilable
 def open_window(state: Any) -> None:
     """Begin a window without samples."""
     state["shortest"] = 0
@@ -79,13 +88,13 @@ def open_window(state: Any) -> None:
     state["dropped"] = 0
 
 
-@compiled
+@compilable
 def plus_ns(left: int, right: int) -> int:
     """The sum of a time and a length of 0 or more, LONGEST_NS at most."""
     return left + right if left <= LONGEST_NS - right else LONGEST_NS
 
 
-@compiled
+@compilable
 def close_window(state: Any, s: Any, end_ns: int) -> None:
     """Hand the window to the algorithm if it holds enough, and open the next one at `end_ns`."""
     shortest = state["shortest"]
@@ -99,7 +108,7 @@ def close_window(state: Any, s: Any, end_ns: int) -> None:
         decide(state, s, mean, most, dropped)
 
 
-@compiled
+@compilable
 def decide(state: Any, s: Any, rtt: int, inflight: int, drop: bool) -> None:
     """One sample, maybe of a whole window, through the algorithm."""
     algorithm = s["algorithm"]
@@ -114,7 +123,7 @@ def decide(state: Any, s: Any, rtt: int, inflight: int, drop: bool) -> None:
         state["estimate"] = aimd(estimate, s, rtt, inflight, drop, algorithm == AIMD)
 
 
-@compiled
+@compilable
 def take(state: Any, s: Any, start_ns: int, rtt: int, inflight: int, drop: bool) -> None:
     """One sample through the window, if there is one, and the algorithm; `state` is changed in place."""
     if s["windowed"] == 0:
@@ -134,7 +143,7 @@ def take(state: Any, s: Any, start_ns: int, rtt: int, inflight: int, drop: bool)
         close_window(state, s, end_ns)
 
 
-@compiled
+@compilable
 def walk(
     order: Integers,
     at: Integers,

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.gathering import Gathering
-from streaming.columns.sheet import WORDS, NotPlain, Sheet, flags_of, integers_of
 from streaming.contract.broker_events import INT64_MIN, Latencies, Latency, Sample
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.concurrency.law import Flags, Integers
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import WORDS, NotPlain, Sheet, flags_of, integers_of
 from streaming.policy.timeline import PolicyTimeline
 
 _NUMBER: Final = ("start_ns", "rtt_ns", "inflight")
@@ -90,7 +90,7 @@ class SampleIntake(Gathering, Intake):
     type = "latency"
     fields = (pa.field("partition", WORDS), pa.field("samples", pa.list_(_SAMPLE)))
 
-    def put(self, i: int, event: Latency | Latencies) -> None:
+    def put(self, i: int, event: Any) -> None:
         """Take an event, or those of its samples that can be used.
 
         Raises:
@@ -112,7 +112,9 @@ class SampleIntake(Gathering, Intake):
                 places.append(rows)
                 sheet.good[rows] &= part.good
         samples = pa.concat_arrays(parts)
-        return [partition, samples if len(parts) == 1 else samples.take(pa.array(np.argsort(np.concatenate(places))))]
+        if len(parts) > 1:
+            samples = samples.take(pa.array(np.argsort(np.concatenate(places))))
+        return [partition, samples]
 
     def listed(self, events: Sequence[Latency | Latencies]) -> list[pa.Array]:
         """Those that the parser has read."""
@@ -158,6 +160,8 @@ def _together(sheet: Sheet, ts: Integers) -> pa.Array:
         raise NotPlain
     lengths, flat = pc.list_value_length(listed).to_numpy(), listed.flatten()
     ends = np.cumsum([0, *lengths])
+    if not len(flat):
+        return _column(ends, [()] * len(Sample._fields), ())
     if pa.types.is_struct(flat.type):
         if not _named(flat.type):
             raise NotPlain
@@ -191,4 +195,5 @@ def _quadruples(flat: pa.Array) -> tuple[Integers, Integers, Integers, Integers,
         raise NotPlain
     values, given = integers_of(flat.flatten())
     start, rtt, inflight, dropped = values.reshape(-1, width).T
-    return start, rtt, inflight, dropped, given.reshape(-1, width).all(axis=1)
+    whole: Flags = np.logical_and.reduce(given.reshape(-1, width), axis=1)
+    return start, rtt, inflight, dropped, whole

@@ -10,16 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.columns.limit_index import LearntLimits
+from streaming.laws.concurrency.algorithms import AIMD, AIMD_PLAIN, FIXED, GRADIENT, GRADIENT2, VEGAS
 from streaming.policy.concurrency_schema import LimitAlgorithm, PartitionLimit, duration_ns
 from streaming.policy.derived import Derived
 from streaming.policy.policy_set import PolicySet, Section
-
-FIXED: Final = 0
-AIMD: Final = 1
-AIMD_PLAIN: Final = 2
-VEGAS: Final = 3
-GRADIENT: Final = 4
-GRADIENT2: Final = 5
 
 NUMBERS: Final = {
     LimitAlgorithm.FIXED: FIXED,

@@ -15,9 +15,11 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
+from streaming.columns.compiled import machine
 from streaming.columns.outputs import DecisionRows
+from streaming.laws.concurrency import law
 from streaming.laws.concurrency.algorithms import STATE
-from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers, start, walk
+from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers
 from streaming.laws.concurrency.samples import Samples
 from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings, settings_of
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
@@ -25,6 +27,7 @@ from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
+start, walk = machine(law.start), machine(law.walk)
 TTL_MS: Final = 60_000
 """How long an enforcer may go by a limit (docs/contract.md 1)."""
 MAX_PARTITIONS: Final = 65_536

@@ -1,20 +1,20 @@
-"""Deliveries as columns, and whose counters each of them goes through: what speed needs, the law is in law.py."""
+"""Deliveries as columns, and whose counters each goes through: what speed needs, the law is in law.py."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.columns.gathering import Gathering
 from streaming.columns.outputs import escaped
-from streaming.columns.sheet import WORDS, Sheet
 from streaming.contract.names import namespace_of
 from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
+from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
+from streaming.laws.sheet import WORDS, Sheet, words_of
 from streaming.policy.timeline import PolicyTimeline
 
 _COUNTS = ("msgs", "bytes", "entries")
@@ -55,26 +55,21 @@ class Deliveries:
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Self:
         """What the columns of `DeliveryIntake` say."""
-        places, names, firsts, keys = [], [], [], rows["topic"]
-        place = np.zeros(len(rows), dtype=np.int64)
-        joined: pa.Array = None
+        places, names, firsts = list[Integers](), list[pa.Array](), list[Integers]()
+        place, joined = np.zeros(len(rows), dtype=np.int64), pa.array([""])
         for level in LEVELS:
             words = rows[level]
-            quoted = pc.cast(escaped(words.dictionary), pa.string())
-            # Numbers of the names up to here, in the order of their first deliveries.
-            place, first = _numbered(place * max(1, len(words.dictionary)) + words.indices.to_numpy())
-            own = words.indices.take(pa.array(first))
-            if joined is not None:
-                own_parent = places[-1][first]
-                joined = pc.binary_join_element_wise(joined.take(pa.array(own_parent)), quoted.take(own), '","')
-            else:
-                joined = quoted.take(own)
+            above = place
+            # Numbers of the names down to here, in the order of their first deliveries.
+            place, first = _numbered(above * len(words.dictionary) + words.indices.to_numpy())
+            own = pc.cast(escaped(words.dictionary), pa.string()).take(words.indices.take(pa.array(first)))
+            joined = own if not names else _together(joined.take(pa.array(above[first])), own, '","')
             places.append(place)
-            names.append(pc.binary_join_element_wise('["', joined, '"]', ""))
+            names.append(_together('["', joined, '"]', ""))
             firsts.append(first)
         one = pa.array(firsts[-1])
-        keys = pc.binary_join_element_wise(
-            *(rows[level].dictionary.take(rows[level].indices.take(one)) for level in LEVELS[1:]), "/"
+        topic, subscription = (
+            rows[level].dictionary.take(rows[level].indices.take(one)) for level in LEVELS[1:]
         )
         return cls(
             rows=rows,
@@ -85,9 +80,14 @@ class Deliveries:
             backlog=rows["backlog"].to_numpy(zero_copy_only=False),
             places=np.stack(places, axis=1),
             names=tuple(names),
-            keys=keys,
+            keys=_together(topic, subscription, "/"),
             first=tuple(firsts),
         )
+
+
+def _together(*parts: Any) -> pa.Array:
+    """Texts joined by the last of them."""
+    return pc.binary_join_element_wise(*parts)
 
 
 def _numbered(values: Integers) -> tuple[Integers, Integers]:
@@ -121,7 +121,7 @@ class DeliveryIntake(Gathering, Intake):
     def listed(self, events: Sequence[DispatchUsage]) -> list[pa.Array]:
         """Those that the parser has read."""
         return [
-            *(pa.array([getattr(e, level) for e in events], pa.string()).dictionary_encode() for level in LEVELS),
+            *(words_of(pa.array([getattr(e, level) for e in events], pa.string())) for level in LEVELS),
             *(pa.array([getattr(e, count) for e in events], pa.int64()) for count in _COUNTS),
             pa.array([e.backlog for e in events]),
             pa.array([e.avg_publish_entry_bytes or 0.0 for e in events], pa.float64()),

@@ -37,7 +37,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.compiled import compiled
+from streaming.columns.compilable import compilable
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -62,7 +62,7 @@ FORGET_MS: Final = 3_600_000
 """After an hour without a delivery a subscription's averages say nothing about the next one."""
 
 
-@compiled
+@compilable
 def added(count: int, more: int) -> int:
     """The sum of two counts, cut at 64 bits.
 
@@ -72,13 +72,13 @@ def added(count: int, more: int) -> int:
     return COUNT_MAX if count > COUNT_MAX - more else count + more
 
 
-@compiled
+@compilable
 def whole(quotient: float) -> int:
     """A quotient rounded down, cut at 64 bits."""
     return COUNT_MAX if quotient >= 9.2e18 else floor(quotient)
 
 
-@compiled
+@compilable
 def rolled(acquired: int, rate: int, period_ms: int, since: int, now: int) -> int:
     """A counter after the periods that ended after `since` up to `now` (ms), each paying `rate` off.
 
@@ -95,13 +95,13 @@ def rolled(acquired: int, rate: int, period_ms: int, since: int, now: int) -> in
     return acquired - rate * periods
 
 
-@compiled
+@compilable
 def available(acquired: int, rate: int) -> int:
     """What may still be delivered in this period."""
     return max(0, rate - acquired)
 
 
-@compiled
+@compilable
 def wait_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
     """Time until the period in which something is available again, 0 if it is now.
 
@@ -116,7 +116,7 @@ def wait_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
     return (now // period_ms + periods) * period_ms - now
 
 
-@compiled
+@compilable
 def precise_entries(msgs: int, seen_msgs: int, seen_entries: int) -> int:
     """Entries that hold `msgs`, rounded up (Pulsar's preciseDispatcherFlowControl).
 
@@ -135,7 +135,7 @@ def precise_entries(msgs: int, seen_msgs: int, seen_entries: int) -> int:
     return (msgs * seen_entries - 1) // seen_msgs + 1
 
 
-@compiled
+@compilable
 def entries_of_bytes(size: int, published: float, seen_bytes: int, seen_entries: int) -> int:
     """Entries that fit in `size` bytes, at least 1 (the page's limitations, by bytes).
 
@@ -158,7 +158,7 @@ def entries_of_bytes(size: int, published: float, seen_bytes: int, seen_entries:
     return max(1, size * seen_entries // seen_bytes)
 
 
-@compiled
+@compilable
 def least_available(acquired: Integers, rate: Integers) -> int:
     """The smallest that a dimension's levels leave available; NONE: no level limits it."""
     least = NONE
@@ -169,7 +169,7 @@ def least_available(acquired: Integers, rate: Integers) -> int:
     return least
 
 
-@compiled
+@compilable
 def entries_to_read(
     msgs: int, size: int, published: float, seen: Integers, precise: bool, by_entry: bool
 ) -> int:
@@ -195,14 +195,14 @@ def entries_to_read(
     return entries
 
 
-@compiled
+@compilable
 def roll_row(acquired: Integers, rate: Integers, period_ms: int, since: int, now: int) -> None:
     """Bring the two counters of a row from `since` to `now`, in place."""
     for dimension in range(len(DIMENSIONS)):
         acquired[dimension] = rolled(acquired[dimension], rate[dimension], period_ms, since, now)
 
 
-@compiled
+@compilable
 def roll_rows(
     rows: Integers, acquired: Integers, rolled_at: Integers, rate: Integers, period_ms: Integers, upto: int
 ) -> None:
@@ -213,7 +213,7 @@ def roll_rows(
         rolled_at[row] = upto
 
 
-@compiled
+@compilable
 def charge_row(acquired: Integers, rate: Integers, units: int, size: int) -> None:
     """Add a delivery to the counters of a row that limit, in place."""
     if rate[MSGS] != NOT_LIMITED:
@@ -222,7 +222,7 @@ def charge_row(acquired: Integers, rate: Integers, units: int, size: int) -> Non
         acquired[BYTES] = added(acquired[BYTES], size)
 
 
-@compiled
+@compilable
 def last_to_free(
     acquired: Integers, rate: Integers, period_ms: Integers, rows: Integers, now: int
 ) -> tuple[int, int]:
@@ -241,7 +241,7 @@ def last_to_free(
     return longest, freed_by
 
 
-@compiled
+@compilable
 def walk(
     order: Integers,
     at: Integers,
@@ -266,10 +266,11 @@ def walk(
 
     Event columns (one entry an event): `at` in ms, `delivered` (messages, bytes, entries), `published` (mean
     entry, 0: not known), whether it is `charged`, and `rows` of its broker, topic and subscription. `order`
-    holds the events to walk, in order; `precise` and `by_entry` as in `entries_to_read`. State columns (one entry a row): `last` event and `rolled_at` in ms, `acquired`,
-    `rate` and `period_ms` of its counters, `seen` (a subscription's deliveries so far). Results (one entry an
-    event): `left` available (NONE: not limited), `throttle_ms`, `freed_by` (level * 2 + dimension of the
-    counter that frees last, NONE: not throttled), `to_read` entries.
+    holds the events to walk, in order; `precise` and `by_entry` as in `entries_to_read`. State columns (one
+    entry a row): `last` event and `rolled_at` in ms, `acquired`, `rate` and `period_ms` of its counters,
+    `seen` (a subscription's deliveries so far). Results (one entry an event): `left` available (NONE: not
+    limited), `throttle_ms`, `freed_by` (level * 2 + dimension of the counter that frees last, NONE: not
+    throttled), `to_read` entries.
     """
     for i in order:
         subscription = rows[i, 2]

@@ -12,8 +12,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from streaming.columns.compiled import machine
 from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
+from streaming.laws.dispatch import law
 from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import (
     COUNT_MAX,
@@ -24,16 +26,15 @@ from streaming.laws.dispatch.law import (
     NOT_LIMITED,
     Flags,
     Integers,
-    roll_rows,
-    walk,
 )
-from streaming.laws.law import Batch, DecisionForm, LawState
+from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
 from streaming.policy.derived import Derived, stretches
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
 from streaming.policy.topics import RateKind, dispatch_candidates
 from streaming.state.subject_table import SubjectTable
 
+roll_rows, walk = machine(law.roll_rows), machine(law.walk)
 Names = tuple[str, ...]
 """Whose counters a row holds: (broker,), (broker, topic) or (broker, topic, subscription)."""
 MIN_LIFE_MS: Final = 1000
@@ -44,7 +45,8 @@ DECISION: Final = DecisionForm(
     subject=("topic", "subscription"),
     # Counters are kept per broker, which the subject does not name.
     standing=("broker", "topic", "subscription"),
-    until=lambda decision: int(decision["ts"] + decision["throttle_time_ms"]),
+    # A debt beyond all times must not overflow where times are kept.
+    until=lambda decision: min(FOR_EVER, int(decision["ts"] + decision["throttle_time_ms"])),
 )
 NULLS: Final = frozenset({"available.msgs", "available.bytes", "limited_by", "entries_to_read"})
 """Fields of a decision that say null where they say nothing."""

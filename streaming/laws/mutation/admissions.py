@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.fields import INT64_MAX
-from streaming.laws.mutation.batch import Label, Walked
+from streaming.laws.mutation.batch import Walked
 from streaming.laws.mutation.law import REFUND
 from streaming.laws.mutation.requests import ANSWERED, DRY
 
@@ -18,6 +18,7 @@ Flags = NDArray[np.bool_]
 ADMISSION: Final = "admission"
 NULLS: Final = frozenset({"algorithm", "limit"})
 """What is null where nobody is limited."""
+_LAW: Final = pa.struct([("outcome", pa.string()), ("rejected", pa.list_(pa.string()))])
 _ALGORITHMS: Final = ("token_bucket", "sampled_rate")
 _OUTCOMES: Final = ("allow", "reject", "throttle")
 """By the numbers of law.ALLOW, REJECT and THROTTLE."""
@@ -28,8 +29,8 @@ def admissions(walked: Walked) -> DecisionRows:
     requests, results, names = walked.asked.requests, walked.results, walked.routing_keys.names
     order = walked.asked.order
     order = order[walked.events.mode[order] != REFUND]
-    label = Label(*(np.concatenate(columns) for columns in zip(*walked.labels, strict=True)))
-    term, place = walked.events.term[order], pa.array(order)
+    label = walked.label
+    term = walked.events.term[order]
     sampled = label.sampled[term]
     free = sampled < 0
     # The last name is the key of those whom nobody limits.
@@ -37,9 +38,9 @@ def admissions(walked: Walked) -> DecisionRows:
     key = np.where(free, len(names), label.routing_key[term])
     level, plain_rate = results.level[order], results.plain_rate[order]
     columns = {
-        "id": requests.id.take(place),
+        "id": _taken(requests.id, order),
         "ts": pa.array(requests.ts[order]),
-        "proxy": requests.proxy.take(place),
+        "proxy": _taken(requests.proxy, order),
         "subject": pa.DictionaryArray.from_arrays(pa.array(key, pa.int32()), keys),
         "algorithm": _word(_ALGORITHMS, sampled, free),
         "outcome": _word(_OUTCOMES, results.outcome[order]),
@@ -53,12 +54,21 @@ def admissions(walked: Walked) -> DecisionRows:
         "shadow": pa.array(label.shadow[term]),
         "late": _where(walked.late[order], True),
         "answered": _where(requests.flags[order] & ANSWERED != 0, "not_before"),
+        "refunds": _refunds(walked, order),
+        "law": _differences(walked, order),
+        "applied_ts": _applied(walked, order),
     }
     said = {name: column for name, column in columns.items() if column is not None}
     return DecisionRows(
         type=ADMISSION, rows=pa.RecordBatch.from_pydict(said), source=requests.source[order], keys=keys,
         key=key, nulls=NULLS,
     )  # fmt: skip
+
+
+def _taken(texts: pa.Array, order: Integers) -> pa.Array:
+    """The texts of some rows; mostly of all, as they came, and then nothing is copied."""
+    in_order = len(order) == len(texts) and (order == np.arange(len(order))).all()
+    return texts if in_order else texts.take(pa.array(order))
 
 
 def _word(words: Sequence[str], number: Integers, absent: Flags | None = None) -> pa.Array:
@@ -83,6 +93,42 @@ def _rejected(walked: Walked, order: Integers) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(before[ends]), names)
 
 
+def _refunds(walked: Walked, order: Integers) -> pa.Array | None:
+    """The ids of refunds that each admission lists; None: none does."""
+    if not walked.refunds:
+        return None
+    return pa.array([walked.refunds.get(i) for i in order.tolist()], pa.list_(pa.string()))
+
+
+def _differences(walked: Walked, order: Integers) -> pa.Array | None:
+    """What the law would have said where it was decided otherwise; None: nowhere."""
+    events, results = walked.events, walked.results
+    told = np.flatnonzero(events.decided[order])
+    if not len(told):
+        return None
+    item, ends = _items(walked, order[told])
+    before = np.zeros(len(item) + 1, dtype=np.int64)
+    np.cumsum(results.own_rejected[item] != results.rejected[item], out=before[1:])
+    differs = before[ends[1:]] > before[ends[:-1]]
+    differs |= results.own_outcome[order[told]] != results.outcome[order[told]]
+    if not differs.any():
+        return None
+    said: list[dict[str, Any] | None] = [None] * len(order)
+    names = walked.asked.requests.names
+    for number in np.flatnonzero(differs).tolist():
+        own = item[ends[number] : ends[number + 1]]
+        gone = names.take(pa.array(own[results.own_rejected[own]]))
+        outcome = _OUTCOMES[results.own_outcome[order[told[number]]]]
+        said[told[number]] = {"outcome": outcome, "rejected": gone.to_pylist()}
+    return pa.array(said, _LAW)
+
+
+def _applied(walked: Walked, order: Integers) -> pa.Array | None:
+    """When each event was applied, where that is not its own time; None: nowhere."""
+    at, ts = walked.events.at[order], walked.asked.requests.ts[order]
+    return pa.array(at, mask=at == ts) if (at != ts).any() else None
+
+
 def _charged(walked: Walked, order: Integers) -> Integers:
     """Mutations of the items that were admitted, cut at 64 bits."""
     requests = walked.asked.requests
@@ -104,6 +150,8 @@ def _items(walked: Walked, order: Integers) -> tuple[Integers, Integers]:
     """
     requests = walked.asked.requests
     first, items = requests.first[order], requests.items[order]
+    if (items == 1).all():
+        return first, np.arange(len(order) + 1)
     ends = np.zeros(len(order) + 1, dtype=np.int64)
     np.cumsum(items, out=ends[1:])
     return np.arange(ends[-1]) + np.repeat(first - ends[:-1], items), ends

@@ -1,6 +1,6 @@
 """One batch of requests on its way through the law of mutations, up to what the law says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.laws.mutation.intake import Asked, RoutingKeys
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
 from streaming.laws.mutation.rates import Doubles
-from streaming.laws.mutation.requests import ANSWERED, DRY, LATE, REJECT_LATE, Requests
+from streaming.laws.mutation.requests import ANSWERED, DECIDED, DRY, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
 from streaming.policy.derived import stretches
@@ -64,6 +64,7 @@ class Walked:
         events: the law's columns; a row an event.
         results: what the law says; a row an event.
         labels: of each stretch that has been walked.
+        refunds: the ids that admissions list, by row; see statements.list_refunds.
     """
 
     asked: Asked
@@ -71,6 +72,12 @@ class Walked:
     events: Events
     results: Results
     labels: list[Label] = field(default_factory=list)
+    refunds: Mapping[int, list[str]] = field(default_factory=dict)
+
+    @property
+    def label(self) -> Label:
+        """All labels as one: a row a term."""
+        return Label(*(np.concatenate(columns) for columns in zip(*self.labels, strict=True)))
 
     @property
     def routing_keys(self) -> RoutingKeys:
@@ -98,25 +105,28 @@ class Walked:
             base += len(present)
 
 
-def begin(asked: Asked, processed_ts: int | None) -> Walked:
+def begin(asked: Asked, processed_ts: int | None, *, as_decided: bool) -> Walked:
     """Columns for the law, before it has said anything.
 
     Args:
         asked: what is asked.
         processed_ts: wall time of the batch in ms, None in a replay, where the log says itself what was late.
+        as_decided: what the proxies have decided stands; False: it is decided anew.
     """
     requests, count = asked.requests, len(asked.requests.flags)
     late = _is_late(requests, processed_ts)
     # Copies of one kind each: compiled code is compiled anew for arrays that may not be written to.
     events = Events(
         at=requests.at.copy(), of_ts=requests.of_ts.copy(), mode=_modes(requests, late),
-        dry=requests.flags & DRY != 0, first=requests.first.copy(), items=requests.items.copy(),
+        decided=(requests.flags & DECIDED != 0) & as_decided, dry=requests.flags & DRY != 0,
+        first=requests.first.copy(), items=requests.items.copy(),
         mutations=requests.mutations.astype(np.float64), term=np.empty(count, dtype=np.int64),
     )  # fmt: skip
     results = Results(
-        outcome=np.empty(count, dtype=np.int64), wait_ms=np.empty(count, dtype=np.int64),
-        level=np.empty(count), plain_rate=np.empty(count),
-        rejected=np.empty(len(requests.mutations), dtype=np.bool_),
+        outcome=requests.outcome.copy(), wait_ms=requests.wait_ms.copy(), level=np.empty(count),
+        plain_rate=np.empty(count), rejected=requests.gone.copy(),
+        own_outcome=np.empty(count, dtype=np.int64),
+        own_rejected=np.empty(len(requests.mutations), dtype=np.bool_),
     )  # fmt: skip
     return Walked(asked=asked, late=late, events=events, results=results)
 
@@ -127,6 +137,8 @@ def _is_late(requests: Requests, processed_ts: int | None) -> Flags:
     if processed_ts is not None:
         waited = requests.deadline_ms
         late |= (waited >= 0) & (processed_ts - requests.ts > waited)
+    # Whoever has answered by itself has waited for nothing.
+    late &= requests.flags & DECIDED == 0
     return late
 
 

@@ -106,10 +106,11 @@ class RequestIntake(Intake):
     def _of_types(self) -> Iterator[tuple[str, Integers, pa.RecordBatch]]:
         """Rows of one of TYPES, and the index of each one's record: of JSON, then of packed records."""
         for numbers, rows in arrow_json.read(self._records.value, SCHEMA):
-            for type in TYPES:
+            for type in TYPES if "type" in rows.schema.names else ():
                 which = pc.equal(rows["type"], type).fill_null(False)
                 source = numbers[which.to_numpy(zero_copy_only=False)]
-                yield type, source, rows if len(source) == len(rows) else rows.filter(which)
+                if len(source):
+                    yield type, source, rows if len(source) == len(rows) else rows.filter(which)
         for pack in self._records.packs:
             if pack.type in TYPES:
                 yield pack.type, np.arange(pack.first, pack.first + len(pack)), pack.rows

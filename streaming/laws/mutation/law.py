@@ -63,6 +63,8 @@ REFUSED: Final = 2
 """The proxy refused the request by itself: nothing is charged, everything counts as rejected."""
 REFUND: Final = 3
 """Not a request: gives mutations back; no decision."""
+DECIDED: Final = 4
+"""Charged as the list of what was rejected says already, whatever the balance."""
 
 ALLOW: Final = 0
 REJECT: Final = 1
@@ -84,12 +86,13 @@ def charge_bucket(
     Args:
         tokens: balance before, refilled.
         mutations: of each item; an array, or, where nothing is compiled, a list.
-        rejected: out: which items were rejected.
-        mode: STRICT, PERMISSIVE or REFUSED.
+        rejected: out: which items were rejected; in, if that is DECIDED.
+        mode: STRICT, PERMISSIVE, REFUSED or DECIDED.
         dry: validate_only: each item is checked against the balance as it stands.
     """
     for item in range(len(mutations)):
-        rejected[item] = mode == REFUSED or (mode == STRICT and tokens < 0.0)
+        if mode != DECIDED:
+            rejected[item] = mode == REFUSED or (mode == STRICT and tokens < 0.0)
         if not rejected[item] and not dry:
             tokens -= mutations[item]
     return tokens
@@ -102,7 +105,8 @@ def charge_samples(
     """Sampled rate after a request's items, in order; `ring` is changed in place (docs/contract.md 3.1)."""
     rate = average(ring)
     for item in range(len(mutations)):
-        rejected[item] = mode == REFUSED or (mode == STRICT and rate >= limit)
+        if mode != DECIDED:
+            rejected[item] = mode == REFUSED or (mode == STRICT and rate >= limit)
         if not rejected[item] and not dry:
             spread(ring, mutations[item])
             rate = average(ring)
@@ -143,6 +147,7 @@ class Events(NamedTuple):
         at: when each is applied, ms.
         of_ts: of a refund: when the original was charged, ms.
         mode: STRICT, PERMISSIVE, REFUSED or REFUND.
+        decided: the proxy has answered: `Results` hold what it said, and the mode is what the law goes by.
         dry: validate_only.
         first: number of its first item.
         items: number of its items; a refund has one, the sum of its items.
@@ -153,6 +158,7 @@ class Events(NamedTuple):
     at: Integers
     of_ts: Integers
     mode: Integers
+    decided: Flags
     dry: Flags
     first: Integers
     items: Integers
@@ -186,16 +192,18 @@ class State(NamedTuple):
         last: time of the last update, ms.
         plain: 11 windows.
         rings: the windows of sampled rates, one after the other.
+        spare: room for as many windows as the longest has.
     """
 
     tokens: Doubles
     last: Integers
     plain: Doubles
     rings: Doubles
+    spare: Doubles
 
 
 class Results(NamedTuple):
-    """What the law says.
+    """What the law says; of what was decided elsewhere, what that said.
 
     Attributes:
         outcome: ALLOW, REJECT or THROTTLE.
@@ -203,6 +211,8 @@ class Results(NamedTuple):
         level: balance, or sampled rate.
         plain_rate: over the 11 windows.
         rejected: of each item.
+        own_outcome: of what was decided elsewhere: the outcome by the law, from the same state.
+        own_rejected: and of each item.
     """
 
     outcome: Integers
@@ -210,6 +220,8 @@ class Results(NamedTuple):
     level: Doubles
     plain_rate: Doubles
     rejected: Flags
+    own_outcome: Integers
+    own_rejected: Flags
 
 
 @compilable_lean
@@ -228,10 +240,7 @@ def walk(order: Integers, events: Events, terms: Terms, base: int, state: State,
         term = events.term[i] - base
         row = terms.row[term]
         if row < 0:
-            mode, gone = events.mode[i], results.rejected[events.first[i] : events.first[i] + events.items[i]]
-            gone[:] = mode == REFUSED
-            results.outcome[i] = outcome_of(mode, False, gone)
-            results.wait_ms[i] = 0
+            _through_nothing(i, events, results)
             continue
         now = max(events.at[i], state.last[row])
         roll(state.plain[row], state.last[row], now)
@@ -249,6 +258,20 @@ def walk(order: Integers, events: Events, terms: Terms, base: int, state: State,
 
 
 @compilable_lean
+def _through_nothing(i: int, events: Events, results: Results) -> None:
+    """An event of a subject that no quota limits."""
+    first, end = events.first[i], events.first[i] + events.items[i]
+    own = results.own_rejected[first:end] if events.decided[i] else results.rejected[first:end]
+    own[:] = events.mode[i] == REFUSED
+    outcome = outcome_of(events.mode[i], False, own)
+    if events.decided[i]:
+        results.own_outcome[i] = outcome
+    else:
+        results.outcome[i] = outcome
+        results.wait_ms[i] = 0
+
+
+@compilable_lean
 def _through_bucket(
     i: int, term: int, now: int, events: Events, terms: Terms, state: State, results: Results
 ) -> None:
@@ -257,6 +280,13 @@ def _through_bucket(
     balance = refill(state.tokens[row], rate, burst, now - state.last[row])
     if mode == REFUND:
         balance = min(burst, balance + events.mutations[first])
+    elif events.decided[i]:
+        own = results.own_rejected[first:end]
+        after = charge_bucket(balance, events.mutations[first:end], own, mode, events.dry[i])
+        results.own_outcome[i] = outcome_of(mode, after < 0.0, own)
+        told = results.rejected[first:end]
+        balance = charge_bucket(balance, events.mutations[first:end], told, DECIDED, events.dry[i])
+        results.level[i] = balance
     else:
         gone = results.rejected[first:end]
         balance = charge_bucket(balance, events.mutations[first:end], gone, mode, events.dry[i])
@@ -279,6 +309,16 @@ def _through_samples(
     roll(ring, state.last[terms.row[term]], now)
     if mode == REFUND:
         unspread(ring, events.mutations[first], events.of_ts[i], now)
+    elif events.decided[i]:
+        spare, own = state.spare[:samples], results.own_rejected[first:end]
+        for slot in range(samples):
+            spare[slot] = ring[slot]
+        after = charge_samples(spare, rate, events.mutations[first:end], own, mode, events.dry[i])
+        results.own_outcome[i] = outcome_of(mode, after >= rate, own)
+        told = results.rejected[first:end]
+        results.level[i] = charge_samples(
+            ring, rate, events.mutations[first:end], told, DECIDED, events.dry[i]
+        )
     else:
         gone = results.rejected[first:end]
         level = charge_samples(ring, rate, events.mutations[first:end], gone, mode, events.dry[i])

@@ -25,9 +25,9 @@ from streaming.columns.byte_strings import (
 from streaming.columns.compiled import lean
 from streaming.columns.limit_index import NOTHING, LimitIndex
 from streaming.laws.mutation.rates import sample_count
-from streaming.laws.mutation.row_names import row_name
 from streaming.policy.derived import Derived
 from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
+from streaming.state.row_names import row_name
 
 MAX_CACHED: Final = 8
 """Sets whose columns are kept: each is as large as the policies, and a batch rarely sees more than two."""

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from streaming.columns.arrow_json import LINES_MIN
 from streaming.contract.events import REQUEST_READERS, Refund, Request
 from streaming.laws.law import DecisionForm, LawSpec, WarmUp
 from streaming.laws.mutation import show
@@ -15,7 +16,7 @@ _REQUEST: Final[dict[str, Any]] = {
     "type": "request", "subject": "user=u", "items": [{"name": "t", "mutations": 1}],
 }  # fmt: skip
 _SAMPLED: Final = {"controller_mutation_rate": 2, "algorithm": "sampled_rate"}
-# A change between two requests, and time enough after them for the idle to leave.
+# A change between two requests, and time enough after them for the idle to leave; and what is read in bulk.
 _WARM_UP: Final = WarmUp(
     policies={"quotas[user=u]": {"controller_mutation_rate": 1}},
     batches=[[
@@ -26,7 +27,7 @@ _WARM_UP: Final = WarmUp(
         _REQUEST | {"ts": 2},
         {"type": "request", "ts": 5, "items": []},
         _REQUEST | {"ts": 1_000_000, "subject": "user=v"},
-    ], [_REQUEST | {"ts": 0}, _REQUEST | {"ts": 1_000_000}]],
+    ], [_REQUEST | {"ts": 0}, _REQUEST | {"ts": 1_000_000}], [_REQUEST | {"ts": 0}] * LINES_MIN],
 )  # fmt: skip
 
 
@@ -59,6 +60,7 @@ SPEC: Final = LawSpec(
     readers=REQUEST_READERS,
     events=(Request, Refund),
     on_requests=True,
+    ticked=True,
     routing_key=routing_key,
     key_column="subject",
     stamp=stamp,

@@ -5,6 +5,7 @@ policy means for a balance is settled.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Self
 
 import numpy as np
@@ -13,25 +14,38 @@ import pyarrow as pa
 from streaming.columns.byte_strings import NOWHERE, Integers
 from streaming.columns.compiled import lean, machine
 from streaming.columns.limit_index import NOTHING
-from streaming.columns.outputs import DecisionRows
+from streaming.columns.outputs import DecisionColumns, DecisionRows
 from streaming.contract.names import DEFAULT_NAME
-from streaming.laws.law import Batch, LawState
+from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.laws.mutation import law, rates
-from streaming.laws.mutation.admissions import admissions
+from streaming.laws.mutation.admissions import ADMISSION, admissions
 from streaming.laws.mutation.batch import Stretch, Walked, begin, label
 from streaming.laws.mutation.intake import Asked
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
-from streaming.laws.mutation.row_names import row_name, row_names
+from streaming.laws.mutation.statements import (
+    Waiting,
+    again,
+    due,
+    list_refunds,
+    said_last,
+    waiting_column,
+    waiting_of,
+    waits,
+)
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.blob_store import BlobStore
 from streaming.state.cold_rows import ColdRows
-from streaming.state.subject_table import SUBJECT, Flags, SubjectTable
+from streaming.state.row_names import row_name, row_names
+from streaming.state.subject_table import SUBJECT, Flags, Rows, SubjectTable
 
 WARM_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
-_COLD: Final = "cold_rows"
+_COLD, _LOOKED = "cold_rows", "looked"
+LOOK_MS: Final = 5_000
+"""How often, in event time, all rows are looked through for what must be said again."""
+FORM: Final = DecisionForm(type=ADMISSION, subject=("subject",))
 NO_RING: Final[Doubles] = np.empty(0)
 
 walk, refill, window_of = machine(law.walk), machine(rates.refill), machine(rates.window_of)
@@ -41,45 +55,101 @@ class MutationTable(SubjectTable, LawState):
     """Balances and windows of all subjects of a shard.
 
     Fields: `tokens` balance (inf: full), `last` ms of the last update, `plain` 11 windows of one second.
-    Column `ring`: the windows of a sampled rate (empty for a token bucket).
+    `said_at` ms when `said` was written last.
+    Columns `ring`: the windows of a sampled rate (empty for a token bucket); `waiting`: refunds that no
+    admission has listed; `said`: the newest admission, if it states a debt.
     """
 
-    dtype = np.dtype([("tokens", np.float64), ("last", np.int64), ("plain", np.float64, PLAIN_WINDOWS)])
+    dtype = np.dtype(
+        [
+            ("tokens", np.float64), ("last", np.int64), ("plain", np.float64, PLAIN_WINDOWS),
+            ("said_at", np.int64),
+        ]
+    )  # fmt: skip
     # Most windows are empty most of the time: a subject that rests has none.
     sparse = frozenset({"plain"})
 
     def __init__(self) -> None:
         super().__init__()
         self.rings: dict[int, Doubles] = {}
+        self.waiting: Waiting = {}
+        self.said: pa.Array = pa.array([], pa.binary())
+        self.looked = -1
         self.cold = ColdRows()
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, pa.Array]) -> Self:
         """The table that `columns` described; an empty mapping gives an empty table."""
         table = super().from_columns(columns)
-        table.rings = rings_of(columns["ring"]) if columns else {}
+        if columns:
+            table.rings = rings_of(columns["ring"])
+            table.waiting, table.said = waiting_of(columns["waiting"]), columns["said"]
         return table
 
     def columns(self) -> dict[str, pa.Array]:
         """The table as Arrow columns, for the checkpoint."""
-        return {**super().columns(), "ring": ring_column(self.rings, len(self))}
+        beside = {
+            "ring": ring_column(self.rings, len(self)),
+            "waiting": waiting_column(self.waiting, len(self)),
+            "said": self.said,
+        }
+        return {**super().columns(), **beside}
+
+    def append(self, names: pa.Array, state: Rows) -> Integers:
+        """Append rows as they are, without anything beside their numbers."""
+        self.said = pa.concat_arrays([self.said, pa.nulls(len(state), pa.binary())])
+        return super().append(names, state)
 
     def keep(self, which: Flags) -> None:
         """Let all other rows go."""
         moved = np.cumsum(which) - 1
         self.rings = {int(moved[row]): ring for row, ring in self.rings.items() if which[row]}
+        self.waiting = {int(moved[row]): names for row, names in self.waiting.items() if which[row]}
+        self.said = self.said.filter(pa.array(which))
         super().keep(which)
 
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up the cold rows."""
         self.cold = ColdRows(notes.get(_COLD), blobs)
+        self.looked = int(notes.get(_LOOKED, b"-1"))
 
     def leave(self) -> dict[str, bytes]:
         """Lay all rows to rest if they are many; the next batch takes out those that it needs."""
         if self.cold.possible and len(self) > WARM_ROWS:
             self.cold.add(self.columns())
             self.keep(np.zeros(len(self), dtype=np.bool_))
-        return {_COLD: self.cold.to_bytes()} if self.cold.used else {}
+        looked = {_LOOKED: b"%d" % self.looked}
+        return looked | ({_COLD: self.cold.to_bytes()} if self.cold.used else {})
+
+    def repeats(self, now: int) -> DecisionColumns | None:
+        """The newest admissions of subjects that have been in debt for REPEAT_MS since it was said."""
+        if now - self.looked < LOOK_MS:
+            return None
+        self.looked = now
+        resting: list[pa.Array] = []
+
+        def look(columns: Mapping[str, pa.Array]) -> Flags:
+            stands = due(columns["said"], columns["said_at"].to_numpy(), now)
+            resting.append(columns[SUBJECT].filter(pa.array(stands)))
+            return np.ones(len(stands), dtype=np.bool_)
+
+        self.cold.keep(look)
+        if resting:
+            self._take_in(pa.concat_arrays(resting).unique())
+        rows = np.flatnonzero(due(self.said, self.state["said_at"], now))
+        texts = self.said.take(pa.array(rows)).to_pylist()
+        repeated = [again(text, now) for text in texts]
+        paid = [text if said else None for text, said in zip(texts, repeated, strict=True)]
+        self._note(rows, pa.array(paid, pa.binary()), now)
+        stated = [(0, said) for said in repeated if said]
+        return replace(FORM.columns(stated), ts=np.full(len(stated), now)) if stated else None
+
+    def _note(self, rows: Integers, said: pa.Array, at: int) -> None:
+        """Keep what was said of these rows at a time (ms); null: nothing that must be said again."""
+        place = np.arange(len(self))
+        place[rows] = len(self) + np.arange(len(rows))
+        self.said = pa.concat_arrays([self.said, said]).take(pa.array(place))
+        self.state["said_at"][rows] = at
 
     def _take_in(self, names: pa.Array) -> None:
         """Take the cold rows of these subjects into the table."""
@@ -89,7 +159,10 @@ class MutationTable(SubjectTable, LawState):
         for columns in self.cold.take(names.filter(pa.array(~warm))):
             taken = MutationTable.from_columns(columns)
             self.rings |= {len(self) + row: ring for row, ring in taken.rings.items()}
+            self.waiting |= {len(self) + row: names for row, names in taken.waiting.items()}
+            said = pa.concat_arrays([self.said, taken.said])
             self.append(taken.names, taken.state)
+            self.said = said
 
     def fold(self, batch: Batch) -> DecisionRows:
         """Decide requests and refunds in order: one decision a request, none a refund."""
@@ -97,14 +170,25 @@ class MutationTable(SubjectTable, LawState):
         timeline, routing_keys = batch.timeline, asked.routing_keys
         own = row_names(routing_keys.names)
         self._take_in(own)
-        walked = begin(asked, batch.processed_ts)
+        walked = begin(asked, batch.processed_ts, as_decided=batch.as_decided)
         rows = self.rows(own)
         # A subject's time never goes back, so the policies that it is judged by do not either.
         seen = np.where(rows >= 0, self.state["last"][rows] if len(self) else 0, 0)
         walked.move_on(seen[routing_keys.of])
         for stretch in walked.stretches(timeline):
             self._walk_stretch(walked, stretch, own, rows, timeline)
-        return admissions(walked)
+        walked.refunds = list_refunds(walked, rows, self.waiting)
+        decided = admissions(walked)
+        if not batch.replay and len(decided):
+            self._note_said(walked, decided, rows)
+        return decided
+
+    def _note_said(self, walked: Walked, decided: DecisionRows, rows: Integers) -> None:
+        """Keep what must be said again of the subjects of a batch, whose routing keys have these rows."""
+        assert decided.key is not None
+        # The key behind the last routing key is of those whom nobody limits.
+        about, said = said_last(decided, np.append(rows, NOWHERE)[decided.key])
+        self._note(about, said, int(walked.events.at[walked.asked.order].max()))
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let the subjects go whose row says nothing any more: bucket full, windows empty at `horizon`.
@@ -121,12 +205,8 @@ class MutationTable(SubjectTable, LawState):
         if common:
             self.cold.rewrite(lambda columns: _settled(columns, common, timeline))
         quotas = quotas_of(timeline.at(horizon))
-        self.keep(_speaking(self.names, self.state["tokens"], self.state["last"], quotas, horizon))
-        self.cold.keep(
-            lambda columns: _speaking(
-                columns[SUBJECT], columns["tokens"].to_numpy(), columns["last"].to_numpy(), quotas, horizon
-            )
-        )
+        self.keep(_speaking(self.columns(), quotas, horizon))
+        self.cold.keep(lambda columns: _speaking(columns, quotas, horizon))
 
     def _walk_stretch(
         self, walked: Walked, stretch: Stretch, own: pa.Array, rows: Integers, timeline: PolicyTimeline
@@ -155,7 +235,10 @@ class MutationTable(SubjectTable, LawState):
             ring_first=ring_first,
         )  # fmt: skip
         walked.labels.append(label(terms, stretch, policies.version, quotas.shadow[number]))
-        state = State(**{name: self.state[name] for name in self.state.dtype.names or ()}, rings=rings)
+        state = State(
+            tokens=self.state["tokens"], last=self.state["last"], plain=self.state["plain"], rings=rings,
+            spare=np.empty(int(samples.max(initial=0))),
+        )  # fmt: skip
         walk(stretch.order, walked.events, terms, stretch.base, state, walked.results)
         for term in np.flatnonzero(samples):
             begin, end = ring_first[term], ring_first[term] + samples[term]
@@ -259,11 +342,12 @@ def _settled(
     return table.columns()
 
 
-def _speaking(names: pa.Array, tokens: Doubles, last: Integers, quotas: Quotas, horizon: int) -> Flags:
+def _speaking(columns: Mapping[str, pa.Array], quotas: Quotas, horizon: int) -> Flags:
     """Whether each row differs, at `horizon` and later, from one that is not there."""
+    names, tokens, last = columns[SUBJECT], columns["tokens"].to_numpy(), columns["last"].to_numpy()
     keep = np.empty(len(names), dtype=np.bool_)
     _say_something(tokens, last, horizon, quotas.of(names), quotas.rate, quotas.burst, quotas.samples, keep)
-    return keep
+    return keep | waits(columns["waiting"], horizon)
 
 
 @lean

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
@@ -34,6 +34,14 @@ class FakeProducer:
     def flush(self, limit_s: float) -> int:
         """What is left."""
         return len(self.queue)
+
+
+class Acked:
+    """A record as its acknowledgement shows it."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """What its broker gave it."""
+        return TIMESTAMP_LOG_APPEND_TIME, 7_000
 
 
 class Bench:
@@ -69,7 +77,7 @@ def test_events_are_bounded_and_counted() -> None:
     assert bench.count("dropped") == 2
     (value, key, first), (_, _, second) = producer.queue
     assert (orjson.loads(value), key) == ({"n": 0}, b"user=a")
-    first(None, None)
+    first(None, Acked())
     second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
     assert (bench.count("sent"), bench.count("failed")) == (1, 1)
     bench.reports.stop(0.1)
@@ -103,3 +111,17 @@ def test_who_asked_is_told_of_an_event_that_its_topic_refuses() -> None:
     assert (refused, bench.count("too_large"), bench.count("failed")) == (["p1-7"], 1, 0)
     bench.reports.stop(0.1)
     assert len(bench.producers) == 1
+
+
+def test_who_waits_is_told_what_came_of_an_event() -> None:
+    """Its broker's time, from which the clock is learnt too; None if it was not taken."""
+    bench, told, learnt = Bench(), list[int | None](), list[int]()
+    bench.reports.learn = lambda record_ms, _arrived_ms: learnt.append(record_ms)
+    bench.reports.start()
+    for _ in range(2):
+        bench.reports.send({}, "user=a", acked=told.append)
+    (_, _, first), (_, _, second) = bench.producers[0].queue
+    first(None, Acked())
+    second(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+    assert (told, learnt) == ([7_000, None], [7_000])
+    bench.reports.stop(0.1)

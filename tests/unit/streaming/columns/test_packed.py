@@ -5,6 +5,8 @@ import struct
 
 import pyarrow as pa
 import pytest
+from law_kit import request
+from pack_kit import json_of, packed, stream_of
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import NO_NULLS, objects
@@ -18,8 +20,6 @@ from streaming.columns.packed import (
     unpack,
 )
 from streaming.contract.errors import BadEvent
-from tests.kit.law_kit import request
-from tests.kit.pack_kit import json_of, packed, stream_of
 
 REQUESTS = [request(f"r{number}", number, 1, 2, user=f"u{number % 3}") for number in range(100)]
 REPORTS = [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from broker_law_kit import T0
 
-from streaming.contract.broker_events import Backlog, Latency, Ledger, Subscription
+from streaming.contract.broker_events import Backlog, Latencies, Latency, Ledger, Sample, Subscription
 from streaming.contract.errors import BadEvent
 from streaming.laws.registry import LAWS
 
@@ -43,6 +43,49 @@ def test_a_latency_is_read_with_its_defaults() -> None:
     assert latency(start_ns=None).start_ns == T0 * 1_000_000 - 14_148_060
     assert latency(start_ns=-5).start_ns == -5
     assert (event.at, latency(applied_ts=T0 + 7).at, latency(applied_ts=T0 - 7).at) == (T0, T0 + 7, T0)
+
+
+def latencies(*samples: Any) -> Latencies:
+    """An event of several samples."""
+    event = LAWS.readers["latency"]({"partition": "orders-3", "samples": list(samples)}, "l1", T0)
+    assert isinstance(event, Latencies)
+    return event
+
+
+def test_samples_are_read_from_lists_and_objects() -> None:
+    """Columns know no flags among integers, so 0 and 1 are flags there; without a start it is the default."""
+    sample = Sample(start_ns=5, rtt_ns=7, inflight=3, did_drop=True)
+    listed = latencies([5, 7, 3, True], [5, 7, 3, 1], sample._asdict())
+    assert (listed.samples, listed.wrong) == ((sample,) * 3, None)
+    (late,) = latencies([None, 7, 3, False]).samples
+    assert late == Sample(start_ns=T0 * 1_000_000 - 7, rtt_ns=7, inflight=3, did_drop=False)
+    assert latencies().samples == ()
+
+
+def test_a_sample_whose_clock_went_back_is_no_loss_for_the_others() -> None:
+    """Whatever else it says; the dead letter names the first one."""
+    event = latencies([5, 7, 3, False], [5, -2, -3, "x"], [5, 0, 3, False])
+    assert event.samples == (Sample(start_ns=5, rtt_ns=7, inflight=3, did_drop=False), None, None)
+    assert event.wrong is not None
+    assert event.wrong.startswith("samples[1].rtt_ns: -2, so the clock went back")
+
+
+@pytest.mark.parametrize(
+    ("samples", "reason"),
+    [
+        (3, "samples: 3; a list of [start_ns, rtt_ns, inflight, did_drop] was expected"),
+        ([[1, 2, 3]], "samples[0]: [1,2,3]; [start_ns, rtt_ns, inflight, did_drop] was expected"),
+        ([[1, 2, 3, 2]], "samples[0].did_drop: 2; true or false was expected"),
+        ([[1, 2, 3, []]], "samples[0].did_drop: []; true or false was expected"),
+        ([[1, 2, 3, False], [1, 2, -3, False]], "samples[1].inflight: -3 is out of range"),
+        ([[1, 1.5, 3, False]], "samples[0].rtt_ns: 1.5; an integer was expected"),
+        ([{"inflight": 3}], "samples[0].rtt_ns: missing"),
+    ],
+)
+def test_samples_that_cannot_be_used(samples: Any, reason: str) -> None:
+    with pytest.raises(BadEvent) as raised:
+        LAWS.readers["latency"]({"partition": "p", "samples": samples}, "l1", T0)
+    assert raised.value.reason.startswith(reason)
 
 
 def test_a_backlog_is_read_with_its_defaults() -> None:

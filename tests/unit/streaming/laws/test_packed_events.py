@@ -6,6 +6,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
+from law_kit import T0, quota, refund, request
+from pack_kit import Event, json_of, packed, records_with, stream_of
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.outputs import DEAD_LETTER, Outputs
@@ -13,8 +15,6 @@ from streaming.columns.packed import pack
 from streaming.laws.law import LawSpec, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from tests.kit.law_kit import T0, quota, refund, request
-from tests.kit.pack_kit import Event, json_of, packed, records_with, stream_of
 
 POLICIES = {"quotas[user=alice]": quota(5, 20), "quotas[user=<default>]": quota(1, 2)}
 

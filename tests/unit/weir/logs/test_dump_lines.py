@@ -13,7 +13,7 @@ from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
 def record(offset: int, event: Any, ts: int = 1000, topic: str = "weir.requests") -> RawRecord:
     """A record of partition 0."""
     value = event if isinstance(event, bytes) else orjson.dumps(event)
-    return (topic, 0, offset, ts, value)
+    return RawRecord(topic, 0, offset, ts, value)
 
 
 def request(**fields: Any) -> dict[str, Any]:
@@ -52,9 +52,6 @@ def test_what_the_job_buried_as_too_far_ahead_is_left_out() -> None:
     assert [Annotator(history, counts).line(each) is None for each in (*far, near)] == [True, True, False]
     assert (counts.ahead, counts.events) == (2, 1)
     assert Annotator(history, counts, is_policy=True).line(record(3, {"type": "policy", "ts": 9_000}))
-    history.look_for_older([*far, record(3, request(id="d", ts=1400))])
-    history.read_decisions([decision("c", 1450), decision("d", 1400)])
-    assert history.applied == {}
 
 
 def test_late_decisions_mark_their_requests() -> None:
@@ -69,33 +66,48 @@ def test_late_decisions_mark_their_requests() -> None:
     assert counts.late == 1
 
 
-def older_than_before(decided: list[bytes]) -> dict[str, int]:
-    """Where event `old` (ts 500) came behind `new` (ts 1000): the times at which they were applied."""
+def test_decisions_say_when_their_events_were_applied() -> None:
+    """Where it was not their own time; a repetition says nothing new."""
     history = History()
-    history.look_for_older([record(0, request(id="new", ts=1000)), record(1, request(id="old", ts=500))])
-    history.read_decisions(decided)
-    return history.applied
+    history.read_decisions([
+        decision("a", 1000), decision("b", 500, applied_ts=1000), decision("c", 1000), decision("d", 1001),
+        decision("e", 1000, subject="user=b"), decision("b", 500, applied_ts=2000, repeat=True),
+    ])  # fmt: skip
+    assert history.applied == {"b": 1000}
+    # What came to the same time later has its turn, whatever came first.
+    assert history.turn == {"b": 1, "c": 2}
 
 
-def test_older_event_of_a_later_batch_was_applied_at_the_newest_time() -> None:
-    """Its decision stands behind the newer one's."""
-    assert older_than_before([decision("new", 1000), decision("old", 500)]) == {"old": 1000}
+def test_a_refund_stands_before_the_admission_that_lists_it() -> None:
+    """Applied at its own time, if its subject had not seen a later one; after the admission before."""
+    history = History()
+    own = [{"type": "refund", "id": name, "ts": ts} for name, ts in (("r1", 1500), ("r2", 1200), ("r3", 900))]
+    history.look_for_own([record(n, event, ts=1600) for n, event in enumerate(own)])
+    batch = [decision("a", 1000), decision("b", 1500, refunds=["r3", "r1", "r2", "unknown"])]
+    history.read_decisions(batch + batch)
+    assert history.applied == {"r3": 1000, "r2": 1500}
+    assert sorted(history.turn, key=history.turn.__getitem__)[:4] == ["r3", "r1", "r2", "b"]
 
 
-def test_older_event_of_the_same_batch_was_sorted() -> None:
-    """Its decision stands first, so it was applied at its own time."""
-    assert older_than_before([decision("old", 500), decision("new", 1000)]) == {}
+def test_what_a_proxy_did_by_a_wrong_clock_counts_at_its_records_time() -> None:
+    """It is no dead letter; a decision tells better."""
+    history, counts = History(), Counts()
+    ahead = record(0, request(id="a", ts=900_000, decided={}), ts=1000)
+    history.look_for_own([ahead, record(1, {"type": "refund", "id": "r", "ts": 2001}, ts=1000)])
+    assert written(Annotator(history, counts).line(ahead))["applied_ts"] == 1000
+    assert history.applied == {"a": 1000, "r": 1000}
+    history.read_decisions([decision("a", 900_000)])
+    assert history.applied == {"r": 1000}
 
 
-def test_repeated_batch_does_not_count() -> None:
-    """A job that was killed writes its last batch again; the first time tells the order."""
-    batch = [decision("old", 500), decision("new", 1000)]
-    assert older_than_before(batch + batch) == {}
-
-
-def test_time_of_another_subject_does_not_count() -> None:
-    """Only a subject's own time never goes back."""
-    assert older_than_before([decision("new", 1000, subject="user=b"), decision("old", 500)]) == {}
+def test_a_row_of_a_packed_record_is_named_after_it() -> None:
+    """And stands behind the rows before it."""
+    annotator = Annotator(History(), Counts())
+    value = b'{"type":"request"}'
+    lines = [annotator.line(RawRecord("weir.requests", 0, 7, 5, value, row)) for row in (1, 0)]
+    assert [written(line)["id"] for line in sorted(filter(None, lines))] == [
+        "weir.requests-0-7/0", "weir.requests-0-7/1",
+    ]  # fmt: skip
 
 
 def test_applied_time_is_written() -> None:

@@ -62,7 +62,7 @@ def test_many_changes_are_folded() -> None:
         policies.apply([change])
     newest = policies.quota("a", "", 200_000_000)
     assert newest is not None and newest.rate == 199
-    assert len(policies._timeline.changes(-1, 200_000_000)) < 100
+    assert len(policies.timeline.changes(-1, 200_000_000)) < 100
 
 
 def test_a_change_dated_ahead_waits_for_its_time() -> None:

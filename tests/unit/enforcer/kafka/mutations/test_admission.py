@@ -86,7 +86,7 @@ class Scene:
         recent = RecentTopics(
             keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: self.desk.now_ms
         )
-        free = FreeQuestions(self.desk.settings.validate_only_factor, 100, lambda: self.desk.now_ms)
+        free = FreeQuestions(1, 10, 100, lambda: self.desk.now_ms)
         self.admission = way(
             self.link, self.desk.coordinator, recent, free, self.request, user="a", client_id="c",
             quota=self.desk.coordinator.quota("a", "c"), wait_ms=wait_ms,
@@ -330,13 +330,26 @@ def test_refusals_beyond_their_rate_are_not_reported_and_mute(dry: bool) -> None
     assert (throttle_ms, mute_ms) == (60_000, 0)
     again = Refused(
         scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
-        user="a", client_id="c", quota=scene.admission.quota, wait_ms=60_000, dry=True,
+        user="a", client_id="c", quota=scene.admission.quota, wait_ms=60_000,
     )  # fmt: skip
     again.start()
-    assert (
-        scene.link.answers[1][1] == 100
-        and b"Dry runs of user=a are beyond 10 times" in scene.link.answers[1][0]
-    )
+    assert scene.link.answers[1][1] == 100
+    assert len(scene.desk.of_type("request")) == 1
+    assert scene.desk.metrics.unreported._value.get() == 1
+
+
+def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
+    """They are told of their rate, and wait for it; no event says so."""
+    scene = Scene(Strict, {"x": 5}, dry=True)
+    assert scene.admission.quota is not None
+    scene.admission.free.dry_runs.charge(scene.admission.quota, 107)
+    again = Refused(
+        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
+        user="a", client_id="c", quota=scene.admission.quota, wait_ms=101_000, dry=True,
+    )  # fmt: skip
+    again.start()
+    assert scene.link.answers[0][1] == 101_000
+    assert b"Dry runs of user=a are beyond 1 times" in scene.link.answers[0][0]
     assert len(scene.desk.of_type("request")) == 1
     assert scene.desk.metrics.unreported._value.get() == 1
 

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import orjson
 import pytest
+from packed_events_kit import json_records, stepped
 from usage_kit import Event, decide
 
 from streaming.laws.dispatch.law import COUNT_MAX
@@ -325,3 +327,11 @@ def test_huge_numbers_stay_in_bounds() -> None:
     precise = {"broker": {"preciseDispatcherFlowControl": True}}
     few = delivery(0, 1, 1, COUNT_MAX)
     assert run(subscription_rate(2**62, 2**62) | precise, few)[0]["entries_to_read"] == COUNT_MAX
+
+
+def test_a_debt_for_ever_does_not_fail_its_batch() -> None:
+    """It is kept to be repeated, whatever time it ends at."""
+    records = json_records([delivery(0, COUNT_MAX)])
+    decisions, reasons = stepped("dispatch", [records], subscription_rate(1), live=True)
+    assert (len(decisions), reasons) == (1, [])
+    assert orjson.loads(decisions[0])["throttle_time_ms"] > 2**62

@@ -64,7 +64,8 @@ class Sheet:
         """As `fields.integer`; the default may be a column itself, and is not looked at."""
         values, given = integers_of(self.column(name))
         self.good &= ~given | ((values >= least) & (values <= most))
-        return self._or_default(values, given, default)
+        filled: Integers = self._or_default(values, given, default)
+        return filled
 
     def doubles(self, name: str, default: float) -> Doubles:
         """As `fields.number`, with a least of 0."""
@@ -76,7 +77,8 @@ class Sheet:
             given = _given(column)
             numbers = column.fill_null(0.0).to_numpy()
         self.good &= ~given | ((numbers >= 0.0) & np.isfinite(numbers))
-        return np.where(given, numbers, default)
+        filled: Doubles = np.where(given, numbers, default)
+        return filled
 
     def flags(self, name: str, default: bool | None) -> Flags:
         """As `fields.flag`."""
@@ -95,7 +97,7 @@ class Sheet:
         return texts_of(self.column(name))
 
     def lists(self, name: str) -> tuple["Sheet", Integers]:
-        """A column of lists of objects: the objects with `i` as the row of each, and where each row's begin."""
+        """A column of lists of objects: these, `i` being the row of each, and where each row's begin."""
         column = self.column(name)
         if not pa.types.is_list(column.type):
             raise NotPlain

@@ -13,8 +13,8 @@ from property_kit import tries
 
 from streaming.contract.names import subject_of
 from streaming.laws.mutation import table as mutation_table
-from streaming.laws.mutation.row_names import NAME_BYTES, row_name, row_names
 from streaming.state.body import decode
+from streaming.state.row_names import NAME_BYTES, row_name, row_names
 
 EVERYBODY = "quotas[user=<default>,client-id=<default>]"
 TAIL = "\u00e9" * 1_000  # policies take names of 1,024 characters

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.records import Records
-from streaming.columns.sheet import HEAD, Flags, Integers, NotPlain, Sheet, alike, head_of, joined
 from streaming.contract.events import MAX_AHEAD_MS
+from streaming.laws.sheet import HEAD, Flags, Integers, NotPlain, Sheet, alike, head_of, joined
 
 _HEAD_NAMES: Final = [field.name for field in HEAD]
 _TS: Final = _HEAD_NAMES.index("ts")
@@ -94,7 +94,8 @@ class Gathering(ABC):
 
     def _heads(self) -> list[pa.Array]:
         events = [event for _, event in self._put]
-        heads = [i for i, _ in self._put], *([getattr(each, key) for each in events] for key in _HEAD_NAMES[1:])
+        named = [[getattr(event, key) for event in events] for key in _HEAD_NAMES[1:]]
+        heads = [[i for i, _ in self._put], *named]
         return [pa.array(values, field.type) for values, field in zip(heads, HEAD, strict=True)]
 
     def _batch(self, head: list[pa.Array], columns: list[pa.Array]) -> pa.RecordBatch:

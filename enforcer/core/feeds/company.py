@@ -1,0 +1,126 @@
+"""The other proxies: who lives, and what they have decided (docs/contract.md 3.1)."""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from confluent_kafka import Message
+
+from enforcer.core.feeds.rows import name_of, objects_of
+from enforcer.core.feeds.tail import Tail
+from streaming.contract.errors import BadEvent
+from streaming.contract.events import OWN_AHEAD_MS, REQUEST_READERS, Refund, Request, load_object
+from streaming.contract.fields import TS_MAX_MS, flag, integer, text
+
+_SIGN_BYTES: Final = 4_096
+_BACK_MS: Final = 20_000
+
+
+class Sign(NamedTuple):
+    """An `alive` as it was read.
+
+    Attributes:
+        proxy: who wrote it.
+        ts: time of its record, ms since the epoch.
+        leaving: its last one.
+    """
+
+    proxy: str
+    ts: int
+    leaving: bool
+
+
+def alive_tail(
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign]], None]
+) -> Tail[Sign]:
+    """Follow who lives, from a little before now on; reports of use are passed over unread."""
+    return Tail(properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=signs_in, deliver=deliver)
+
+
+def signs_in(message: Message) -> list[Sign]:
+    """The sign of life in a record, if it is one; none stands in a packed record. Never raises."""
+    value = message.value() or b""
+    # Reports of use are larger as a rule, and far more.
+    if len(value) > _SIGN_BYTES or b'"alive"' not in value:
+        return []
+    try:
+        fields = load_object(value)
+        if fields.get("type") != "alive":
+            return []
+        return [Sign(text(fields, "proxy", None), message.timestamp()[1], flag(fields, "leaving", False))]
+    except BadEvent:
+        return []  # the job says so, in a dead letter
+
+
+class Charge(NamedTuple):
+    """What an event says that was decided by a proxy, or gives back.
+
+    Attributes:
+        subject: the quota entity.
+        id: of the event.
+        ts: its time, ms since the epoch.
+        mutations: of each item that was charged, of a refund their sum.
+        refund: it gives them back.
+    """
+
+    subject: str
+    id: str
+    ts: int
+    mutations: tuple[int, ...]
+    refund: bool
+
+
+def requests_since(
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Charge]], None], back_ms: int
+) -> Tail[Charge]:
+    """Read back what was decided by proxies and given back.
+
+    Args:
+        properties: librdkafka properties of the connection.
+        topic: of the requests.
+        deliver: gets them in order, in the loop.
+        back_ms: how far.
+    """
+    return Tail(
+        properties,
+        topic,
+        from_beginning=False,
+        back_ms=back_ms,
+        parse=charges_in,
+        deliver=deliver,
+        fetch_wait_ms=20,
+    )
+
+
+def charges_in(message: Message) -> list[Charge]:
+    """The charges and refunds in a record, as far as they are some subject's. Never raises."""
+    charges: list[Charge] = []
+    record_ms = message.timestamp()[1]
+    try:
+        for row, fields in enumerate(objects_of(message, REQUEST_READERS)):
+            reader = REQUEST_READERS.get(str(fields.get("type")))
+            if reader is not None:
+                ts = integer(fields, "ts", record_ms, maximum=TS_MAX_MS)
+                event = reader(fields, text(fields, "id", name_of(message, row)), ts)
+                charges += _charge(event, record_ms)
+    except BadEvent:
+        pass  # the job says so, in a dead letter
+    return charges
+
+
+def _charge(event: object, record_ms: int) -> list[Charge]:
+    if isinstance(event, Request | Refund) and event.subject:
+        # As the job takes them.
+        ts = event.at if event.at - record_ms <= OWN_AHEAD_MS else record_ms
+        if isinstance(event, Refund):
+            return [Charge(event.subject, event.id, ts, (event.mutations,), refund=True)]
+        if event.decided is not None:
+            return [Charge(event.subject, event.id, ts, _charged(event), refund=False)]
+    return []
+
+
+def _charged(event: Request) -> tuple[int, ...]:
+    assert event.decided is not None
+    if event.validate_only:
+        return ()
+    pairs = zip(event.mutations, event.decided.rejected, strict=True)
+    return tuple(mutations for mutations, rejected in pairs if not rejected)

@@ -1,0 +1,50 @@
+"""The JSON objects of a record, whether it is a single one or packed (docs/contract.md 1)."""
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from confluent_kafka import Message
+
+from streaming.columns.packed import is_packed, unpack
+from streaming.contract.events import load_object
+from streaming.contract.fields import Fields
+
+_NULLABLE: Final = frozenset({"limit", "limits"})
+"""Fields in which a null says something; in others it is an absent one."""
+
+
+def objects_of(message: Message, types: Collection[str] = ()) -> Iterator[Fields]:
+    """The objects of a record, in order.
+
+    Args:
+        message: the record.
+        types: of a packed record of other types nothing is read; none: of all.
+
+    Raises:
+        BadEvent: it is neither JSON nor packed, or packed in a way that cannot be read.
+    """
+    if not packed(message):
+        yield load_object(message.value() or b"")
+        return
+    kind, rows = unpack(message.value() or b"")
+    if types and kind not in types:
+        return
+    for row in rows.to_pylist(maps_as_pydicts="strict"):
+        yield {"type": kind, **without_nulls(row)}
+
+
+def packed(message: Message) -> bool:
+    """Whether a record is packed."""
+    headers = message.headers()
+    return headers is not None and is_packed(headers.items() if isinstance(headers, dict) else headers)
+
+
+def without_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    """A row's fields without those that it does not have."""
+    return {name: value for name, value in row.items() if value is not None or name in _NULLABLE}
+
+
+def name_of(message: Message, row: int | None = None) -> str:
+    """The id of what a record holds, where that has none of its own; `row` of a packed one."""
+    name = f"{message.topic()}-{message.partition()}-{message.offset()}"
+    return name if row is None else f"{name}/{row}"

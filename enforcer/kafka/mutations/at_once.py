@@ -1,0 +1,213 @@
+"""Requests that are decided here, at once (docs/contract.md 3.1, "Where it is decided").
+
+Nothing that a client was told may be forgotten: the event of the decision goes to Kafka beside the request,
+and the answer waits until Kafka has it, for a limited time.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from math import ceil
+
+from enforcer.core.coordinator import Uncharged
+from enforcer.core.gate import explain
+from enforcer.core.ledger import Answered
+from enforcer.kafka.mutations.admission import Admission, Link, Strict
+from enforcer.kafka.mutations.permissive import Permissive
+
+
+class Receipt:
+    """The acknowledgement of an event, and the answer that waits for it.
+
+    Args:
+        link: the connection.
+        limit_ms: how long the answer waits from now on.
+        now_ms: the steady clock.
+        missed: called if the answer goes without it.
+    """
+
+    def __init__(
+        self, link: Link, limit_ms: float, now_ms: Callable[[], float], missed: Callable[[], None]
+    ) -> None:
+        self._link = link
+        self._now_ms = now_ms
+        self._until_ms = now_ms() + limit_ms
+        self._missed = missed
+        self._here = self._missing = False
+        self._give: Callable[[], None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def arrived(self, stands: bool) -> None:
+        """Kafka has the event, or never will."""
+        if self._here:
+            return
+        self._here = True
+        if not stands and not self._missing:
+            self._missing = True
+            self._missed()
+        self._go()
+
+    def answer(self, give: Callable[[], None]) -> None:
+        """The answer is ready: call `give` when it may go."""
+        self._give = give
+        if self._here:
+            self._go()
+            return
+        left_ms = self._until_ms - self._now_ms()
+        if left_ms <= 0:
+            self._late()
+        else:
+            self._timer = self._link.call_later(left_ms, self._late)
+
+    def drop(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._give = None
+        self._stop_timer()
+
+    def _late(self) -> None:
+        self._timer = None
+        self._missing = True
+        self._missed()
+        self._go()
+
+    def _go(self) -> None:
+        self._stop_timer()
+        give, self._give = self._give, None
+        if give is not None:
+            give()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class AtOnce(Strict):
+    """Decided here; only what was admitted reaches the broker.
+
+    What lies between this proxy's part and the law's balance is asked about, as a strict request is.
+    """
+
+    _asks = False
+    _receipt: Receipt | None = None
+    _waited = False
+    _excess_ms = 0.0
+
+    def gone(self) -> None:
+        if self._receipt is not None:
+            self._receipt.drop()
+        super().gone()
+
+    def _counted(self) -> None:
+        if self._dropped:
+            return
+        if not self.items or self.quota is None:
+            # All of it is bound to fail, each with its own error: that is the broker's to say.
+            self._carry_out(())
+            return
+        if self.request.validate_only:
+            self.free.dry_runs.charge(self.quota, self._mutations())
+        elif self._floods():
+            return
+        receipt = _receipt_of(self)
+        try:
+            self.ask = self.coordinator.decide(
+                self._asked(), self.quota, receipt.arrived, self._on_decision, self._on_refused
+            )
+        except Uncharged:
+            self._uncharged()
+            return
+        if self.ask is None:
+            self._late()
+        elif self.ask.answered is Answered.DECIDED:
+            self._receipt, self.decision = receipt, self.ask.decision
+            self._decided()
+        else:
+            self.coordinator.questions.begin(self.quota.subject)
+            self._in_turn = True
+            self._timer = self.link.call_later(
+                self.coordinator.settings.decision_timeout_ms, self._on_timeout
+            )
+
+    def _floods(self) -> bool:
+        """Refuse it without a decision if its subject goes on too often while it must wait."""
+        assert self.quota is not None
+        self._waited = self.until_ms > self.coordinator.clock.steady_ms()
+        if not self._waited:
+            return False
+        self._excess_ms = self.free.refusals.take(self.quota, len(self.items))
+        if not self._excess_ms:
+            return False
+        self.coordinator.metrics.unreported.inc()
+        self._count_outcome("not_before")
+        self._carry_out([item.position for item, _ in self.items.values()])
+        return True
+
+    def _verdict(self, rejected: Collection[int]) -> tuple[int, str]:
+        if not self._excess_ms:
+            return super()._verdict(rejected)
+        left_ms = max(1, ceil(self.until_ms - self.coordinator.clock.steady_ms()))
+        return left_ms, explain(self.quota, None, left_ms)
+
+    def _mute_ms(self, left_ms: int) -> int:
+        # Its subject was told to wait before: it need only not go too far.
+        return min(left_ms, ceil(self._excess_ms)) if self._waited else left_ms
+
+    def _on_timeout(self) -> None:
+        if self.ask is not None:
+            self.coordinator.local.unanswered(self.ask)
+        super()._on_timeout()
+
+    def _rejects_late(self) -> bool:
+        return True
+
+    def _complete(self, response: bytes, left_ms: int) -> None:
+        if self._receipt is None:
+            super()._complete(response, left_ms)
+        else:
+            self._receipt.answer(lambda: super(AtOnce, self)._complete(response, left_ms))
+
+
+class PermissiveAtOnce(Permissive):
+    """An old version that knows no rejection: carried out and charged; then the client is made to wait."""
+
+    _asks = False
+    _receipt: Receipt | None = None
+
+    def gone(self) -> None:
+        if self._receipt is not None:
+            self._receipt.drop()
+        super().gone()
+
+    def _counted(self) -> None:
+        if not self.items or self.quota is None:
+            self._settled = True
+            return
+        if self.request.validate_only:
+            self.free.dry_runs.charge(self.quota, self._mutations())
+        receipt = _receipt_of(self)
+        try:
+            self.ask = self.coordinator.decide(
+                self._asked(), self.quota, receipt.arrived, self._on_decision, self._on_refused
+            )
+        except Uncharged:
+            self._uncharged()
+            return
+        assert self.ask is not None, "only strict requests are asked about"
+        self._receipt, self.decision = receipt, self.ask.decision
+        self._decided()
+
+    def _complete(self, response: bytes, left_ms: int) -> None:
+        if self._receipt is None:
+            super()._complete(response, left_ms)
+        else:
+            self._receipt.answer(lambda: super(PermissiveAtOnce, self)._complete(response, left_ms))
+
+
+def _receipt_of(admission: Admission) -> Receipt:
+    coordinator = admission.coordinator
+    return Receipt(
+        admission.link,
+        coordinator.settings.event_ack_ms,
+        coordinator.clock.steady_ms,
+        coordinator.metrics.unacknowledged.inc,
+    )

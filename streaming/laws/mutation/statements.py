@@ -1,0 +1,147 @@
+"""What an admission says beside its own request, so that proxies can go on from it (docs/contract.md 3.1):
+which refunds its balance holds already, that the law would have decided otherwise, and, for subjects in debt,
+all of it once more every REPEAT_MS.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.columns.byte_strings import Integers
+from streaming.columns.json_rows import objects
+from streaming.columns.outputs import DecisionRows
+from streaming.laws.mutation.batch import Flags, Walked
+from streaming.laws.mutation.law import REFUND
+
+LISTED_MS: Final = 3_600_000
+"""A refund that no admission followed for so long is listed by none: whoever sent it has long read the
+subject's balance anew. It bounds how long a row without debts is kept for it."""
+LISTED_MAX: Final = 1000
+LISTED_BYTES: Final = 65_536
+"""As many refunds, and bytes of their ids, wait for a subject's next admission; beyond, the oldest are not
+listed, and who sent them gives them to that subject twice until it is full."""
+REPEAT_MS: Final = 30_000
+SAID_BYTES: Final = 2048
+"""A longer admission is repeated without its names of items and refunds: nobody waits for those any more."""
+_LISTS: Final = ("rejected", "refunds", "law")
+
+
+class Refunded(NamedTuple):
+    """A refund that no admission has listed: when it was applied, ms, and its id."""
+
+    at: int
+    name: str
+
+
+Waiting = dict[int, list[Refunded]]
+"""By row, in the order applied."""
+
+
+def list_refunds(walked: Walked, rows: Integers, waiting: Waiting) -> dict[int, list[str]]:
+    """The ids that each admission lists, by its row in `Requests`.
+
+    Args:
+        walked: the batch.
+        rows: of all its routing keys.
+        waiting: refunds of the batches before; changed in place: what no admission followed stays.
+    """
+    requests, order = walked.asked.requests, walked.asked.order
+    of, at = walked.routing_keys.of, walked.events.at
+    given = walked.events.mode[order] == REFUND
+    concerned = np.isin(rows, list(waiting))
+    concerned[of[given]] = True
+    if not concerned.any():
+        return {}
+    limited = walked.label.sampled[walked.events.term[order]] >= 0
+    listed: dict[int, list[str]] = {}
+    for place in np.flatnonzero(concerned[of] & limited).tolist():
+        i, row = int(order[place]), int(rows[of[place]])
+        if given[place]:
+            waiting.setdefault(row, []).append(Refunded(int(at[i]), requests.id[i].as_py()))
+            _bound(waiting[row])
+        elif row in waiting:
+            names = [refund.name for refund in waiting.pop(row) if refund.at + LISTED_MS >= at[i]]
+            if names:
+                listed[i] = names
+    return listed
+
+
+def _bound(refunds: list[Refunded]) -> None:
+    size = sum(len(refund.name) for refund in refunds)
+    while len(refunds) > LISTED_MAX or size > LISTED_BYTES:
+        size -= len(refunds.pop(0).name)
+
+
+def waiting_column(waiting: Waiting, rows: int) -> pa.Array:
+    """Refunds by row as Arrow binary, null where there is none."""
+    column: list[bytes | None] = [None] * rows
+    for row, refunds in waiting.items():
+        column[row] = orjson.dumps([list(refund) for refund in refunds])
+    return pa.array(column, pa.binary())
+
+
+def waiting_of(column: pa.Array) -> Waiting:
+    """What `waiting_column` wrote."""
+    return {row: [Refunded(*one) for one in orjson.loads(value)] for row, value in _valid(column)}
+
+
+def waits(column: pa.Array, horizon: int) -> Flags:
+    """The rows with a refund that an admission at `horizon` (ms) or later may still list."""
+    found: Flags = np.zeros(len(column), dtype=np.bool_)
+    for row, refunds in waiting_of(column).items():
+        found[row] = refunds[-1].at + LISTED_MS >= horizon
+    return found
+
+
+def _valid(column: pa.Array) -> Iterator[tuple[int, bytes]]:
+    places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    return zip(places.tolist(), column.take(pa.array(places)).to_pylist(), strict=True)
+
+
+def said_last(decided: DecisionRows, rows: Integers) -> tuple[Integers, pa.Array]:
+    """Of each row that some decisions are about: its number, and the bytes of the last one if that states a
+    debt, else null.
+
+    Args:
+        decided: of one batch, in the order decided.
+        rows: of each decision; -1: of none.
+    """
+    limited = np.flatnonzero(rows >= 0)
+    newest = np.full(int(rows.max(initial=-1)) + 1, -1, dtype=np.int64)
+    # Of several values for one place numpy keeps the last.
+    newest[rows[limited]] = limited
+    about = np.flatnonzero(newest >= 0)
+    place = newest[about]
+    tokens = decided.rows["tokens"].take(pa.array(place))
+    debt = pc.less(tokens, 0.0).fill_null(False)
+    chosen = decided.rows.take(pa.array(place).filter(debt))
+    texts = [_short(text) for text in objects(decided.type, chosen, decided.nulls).to_pylist()]
+    said = np.full(len(about), None, dtype=object)
+    said[debt.to_numpy(zero_copy_only=False)] = texts
+    return about, pa.array(said, pa.binary())
+
+
+def _short(text: bytes) -> bytes:
+    if len(text) <= SAID_BYTES:
+        return text
+    admission = {name: value for name, value in orjson.loads(text).items() if name not in _LISTS[1:]}
+    return orjson.dumps(admission | {"rejected": []})
+
+
+def again(text: bytes, now: int) -> dict[str, Any] | None:
+    """An admission as it is repeated; None: by its own account the debt is paid at `now` (ms)."""
+    admission: dict[str, Any] = orjson.loads(text)
+    passed_ms = now - admission.get("applied_ts", admission["ts"])
+    if admission["tokens"] + admission["limit"] * (passed_ms / 1000.0) >= 0.0:
+        return None
+    return admission | {"repeat": True}
+
+
+def due(said: pa.Array, said_at: Integers, now: int) -> Flags:
+    """The rows whose admission was last said REPEAT_MS before `now` (ms) or earlier."""
+    stands: Flags = said.is_valid().to_numpy(zero_copy_only=False)
+    return stands & (said_at + REPEAT_MS <= now)

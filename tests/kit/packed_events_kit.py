@@ -1,0 +1,81 @@
+"""Packed events beside the same events as JSON, through a shard's step."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from streaming.columns.json_columns import columns_of
+from streaming.columns.packed import pack
+from streaming.columns.records import Named, Records, unpacked
+from streaming.contract.decisions import DEADLETTER
+from streaming.laws.law import StepContext
+from streaming.laws.registry import LAWS
+from streaming.laws.shard import step
+
+Event = dict[str, Any]
+ARRIVED = 1_795_166_700_000 + 10**9
+"""When all records came, ms."""
+
+
+def rows_of(events: Sequence[Event]) -> pa.RecordBatch:
+    """Events of one type as columns; flags among the samples of a list as 0 and 1."""
+    written = [
+        event | {"samples": [[*map(_number, sample)] for sample in event["samples"]]}
+        if "samples" in event
+        else event
+        for event in events
+    ]
+    return columns_of(written).drop_columns("type")
+
+
+def _number(value: Any) -> Any:
+    return None if value is None else int(value)
+
+
+def packed_records(packs: Sequence[pa.RecordBatch], type: str) -> Records:
+    """Packed records of one partition."""
+    return _records([value for rows in packs for value in pack(type, rows)], packed=True)
+
+
+def json_records(events: Sequence[Event]) -> Records:
+    """The same as JSON, a record each."""
+    return _records([orjson.dumps(event) for event in events], packed=False)
+
+
+def _records(values: list[bytes], *, packed: bool) -> Records:
+    count = len(values)
+    return unpacked(
+        topic=Named(["weir.usage"], np.zeros(count, dtype=np.int64)),
+        partition=np.zeros(count, dtype=np.int64),
+        offset=np.arange(count),
+        ts=np.full(count, ARRIVED),
+        value=pa.chunked_array([pa.array(values, pa.binary())]),
+        broadcast=None,
+        packed=np.full(count, packed),
+    )
+
+
+def stepped(
+    law: str, batches: Sequence[Records], policies: Mapping[str, Any], *, live: bool
+) -> tuple[list[bytes], list[str]]:
+    """Decisions of some batches, and the reasons of their dead letters."""
+    body, decisions, reasons = None, list[bytes](), list[str]()
+    processed_ts = ARRIVED if live else None
+    context = StepContext(initial=policies, processed_ts=processed_ts, replay=not live, fail_fast=True)
+    for records in batches:
+        body, outputs = step(law, 0, body, records, context)
+        for sink, value in zip(outputs.sink, outputs.value, strict=True):
+            if sink == DEADLETTER:
+                reasons.append(orjson.loads(value)["reason"])
+            else:
+                decisions.append(value)
+    return decisions, reasons
+
+
+def taken(law: str, records: Records) -> list[bool]:
+    """Which records the law's intake reads in bulk."""
+    flags: list[bool] = LAWS.by_name[law].intake(records, 60_000).scan().tolist()
+    return flags

@@ -1,0 +1,93 @@
+"""Who counts, and when a proxy hears too little."""
+
+from enforcer.core.local.alive import ALIVE_MS, BEHIND_MS, PROXIES_MAX, UNACKNOWLEDGED_MS, Alive
+
+T0 = 1_795_166_700_000
+
+
+def test_who_said_so_counts_for_15_seconds() -> None:
+    """By the times of records; our own move them on."""
+    alive = Alive("p1")
+    assert alive.count(away=False) == 1
+    alive.heard("p1", T0)
+    alive.heard("p2", T0)
+    assert alive.count(away=False) == 2
+    alive.heard("p1", T0 + ALIVE_MS - 1)
+    assert alive.count(away=False) == 2
+    alive.heard("p1", T0 + ALIVE_MS)
+    assert alive.count(away=False) == 1
+
+
+def test_who_hears_nobody_is_not_alone() -> None:
+    """Cut off from Kafka no time passes by records, and our own count no less."""
+    alive = Alive("p1")
+    alive.heard("p2", T0)
+    assert alive.count(away=False) == 2
+    assert alive.count(away=True) == 2
+
+
+def test_who_leaves_counts_no_more() -> None:
+    """At once, and comes back when he says so."""
+    alive = Alive("p1")
+    alive.heard("p2", T0)
+    alive.heard("p2", T0 + 1, leaving=True)
+    assert alive.count(away=False) == 1
+    alive.heard("p2", T0 + 2)
+    assert alive.count(away=False) == 2
+
+
+def test_the_job_away_keeps_him_until_his_events_are_decided() -> None:
+    """What he may have sent after his last word, too, unless he left."""
+    alive = Alive("p1")
+    alive.heard("p2", T0)
+    alive.heard("p3", T0 + 5, leaving=True)
+    alive.heard("p1", T0 + 10 * ALIVE_MS)
+    assert alive.count(away=True) == 3
+    alive.decided(T0 + 6)
+    assert alive.count(away=True) == 2
+    alive.decided(T0 + ALIVE_MS + 1)
+    assert alive.count(away=True) == 1
+
+
+def test_so_many_are_counted() -> None:
+    """The one heard of longest ago leaves."""
+    alive = Alive("p1")
+    for number in range(PROXIES_MAX + 1):
+        alive.heard(f"other{number}", T0)
+    assert alive.count(away=False) == 1 + PROXIES_MAX
+
+
+def test_blind_until_somebody_knows_us_and_we_know_what_was_decided() -> None:
+    """Both are needed before the first decision beside others."""
+    alive = Alive("p1")
+    alive.at_end(T0)
+    alive.sent(T0)
+    assert alive.blind(T0)
+    alive.acknowledged(T0)
+    assert not alive.blind(T0)
+    assert Alive("p1").blind(T0)
+
+
+def test_blind_when_behind() -> None:
+    """5 s without having been at the end."""
+    alive = Alive("p1")
+    alive.sent(T0)
+    alive.acknowledged(T0)
+    alive.at_end(T0)
+    assert not alive.blind(T0 + BEHIND_MS - 1)
+    assert alive.blind(T0 + BEHIND_MS)
+    alive.at_end(T0 + BEHIND_MS)
+    assert not alive.blind(T0 + BEHIND_MS)
+
+
+def test_blind_when_nobody_takes_our_word() -> None:
+    """10 s after the first that was not acknowledged, however many follow."""
+    alive = Alive("p1")
+    alive.sent(T0)
+    alive.acknowledged(T0)
+    for late_ms in range(5_000, 500_000, 5_000):
+        alive.sent(T0 + late_ms)
+        alive.at_end(T0 + late_ms)
+        assert alive.blind(T0 + late_ms) == (late_ms - 5_000 >= UNACKNOWLEDGED_MS)
+    alive.acknowledged(T0 + 495_000)
+    assert not alive.blind(T0 + 495_000)

@@ -1,0 +1,365 @@
+"""What a book does step by step: statements, parts, questions, and every bound."""
+
+from typing import Any
+
+import pytest
+from law_kit import quota
+from local_kit import SUBJECT, book_of, quota_of
+
+from enforcer.core.local import book as book_module
+from enforcer.core.local import subject as subject_module
+from enforcer.core.local.balance import take
+from enforcer.core.local.book import QUESTION_EVERY_MS, Book
+from enforcer.core.local.forms import Answer, Own, Statement
+from enforcer.core.local.subject import CREDIT, LOST_MS, SHORT
+from streaming.policy.timeline import PolicyTimeline
+
+T0 = 1_795_166_700_000
+INITIAL = {"quotas[user=<default>]": quota(2, 22)}
+
+
+def ask(
+    book: Book, name: str, at_ms: int, *counts: int, strict: bool = True, dry: bool = False,
+    subject: str = SUBJECT,
+) -> Answer | None:  # fmt: skip
+    """A request `at_ms` after T0, one item a number of mutations."""
+    own = Own(name, T0 + at_ms, strict, dry, {f"t{number}": count for number, count in enumerate(counts)})
+    return book.decide(quota_of(PolicyTimeline(INITIAL), T0, subject), own)
+
+
+def told(answer: Answer | None) -> tuple[Any, ...]:
+    """What a client is told."""
+    assert answer is not None
+    return answer.outcome, answer.rejected, answer.throttle_time_ms, answer.tokens
+
+
+def state(book: Book, name: str, at_ms: int, tokens: float | None, *refunds: str) -> None:
+    """Read an admission."""
+    book.stated(Statement(SUBJECT, name, T0 + at_ms, tokens, refunds))
+
+
+@pytest.fixture
+def walked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of the events that a balance was taken through again."""
+    ids: list[str] = []
+
+    def counted(balance: Any, sent: Any, *about: Any) -> None:
+        ids.append(sent.id)
+        take(balance, sent, *about)
+
+    monkeypatch.setattr(subject_module, "take", counted)
+    return ids
+
+
+def test_a_request_is_answered_as_the_law_does() -> None:
+    """Items in order, the wait, what its event says."""
+    book = book_of(INITIAL)
+    assert told(ask(book, "e1", 0, 20, 5, 1)) == ("reject", ("t2",), 1500, -3.0)
+    assert told(ask(book, "e2", 1_000, 1, strict=False)) == ("throttle", (), 1000, -2.0)
+    assert told(ask(book, "e3", 1_000, 1, dry=True)) == ("reject", ("t0",), 1000, -2.0)
+    answer = ask(book, "e4", 3_000, 1)
+    assert answer is not None
+    assert answer.decided() == {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 1.0}
+
+
+def test_time_never_goes_back_within_a_subject() -> None:
+    """An event carries no time before the subject's last one, a refund neither."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 1_000, 30)
+    answer = ask(book, "e2", 0, 1)
+    assert answer is not None and answer.ts == T0 + 1_000
+    assert book.refunded(SUBJECT, "r", T0, 30) == T0 + 1_000
+    assert told(ask(book, "e3", 0, 1)) == ("allow", (), 0, 21.0)
+
+
+def test_a_foreign_statement_counts_with_the_own_tail() -> None:
+    """What others took, and what of ours it does not hold yet; what was read already is passed over."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 0, 10)
+    state(book, "other1", 0, 2.0)
+    assert told(ask(book, "e2", 0, 1)) == ("reject", ("t0",), 4_000, -8.0)
+    state(book, "e1", 0, -8.0)
+    state(book, "other1", 0, 2.0)
+    state(book, "before", -1, 22.0)
+    assert told(ask(book, "e4", 0, 1, dry=True))[3] == -8.0
+
+
+def test_an_event_older_than_the_statement_is_applied_at_its_time() -> None:
+    """A subject's time never goes back."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 0, 12)
+    state(book, "other", 5_000, 5.0)
+    assert told(ask(book, "d", 5_000, 1, dry=True))[3] == -7.0
+
+
+def test_a_policy_that_is_read_late_moves_the_walk() -> None:
+    """What was walked by the one before it is walked again."""
+    timeline = PolicyTimeline(INITIAL)
+    book = Book(timeline, subjects_max=10, tail_max=100)
+    ask(book, "e1", 0, 12)
+    assert told(ask(book, "d1", 1_000, 1, dry=True))[3] == 12.0
+    timeline.apply("quotas[user=alice]", quota(4, 22), T0)
+    book.policies_changed(T0)
+    assert told(ask(book, "d2", 1_000, 1, dry=True))[3] == 14.0
+
+
+def test_a_refund_is_in_the_tail_until_it_is_listed() -> None:
+    """By whatever admission lists it."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 0, 30)
+    book.refunded(SUBJECT, "r1", T0, 5)
+    state(book, "e1", 0, -8.0)
+    assert told(ask(book, "e2", 0, 1, dry=True))[3] == -3.0
+    state(book, "other", 0, -3.0, "r1")
+    assert told(ask(book, "e3", 0, 1, dry=True))[3] == -3.0
+
+
+def test_a_statement_that_agrees_costs_no_walk(walked: list[str]) -> None:
+    """A lone proxy's job comes back after long."""
+    book = book_of(INITIAL)
+    answers = [ask(book, f"e{number}", number, 1, 1) for number in range(5_000)]
+    for number, answer in enumerate(answers):
+        assert answer is not None
+        state(book, f"e{number}", number, answer.tokens)
+        if number % 50 == 0:
+            ask(book, f"more{number}", 5_000, 1)
+    assert walked == []
+    assert book.counts.lost == 0
+
+
+def test_many_statements_cost_each_the_same(walked: list[str]) -> None:
+    """Of two proxies' subject every statement begins the walk anew, but not before it is paid for."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    count = 3_000
+    for number in range(count):
+        ask(book, f"e{number}", number, 1, strict=False)
+    for number in range(count):
+        state(book, f"e{number}", number, 5.0)
+        ask(book, f"more{number}", count, 1, strict=False)
+    assert 0 < len(walked) <= 2 * CREDIT * (2 * count) + SHORT
+
+
+def test_each_of_several_has_its_part() -> None:
+    """At once while the part lasts, else the whole request is asked, and those after it until the answer."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    assert told(ask(book, "e1", 0, 11)) == ("allow", (), 0, 11.0)
+    assert told(ask(book, "e2", 0, 1)) == ("allow", (), 0, 10.0)
+    assert ask(book, "q1", 0, 0, 1) is None
+    assert ask(book, "q2", 0, 40) is None
+    assert ask(book, "q3", 0, 1) is None
+    assert told(ask(book, "d", 0, 1, dry=True))[0] == "reject"
+    assert told(ask(book, "p", 0, 1, strict=False))[0] == "throttle"
+    state(book, "e1", 0, 11.0)
+    state(book, "e2", 0, 10.0)
+    assert ask(book, "q4", 0, 1) is None
+    for name, tokens in (("q1", 9.0), ("q2", -31.0), ("q3", -31.0), ("p", -32.0), ("q4", -32.0)):
+        state(book, name, 0, tokens)
+    assert told(ask(book, "e3", 0, 1)) == ("reject", ("t0",), 16_000, -32.0)
+
+
+def test_a_new_statement_and_a_new_number_begin_the_part_anew() -> None:
+    """Its share of what the statement leaves."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    ask(book, "e1", 0, 12)
+    state(book, "e1", 0, 10.0)
+    assert told(ask(book, "e2", 0, 5, 1)) == ("allow", (), 0, 4.0)
+    book.set_proxies(1)
+    assert told(ask(book, "e3", 0, 1))[0] == "allow"
+    book.set_proxies(8)
+    assert ask(book, "e4", 0, 1) is None
+    assert book.proxies == 8
+
+
+def test_after_an_unanswered_question_one_every_five_seconds() -> None:
+    """What lies between is refused, item by item, and said to be so; an answer ends it."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    ask(book, "e1", 0, 12)
+    assert ask(book, "q1", 0, 1) is None
+    book.unanswered(SUBJECT, "q1")
+    refused = ask(book, "e2", 100, 1)
+    assert refused is not None and refused.between
+    # The part is back at 0 sooner than the next question is due.
+    assert told(refused) == ("reject", ("t0",), 900, 10.2)
+    assert told(ask(book, "e3", 1_000, 1, 1)) == ("reject", ("t1",), 1_000, 11.0)
+    assert told(ask(book, "p", 1_000, 4, strict=False)) == ("allow", (), 0, 7.0)
+    assert told(ask(book, "e4", 1_000, 1))[2] == QUESTION_EVERY_MS - 1_000
+    assert book.counts.between == 3
+    assert ask(book, "q2", QUESTION_EVERY_MS, 9, 9) is None
+    assert told(ask(book, "e5", QUESTION_EVERY_MS, 1))[0] == "reject"
+    state(book, "q2", QUESTION_EVERY_MS, -3.0)
+    assert told(ask(book, "e6", 6_000, 1))[0] == "reject"
+    assert ask(book, "q3", 7_000, 1, 9, 1) is None
+
+
+def test_a_question_that_is_open_is_the_only_one() -> None:
+    """However long it stays without an answer, once one was not answered."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    book.set_blind(True)
+    assert ask(book, "q1", 0, 1) is None
+    book.unanswered(SUBJECT, "q1")
+    assert ask(book, "q2", QUESTION_EVERY_MS, 1) is None
+    assert told(ask(book, "e1", 2 * QUESTION_EVERY_MS, 1))[:3] == ("reject", ("t0",), 1)
+
+
+def test_who_is_blind_asks_and_then_refuses() -> None:
+    """Nothing is admitted at once beside others; alone it makes no difference."""
+    book = book_of(INITIAL)
+    book.set_blind(True)
+    assert told(ask(book, "e1", 0, 1))[0] == "allow"
+    book.set_proxies(2)
+    assert ask(book, "q1", 0, 1) is None
+    book.unanswered(SUBJECT, "q1")
+    assert told(ask(book, "e2", 0, 1))[:3] == ("reject", ("t0",), QUESTION_EVERY_MS)
+    assert told(ask(book, "e3", 0, 1, dry=True))[0] == "allow"
+    book.set_blind(False)
+    assert told(ask(book, "e4", 0, 1))[0] == "allow"
+
+
+def test_unanswered_and_withdrawn_events_are_not_charged() -> None:
+    """Of a question the job knows it, of the others nobody will hear; unknown ones are nobody's."""
+    book = book_of(INITIAL)
+    book.set_proxies(2)
+    ask(book, "e1", 0, 12)
+    assert ask(book, "q1", 0, 5) is None
+    assert told(ask(book, "d1", 0, 1, dry=True))[3] == 5.0
+    book.unanswered(SUBJECT, "q1")
+    assert told(ask(book, "d2", 0, 1, dry=True))[3] == 10.0
+    book.withdraw(SUBJECT, "e1")
+    assert told(ask(book, "d3", 0, 1, dry=True))[3] == 22.0
+    for subject in (SUBJECT, "user=nobody"):
+        book.unanswered(subject, "unknown")
+        book.withdraw(subject, "unknown")
+
+
+def test_what_was_sent_before_a_decided_event_is_decided_or_lost() -> None:
+    """Questions carry no time, and may be decided after it, but not much later."""
+    book = book_of(INITIAL)
+    quota_now = quota_of(PolicyTimeline(INITIAL), T0)
+    ask(book, "e1", 0, 1)
+    book.asked(SUBJECT, Own("s1", T0, True, False, {"x": 2}))
+    book.asked(SUBJECT, Own("s2", T0, True, True, {"x": 50}))
+    ask(book, "e2", 0, 4)
+    state(book, "e2", 0, 18.0)
+    assert told(ask(book, "d1", 0, 1, dry=True))[3] == 16.0
+    assert book.counts.lost == 1
+    assert book.decide(quota_now, Own("e3", T0 + LOST_MS, True, False, {"x": 1}))
+    state(book, "e3", LOST_MS, 21.0)
+    assert book.counts.lost == 4
+    assert book.tail == 0
+
+
+def test_a_full_statement_stays_full_when_the_burst_is_raised() -> None:
+    """Whatever raised it, and whenever that was read."""
+    timeline = PolicyTimeline(INITIAL)
+    book = Book(timeline, subjects_max=10, tail_max=100)
+    raised = quota(2, 100)
+    assert told(ask(book, "e1", 0, 1))[3] == 21.0
+    state(book, "e1", 0, 21.0)
+    assert told(ask(book, "e2", 500, 0))[3] == 22.0
+    state(book, "e2", 500, 22.0)
+    assert told(ask(book, "e3", 500, 0))[3] == 22.0
+    timeline.apply("quotas[user=alice]", raised, T0 + 500)
+    book.policies_changed(T0 + 500)
+    assert told(ask(book, "e4", 600, 0))[3] == 100.0
+
+
+def test_what_a_timeline_forgets_is_settled_before() -> None:
+    """Buckets that were full at a change stay full; those full by now go, and long tails are folded."""
+    timeline = PolicyTimeline(INITIAL)
+    book = Book(timeline, subjects_max=10, tail_max=100)
+    ask(book, "e1", 0, 12)
+    state(book, "e1", 0, 10.0)
+    book.stated(Statement("user=bob", "b1", T0, 0.0))
+    book.stated(Statement("user=carol", "c1", T0, -1000.0))
+    book.refunded("user=dora", "r1", T0, 1)
+    assert book.subjects == 4
+    timeline.apply("quotas[user=alice]", quota(2, 100), T0 + 60_000)
+    timeline.apply("quotas[user=dora]", quota(2, 100), T0 + 60_000)
+    book.sweep(T0 + 61_000)
+    timeline.forget_before(T0 + 61_000)
+    assert book.subjects == 1
+    assert (book.tail, book.counts.folded) == (0, 1)
+    assert told(ask(book, "e2", 62_000, 0))[3] == 100.0
+
+
+def test_the_tail_has_a_bound() -> None:
+    """In events and items of all; the oldest are folded, and statements without them passed over."""
+    book = book_of(INITIAL, tail_max=12)
+    for number in range(6):
+        assert told(ask(book, f"a{number}", number, 1, 1))[0] == "allow"
+        ask(book, f"b{number}", number, 1, 1, subject="user=bob")
+        assert book.tail <= 12
+    assert book.counts.folded == 8
+    state(book, "a0", 0, 20.0)
+    state(book, "other", 0, 20.0)
+    assert book.counts.passed_over == 2
+    assert told(ask(book, "d1", 5, 1, dry=True))[3] == pytest.approx(10.01)
+    state(book, "a5", 5, 14.0)
+    assert book.counts.passed_over == 2
+    assert told(ask(book, "d2", 5, 1, dry=True))[3] == 14.0
+
+
+def test_a_statement_on_which_a_folded_event_says_nothing_any_more_is_taken() -> None:
+    """The bucket is full again by then, or it lists what was folded, or what was sent later."""
+    for statement in (
+        Statement(SUBJECT, "other", T0 + 60_000, 3.0),
+        Statement(SUBJECT, "other", T0 + 1, 3.0, ("r0",)),
+        Statement(SUBJECT, "other", T0 + 1, 3.0, ("r1",)),
+    ):
+        book = book_of(INITIAL, tail_max=2)
+        book.refunded(SUBJECT, "r0", T0, 0)
+        ask(book, "e0", 0, 30, subject="user=bob")
+        book.stated(Statement(SUBJECT, "before", T0, 1.0))
+        book = book_of(INITIAL, tail_max=3)
+        book.stated(Statement(SUBJECT, "before", T0 - 1, 1.0))
+        book.refunded(SUBJECT, "r0", T0, 0)
+        book.refunded(SUBJECT, "r1", T0, 0)
+        assert book.counts.folded == 1
+        book.stated(statement)
+        assert book.counts.passed_over == 0
+        assert book.decide(
+            quota_of(PolicyTimeline(INITIAL), T0), Own("d", statement.at, True, True, {"x": 1})
+        ) == Answer("allow", (), 0, 3.0, statement.at, False)
+
+
+def test_the_subjects_have_a_bound() -> None:
+    """Those with nothing to say leave first; very long names count for more."""
+    book = book_of(INITIAL, subjects_max=3)
+    for number, tokens in enumerate((-5.0, 22.0, 21.9, -5.0)):
+        book.stated(Statement(f"user=u{number}", f"e{number}", T0, tokens))
+    assert (book.subjects, book.counts.forgotten) == (3, 0)
+    book.stated(Statement("user=u4", "e4", T0 + 1_000, -5.0))
+    assert (book.subjects, book.counts.forgotten) == (3, 0)
+    book.stated(Statement("user=u5", "e5", T0 + 1_000, -5.0))
+    assert (book.subjects, book.counts.forgotten) == (3, 1)
+    assert told(ask(book, "d", 1_000, 1, dry=True, subject="user=u3"))[3] == -3.0
+    ask(book, "long", 1_000, 1, subject="user=" + "x" * 600)
+    assert (book.subjects, book.tail) == (1, 2)
+
+
+def test_the_ids_of_admissions_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one applied time are known, so many; of older ones none need be."""
+    monkeypatch.setattr(book_module, "IDS_MAX", 5)
+    book = book_of(INITIAL)
+    for number in range(8):
+        state(book, f"e{number}", 0, 10.0 - number)
+    assert book.counts.unnamed == 3
+    state(book, "e0", 0, 10.0)
+    assert told(ask(book, "d", 0, 1, dry=True))[3] == 3.0
+    state(book, "e8", 1, 2.0)
+    assert book.counts.unnamed == 3
+
+
+def test_a_statement_without_a_bucket_is_a_full_one() -> None:
+    """Nothing limits, or sampled windows do; and a subject of which nothing is known is full."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 0, 30)
+    state(book, "e1", 0, None)
+    assert told(ask(book, "d", 0, 1, dry=True))[3] == 22.0
+    book.stated(Statement("user=bob", "b", T0, None))
+    assert book.subjects == 1

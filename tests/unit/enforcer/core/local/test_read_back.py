@@ -1,0 +1,53 @@
+"""What a proxy that starts makes of the topics."""
+
+import pytest
+from law_kit import quota
+from local_kit import SUBJECT, book_of, quota_of
+
+from enforcer.core.local import read_back
+from enforcer.core.local.forms import Own, Statement
+from enforcer.core.local.read_back import BACK_MS, ReadBack, back_ms
+from streaming.policy.policy_set import PolicySet
+from streaming.policy.timeline import PolicyTimeline
+
+T0 = 1_795_166_700_000
+INITIAL = {"quotas[user=alice]": quota(2, 22)}
+
+
+def test_so_far_is_read_back() -> None:
+    """As long as a debt of one burst lasts, a minute at least; sampled windows do not count."""
+    assert back_ms(PolicySet(INITIAL)) == BACK_MS
+    assert back_ms(PolicySet(INITIAL | {"quotas[user=<default>]": quota(0.5, 100)})) == 200_000
+    assert back_ms(PolicySet({"quotas[user=bob]": quota(0.5, 100, algorithm="sampled_rate")})) == BACK_MS
+    assert back_ms(PolicySet({"quotas[user=bob]": quota(1e-300), "broker": {}})) == BACK_MS
+    assert back_ms(PolicySet({"quotas[user=bob]": quota(1e-300, 1e300)})) == 2**53
+
+
+def test_what_no_admission_holds_is_in_the_tail() -> None:
+    """Whoever sent it, refunds too."""
+    book = book_of(INITIAL)
+    back = ReadBack(book)
+    assert back.newest_ts is None
+    back.admission(Statement(SUBJECT, "a1", T0, 10.0, ("r0",)))
+    assert back.newest_ts == T0
+    back.event(SUBJECT, "r0", T0 - 1, [7], refund=True)
+    back.event(SUBJECT, "a1", T0, [12], refund=False)
+    back.event(SUBJECT, "a2", T0, [3, 4], refund=False)
+    back.event(SUBJECT, "b1", T0, [], refund=False)
+    back.event(SUBJECT, "r1", T0, [1], refund=True)
+    answer = book.decide(quota_of(PolicyTimeline(INITIAL), T0), Own("d", T0, True, True, {"x": 1}))
+    assert answer is not None and answer.tokens == 4.0
+    book.stated(Statement(SUBJECT, "a2", T0, 3.0))
+    assert book.tail > 0
+
+
+def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they were let go, what is as old is taken to be held."""
+    monkeypatch.setattr(read_back, "INCLUDED_MAX", 10)
+    book = book_of(INITIAL)
+    back = ReadBack(book)
+    for number in range(11):
+        back.admission(Statement(SUBJECT, f"a{number}", T0 + number, 10.0))
+    for number in range(12):
+        back.event(SUBJECT, f"a{number}", T0 + number, [1], refund=False)
+    assert book.tail == 2

@@ -1,0 +1,88 @@
+"""Parquet files: the same events as columns, replayed to the same bytes."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming.contract.errors import WeirError
+from streaming.replay import Replayed, read_lines, replay_local, write_lines
+
+TRACES = Path(__file__).resolve().parents[2] / "traces"
+PAIRS = [
+    (policies, policies.with_name(policies.name.replace("policies.yaml", "events.jsonl.gz")))
+    for policies in sorted(TRACES.glob("*/*.policies.yaml"))
+]
+
+
+def events_of(lines: Path) -> list[dict[str, Any]]:
+    with gzip.open(lines) as stream:
+        return [orjson.loads(line) for line in stream if line.strip()]
+
+
+def replayed(policies: Path, lines: Path, columns: Path) -> tuple[Replayed, Replayed]:
+    """A trace as lines and as columns; what is named by its file is named alike."""
+    plain, other = replay_local(str(policies), [str(lines)]), replay_local(str(policies), [str(columns)])
+    there, here = columns.name.encode(), lines.name.encode()
+    return plain, Replayed([line.replace(there, here) for line in other.decisions], other.dead_letters)
+
+
+@pytest.mark.parametrize(("policies", "lines"), PAIRS, ids=[f"{p.parent.name}/{p.stem}" for p, _ in PAIRS])
+def test_a_trace_as_columns_gives_the_same_bytes(policies: Path, lines: Path, tmp_path: Path) -> None:
+    file = tmp_path / "events.parquet"
+    write_lines(str(file), map(orjson.dumps, events_of(lines)))
+    plain, columns = replayed(policies, lines, file)
+    assert columns.decisions == plain.decisions
+    assert len(columns.dead_letters) == len(plain.dead_letters)
+
+
+@pytest.mark.parametrize(("policies", "lines"), PAIRS, ids=[f"{p.parent.name}/{p.stem}" for p, _ in PAIRS])
+def test_columns_as_arrow_itself_infers_them(policies: Path, lines: Path, tmp_path: Path) -> None:
+    """Structs in place of maps, and fields in the order of their names."""
+    file = tmp_path / "events.parquet"
+    # Parquet has no struct without fields: such an object is null there, as if it were not said.
+    rows = pa.array([_without_empty(event) for event in events_of(lines)])
+    pq.write_table(pa.Table.from_struct_array(rows), file)
+    plain, columns = replayed(policies, lines, file)
+    assert columns.decisions == plain.decisions
+    assert len(columns.dead_letters) == len(plain.dead_letters)
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = {name: _without_empty(one) for name, one in value.items()}
+        return {name: one for name, one in kept.items() if one != {} or name == "value"}
+    return [_without_empty(one) for one in value] if isinstance(value, list) else value
+
+
+def test_rows_are_numbered_from_one_and_null_types_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "events.parquet"
+    table = pa.table({"type": ["request", None, "backlog"], "ts": pa.array([1, 2, 3], pa.uint32())})
+    pq.write_table(table, file)
+    found = [(line.number, line.value) for line in read_lines([str(file)])]
+    assert found == [(1, b'{"type":"request","ts":1}'), (2, b'{"ts":2}'), (3, b'{"type":"backlog","ts":3}')]
+    pq.write_table(pa.table({"ts": [1]}), file)
+    assert [line.value for line in read_lines([str(file)])] == [b'{"ts":1}']
+    pq.write_table(pa.table({"type": [5]}), file)
+    assert [line.value for line in read_lines([str(file)])] == [b'{"type":5}']
+
+
+def test_what_is_no_parquet_file_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "events.parquet"
+    file.write_bytes(b"rubbish")
+    with pytest.raises(WeirError, match="cannot be read"):
+        list(read_lines([str(file)]))
+    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("ms"))}), file)
+    with pytest.raises(WeirError, match="ts: timestamp"):
+        list(read_lines([str(file)]))
+
+
+def test_what_no_column_holds_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    with pytest.raises(WeirError, match="no column holds ts: int and str"):
+        write_lines(str(file), [b'{"ts":1}', b'{"ts":"x"}'])
+    assert not list(tmp_path.iterdir())

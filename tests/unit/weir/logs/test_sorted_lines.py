@@ -1,0 +1,24 @@
+"""Lines of a dump in order, however many."""
+
+import random
+
+import pytest
+
+from weir.logs import sorted_lines
+from weir.logs.dump_lines import Line
+from weir.logs.sorted_lines import SortedLines
+
+
+@pytest.mark.parametrize("run_bytes", [1, 3000, 10**9])
+def test_they_come_in_order_from_memory_and_from_files(
+    monkeypatch: pytest.MonkeyPatch, run_bytes: int
+) -> None:
+    """By time, rank, turn and arrival; one run, some, or one a line."""
+    monkeypatch.setattr(sorted_lines, "RUN_BYTES", run_bytes)
+    draw = random.Random(1)
+    given = [Line(draw.randrange(5), 1, draw.randrange(3), "t", 0, offset, -1, b"x") for offset in range(40)]
+    draw.shuffle(given)
+    with SortedLines() as lines:
+        for line in given:
+            lines.add(line)
+        assert list(lines) == sorted(given)
