@@ -26,7 +26,7 @@ from benchmarks.peers.build import Unavailable
 from benchmarks.peers.kroxylicious import HEAP_MB, VERSION, build, built, kroxylicious
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
-DURATION_S = 330
+DURATION_S = 240
 ADDED_US: Final = {50.0: 50.0, 99.0: 200.0}
 """Targets of the added round trip by percentile."""
 SMALL_PER_CORE: Final = 60_000.0
@@ -54,8 +54,8 @@ class _Plan:
 
 
 _FULL = _Plan(
-    rounds=2, pings=4_000, flood_s=1.5, warm_s=3.0,
-    records={100: 1_000_000, 1_000: 200_000, 100_000: 3_000},
+    rounds=2, pings=3_000, flood_s=1.0, warm_s=2.0,
+    records={100: 800_000, 1_000: 160_000, 100_000: 2_400},
 )  # fmt: skip
 _SMOKE = _Plan(rounds=1, pings=100, flood_s=0.1, warm_s=0.0, records={1_000: 1_000})
 
