@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
-    "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS),
+    "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", PACKED, *SCALAR_LAWS),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
     "enforcer.admin": ("enforcer.core", "streaming.contract", "streaming.policy", "streaming.kafka_io"),
     "weir.commands": ("weir", "enforcer", "streaming"),
