@@ -81,9 +81,8 @@ class Brain:
         )
         brokers = BrokersClock(self._steady_ms, self.clock.wall_ms)
         self._reports.learn = brokers.learn
-        self.coordinator = QuotaCoordinator(
-            proxy_id, settings, metrics, self._reports, self.clock, brokers.now_ms
-        )
+        args = settings, metrics, self._reports, self.clock, brokers.now_ms
+        self.coordinator = QuotaCoordinator(proxy_id, *args)
         self.coordinator.call_at = self._call_at
         self.coordinator.in_loop = self._in_loop
         self._reports.refused = self._refused
