@@ -11,6 +11,7 @@ import pyarrow as pa
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, cut
 from streaming.columns.json_rows import objects
 from streaming.contract.decisions import DEADLETTER, DECISIONS
+from streaming.contract.fields import INT64_MAX
 
 DEAD_LETTER: Final = "dead_letter"
 """In `type` of an output that is none of a law's."""
@@ -161,14 +162,14 @@ def widest(column: pa.Array) -> int:
     if pa.types.is_struct(kind):
         names = sum(len(kind.field(number).name) + 8 for number in range(kind.num_fields))
         return names + sum(map(widest, column.flatten()))
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         parts = (column.keys, column.items) if pa.types.is_map(kind) else (column.values,)
         longest = int(np.diff(column.offsets.to_numpy()).max())
         return longest * (8 + sum(map(widest, parts)))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return int(np.diff(bytes_in(column)[1]).max()) + 8
-    # A double is the longest of all others: 24 signs and a comma.
-    return 25
+    # A double is the longest number: 24 signs and a comma. What is none is looked at whole.
+    return 25 if pa.types.is_primitive(kind) or pa.types.is_null(kind) else INT64_MAX
 
 
 Decided = DecisionColumns | DecisionRows

@@ -93,6 +93,7 @@ SPEC = LawSpec(
     events=(Beat,),
     ticked=True,
     routing_key=lambda event, timeline: str(event.heart),
+    key_column="heart",
     sections=frozenset(),
     decision=FORM,
     warm_up=WarmUp(policies={}, batches=[[{"type": "beat", "heart": "h"}]]),

@@ -23,6 +23,7 @@ from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
+from weir.logs.reading import records_of
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 
@@ -66,8 +67,8 @@ class Broker:
         self.write(TOPICS[0], subject, orjson.dumps(event))
 
     def values(self, topic: str, number: int) -> list[bytes]:
-        """The values in one partition."""
-        return [message.value() for message in self.read(topic, number)]
+        """The values in one partition, of packed records those of their rows."""
+        return [record.value for message in self.read(topic, number) for record in records_of(message)]
 
     def read(self, topic: str, number: int = 0) -> list[Any]:
         """Everything on a topic's partition up to its present end."""
@@ -85,7 +86,7 @@ class Broker:
         """Wait until all of these are decided; returns everything on the topic."""
         deadline = time.monotonic() + WAIT_S
         while True:
-            values = [message.value() for message in self.read("weir.decisions")]
+            values = self.values("weir.decisions", 0)
             if names <= {orjson.loads(value)["id"] for value in values}:
                 return values
             assert time.monotonic() < deadline, f"{len(values)} decisions for {len(names)} requests"

@@ -67,7 +67,7 @@ def test_live_rows_have_topic_and_key() -> None:
     rows = run([record_columns([LIMIT, alice("a", 5, 1), broken])], FakeGroupState())
     decision = next(row for row in rows if row["topic"] == "weir.decisions")
     letter = next(row for row in rows if row["topic"] == "weir.deadletter")
-    assert list(decision) == ["topic", "key", "value"] and len(rows) == 2
+    assert list(decision) == ["topic", "key", "value", "partition", "headers"] and len(rows) == 2
     assert (decision["key"], decision["value"]["id"]) == (ALICE.encode(), "a")
     assert (letter["key"], letter["value"]["topic"], letter["value"]["offset"]) == (
         b"", TOPICS[schemas.EVENT], 77
