@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import pytest
 from cluster_kit import Cluster, fresh
 from kafka.protocol.admin import topics
 from proxy_kit import ProxyThread, until
@@ -11,6 +12,8 @@ from wire_client import WireClient, create_request, errors
 
 Connect = Callable[..., WireClient]
 CONNECTIONS, EACH = 30, 10
+TEN_A_SECOND = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 0.011}
+"""By `proxy.dry_run_factor` (1,000) ten mutations a second may be asked about for nothing, and eleven at once."""
 LATE_MS = 2_000.0
 """`proxy.decision_timeout_ms`: a bystander that waits longer was not decided."""
 
@@ -36,10 +39,13 @@ def events_of(cluster: Cluster, name: str) -> int:
     return sum(event.get("client_id") == name for event in list(cluster.decider.events))
 
 
-def test_dry_runs_have_a_rate_of_their_own(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
-    """300 at once at 1 a second, burst 11: some are answered, the rest waits; a bystander does not."""
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_dry_runs_have_a_rate_of_their_own(
+    cluster: Cluster, proxy: ProxyThread, wire: Connect, decide: str
+) -> None:
+    """300 at once at ten a second, eleven at most: some are answered, the rest waits; a bystander does not."""
     name, other = fresh("dryflood"), fresh("bystander")
-    cluster.limit(proxy, name, controller_mutation_rate=1)
+    cluster.limit(proxy, name, **TEN_A_SECOND, decide=decide)
     cluster.limit(proxy, other, controller_mutation_rate=100)
     bystander = wire(other)
     with ExitStack() as stack:
@@ -58,10 +64,11 @@ def test_dry_runs_have_a_rate_of_their_own(cluster: Cluster, proxy: ProxyThread,
     assert proxy.metric("requests_total", api="CreateTopics", outcome="dry_run") > 0
 
 
-def test_old_dry_runs_wait_instead(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_old_dry_runs_wait_instead(cluster: Cluster, proxy: ProxyThread, wire: Connect, decide: str) -> None:
     """An old version knows no refusal: it is held until its rate allows it, and then carried out."""
     name = fresh("olddry")
-    cluster.limit(proxy, name, controller_mutation_rate=1)
+    cluster.limit(proxy, name, **TEN_A_SECOND, decide=decide)
     client = wire(name)
     many = {f"{name}-{number}": 1 for number in range(31)}
     assert set(errors(client.create(many, 5, validate_only=True)).values()) == {0}
@@ -90,7 +97,7 @@ def test_a_subject_has_so_many_questions_open(
     cluster: Cluster, proxy_with: Callable[..., ProxyThread]
 ) -> None:
     """At two a subject five connections ask in turn; nobody else waits for them, and none is let through."""
-    proxy = proxy_with(id=fresh("turns"), open_questions_max=2, decision_timeout_ms=8_000)
+    proxy = proxy_with(id=fresh("turns"), decide="strict", open_questions_max=2, decision_timeout_ms=8_000)
     name, other = fresh("crowd"), fresh("bystander")
     for client_id in (name, other):
         cluster.limit(proxy, client_id, controller_mutation_rate=100)

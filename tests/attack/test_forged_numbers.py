@@ -45,17 +45,19 @@ def admission(ask_id: str, proxy_id: str, subject: str, **fields: Any) -> dict[s
 @pytest.fixture
 def asked(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> Any:
     """A client that waits for its decision while the job is down: proxy, subject, connection, topic."""
-    proxy = proxy_with(id=fresh("forged"), decision_timeout_ms=8_000)
+    proxy = proxy_with(id=fresh("forged"), decide="strict", decision_timeout_ms=8_000)
     name = fresh("victim")
     subject = cluster.limit(proxy, name, controller_mutation_rate=1)
     assert proxy.proxy is not None
     until(proxy.proxy.ready.is_set, what="a decided probe")
-    cluster.decider.pause()
     with WireClient(proxy.bootstrap, name) as client:
-        client.send(create_request({f"{name}-a": 1}))
-        until(lambda: proxy.waiting(name))
-        yield proxy, subject, client, f"{name}-a"
-        cluster.decider.resume()
+        cluster.decider.pause()
+        try:
+            client.send(create_request({f"{name}-a": 1}))
+            until(lambda: proxy.waiting(name))
+            yield proxy, subject, client, f"{name}-a"
+        finally:
+            cluster.decider.resume()
 
 
 def test_forged_decisions_are_not_used(cluster: Cluster, asked: Any) -> None:
