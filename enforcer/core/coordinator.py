@@ -166,7 +166,7 @@ class QuotaCoordinator:
         """
         ask = self._events.new_ask(asked, quota)
         event = self._events.event(ask, asked)
-        if not self._events.put_items(event, ask, ask.items):
+        if not self._events.put_items(event, ask, ask.items, decided=True):
             raise Uncharged(f"{len(ask.items)} items are too many for one event")
         if self.local.decide(ask, quota, event):
             ask.answered = Answered.DECIDED

@@ -13,7 +13,7 @@ from wire_client import WireClient, create_request, errors
 Connect = Callable[..., WireClient]
 CONNECTIONS, EACH = 30, 10
 TEN_A_SECOND = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 0.011}
-"""By `proxy.dry_run_factor` (1,000) ten mutations a second may be asked about for nothing, and eleven at once."""
+"""By `proxy.dry_run_factor` (1,000) dry runs of ten mutations a second are free, and of eleven at once."""
 LATE_MS = 2_000.0
 """`proxy.decision_timeout_ms`: a bystander that waits longer was not decided."""
 
@@ -43,7 +43,7 @@ def events_of(cluster: Cluster, name: str) -> int:
 def test_dry_runs_have_a_rate_of_their_own(
     cluster: Cluster, proxy: ProxyThread, wire: Connect, decide: str
 ) -> None:
-    """300 at once at ten a second, eleven at most: some are answered, the rest waits; a bystander does not."""
+    """300 at once at ten a second, burst 11: some are answered, the rest waits; a bystander does not."""
     name, other = fresh("dryflood"), fresh("bystander")
     cluster.limit(proxy, name, **TEN_A_SECOND, decide=decide)
     cluster.limit(proxy, other, controller_mutation_rate=100)

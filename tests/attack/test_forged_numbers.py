@@ -89,6 +89,31 @@ def test_forged_decisions_are_not_used(cluster: Cluster, asked: Any) -> None:
     assert errors(client.receive(topics.CreateTopicsResponse, 7)) == {topic: 0}
 
 
+def test_forged_balances_are_not_used(
+    cluster: Cluster, proxy: ProxyThread, wire: Connect
+) -> None:
+    """Nobody gets out of debt by a statement whose numbers no law has made."""
+    name = fresh("debtor")
+    subject = cluster.limit(proxy, name, controller_mutation_rate=0.01, decide="local")
+    assert errors(wire(name).create({f"{name}-a": 20})) == {f"{name}-a": 0}
+    assert errors(wire(name).create({f"{name}-b": 1})) == {f"{name}-b": 89}
+    assert proxy.proxy is not None
+    fields = admission(fresh("statement"), "another", subject, ts=proxy.proxy.brain.clock.wall_ms())
+    forged = with_numbers(fields, "ts", "throttle_time_ms")
+    finite = {b"null", b"-1", b"9223372036854775808", b"1.7e308"}
+    forged += [
+        value
+        for number, value in zip(NUMBERS, with_numbers(fields, "tokens"), strict=True)
+        if number not in finite
+    ]
+    before = proxy.metric("unusable_records_total", topic=cluster.topics.decisions)
+    forge(cluster, cluster.topics.decisions, forged)
+    until(
+        lambda: proxy.metric("unusable_records_total", topic=cluster.topics.decisions) >= before + len(forged)
+    )
+    assert errors(wire(name).create({f"{name}-b": 1})) == {f"{name}-b": 89}
+
+
 def test_the_longest_wait_is_what_an_answer_can_say(cluster: Cluster, asked: Any) -> None:
     """A law may say 2^63 - 1 ms; 32 bits hold 24.8 days, and nothing ends with an error."""
     proxy, subject, client, topic = asked

@@ -29,10 +29,13 @@ def long_names(stem: str, count: int = MANY) -> dict[str, int]:
     return {f"{stem}-{number}-".ljust(249, "x"): 1 for number in range(count)}
 
 
-def test_long_names_are_no_free_pass(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_long_names_are_no_free_pass(
+    cluster: Cluster, proxy: ProxyThread, wire: Connect, decide: str
+) -> None:
     """4,200 new topics at burst 11: twelve pass, by their own names, and the others are told why not."""
     name = fresh("longnames")
-    cluster.limit(proxy, name, controller_mutation_rate=1)
+    cluster.limit(proxy, name, controller_mutation_rate=1, decide=decide)
     answer = wire(name, proxy.bootstrap).create(long_names(name))
     codes = list(errors(answer).values())
     assert (codes.count(0), codes.count(89), len(codes)) == (12, MANY - 12, MANY)
@@ -42,6 +45,19 @@ def test_long_names_are_no_free_pass(cluster: Cluster, proxy: ProxyThread, wire:
     assert event["items"][7]["name"] == f"{name}-7-".ljust(32, "x") + "#7"
     direct, first = wire("direct", cluster.kafka.bootstrap), list(long_names(name, 20))
     until(lambda: [part.error_code for part in direct.metadata(first).topics].count(0) == 12)
+
+
+def test_a_list_of_rejected_names_is_no_free_pass(
+    cluster: Cluster, proxy: ProxyThread, wire: Connect
+) -> None:
+    """3,000 names fit an event once, but not as items and as what was rejected: Kafka has it all the same."""
+    name = fresh("twice")
+    cluster.limit(proxy, name, controller_mutation_rate=1, decide="local")
+    answer = wire(name, proxy.bootstrap).create(long_names(name, 3_000))
+    assert list(errors(answer).values()).count(89) == 3_000 - 12
+    event = cluster.event_of(name, type="request")
+    assert [item["mutations"] for item in event["items"]] == [1] * 3_000
+    assert len(event["decided"]["rejected"]) == 3_000 - 12
 
 
 def test_old_versions_are_charged_in_one_sum(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:

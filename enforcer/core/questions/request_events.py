@@ -109,7 +109,13 @@ class RequestEvents:
         return event
 
     def put_items(
-        self, event: dict[str, Any], ask: Ask, counts: Mapping[str, int], *, together: bool = False
+        self,
+        event: dict[str, Any],
+        ask: Ask,
+        counts: Mapping[str, int],
+        *,
+        together: bool = False,
+        decided: bool = False,
     ) -> bool:
         """Put items into an event of a request; False if none can hold them.
 
@@ -118,9 +124,10 @@ class RequestEvents:
             ask: the request.
             counts: name -> mutations.
             together: nothing is decided about each of them.
+            decided: what is decided about each of them is going to be in the event as well.
         """
         may_sum = together or not ask.strict or ask.dry_run or not ask.subject
-        aliases = put_items(event, home_of(ask), counts, may_sum=may_sum)
+        aliases = put_items(event, home_of(ask), counts, may_sum=may_sum, twice=decided and ask.strict)
         if aliases is None:
             self._metrics.events.labels("too_large").inc()
             return False

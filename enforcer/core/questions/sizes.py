@@ -4,7 +4,7 @@ Names are what makes an event large, and nobody decides by them. So they are cut
 cut is put back when the decision comes. Counts are never touched.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -23,7 +23,9 @@ Aliases = Mapping[str, tuple[str, ...]]
 """Name as it was sent -> the names that it stands for; empty if all were sent as they are."""
 
 
-def put_items(event: dict[str, Any], key: str, counts: Mapping[str, int], *, may_sum: bool) -> Aliases | None:
+def put_items(
+    event: dict[str, Any], key: str, counts: Mapping[str, int], *, may_sum: bool, twice: bool = False
+) -> Aliases | None:
     """Put a request's items into its event, so that it fits a record.
 
     Args:
@@ -31,6 +33,7 @@ def put_items(event: dict[str, Any], key: str, counts: Mapping[str, int], *, may
         key: the record's.
         counts: name -> mutations, in order.
         may_sum: all items are admitted or rejected together, so one that holds their sum says the same.
+        twice: leave room for all names once more, in the list of those that were rejected.
 
     Returns:
         What was sent in place of which names; None if there is no way to send them: nothing was added.
@@ -45,7 +48,7 @@ def put_items(event: dict[str, Any], key: str, counts: Mapping[str, int], *, may
             {"name": name, "mutations": sum(counts[own] for own in names) if names else counts[name]}
             for name, names in sent.items()
         ]
-        if _fits(event, key, sent):
+        if _fits(event, key, [*sent, *sent] if twice else sent, list(sent) if twice else []):
             return aliases
     event.pop("items")
     return None
@@ -64,8 +67,10 @@ def _ways(counts: Mapping[str, int], may_sum: bool) -> Iterator[Aliases]:
         yield {f"{len(counts)} items": tuple(counts)}
 
 
-def _fits(event: Mapping[str, Any], key: str, names: Iterable[str]) -> bool:
+def _fits(event: Mapping[str, Any], key: str, names: Collection[str], again: list[str]) -> bool:
     # Nearly all are far below the bound, and writing JSON only to measure it costs more than this sum.
     chars = sum(map(len, names)) + len(event.get("user", "")) + len(event.get("client_id", ""))
-    most = _FIELD_BYTES + _ITEM_BYTES * len(event["items"]) + _CHAR_BYTES * (chars + 2 * len(key))
-    return most <= EVENT_BYTES_MAX or len(orjson.dumps(event)) + len(key.encode()) <= EVENT_BYTES_MAX
+    most = _FIELD_BYTES + _ITEM_BYTES * len(names) + _CHAR_BYTES * (chars + 2 * len(key))
+    if most <= EVENT_BYTES_MAX:
+        return True
+    return len(orjson.dumps(event)) + len(orjson.dumps(again)) + len(key.encode()) <= EVENT_BYTES_MAX

@@ -34,6 +34,17 @@ def test_names_are_cut_only_where_they_must_be() -> None:
             assert names == list(counts)
 
 
+def test_there_is_room_for_what_is_rejected() -> None:
+    """1,650 long names fit twice, 2,500 only once: then they are cut, and all of them may be rejected."""
+    for many, cut in ((1_650, False), (2_500, True), (15_000, True)):
+        counts = {"x" * 245 + f"{number:05}": 1 for number in range(many)}
+        event: dict[str, Any] = {"type": "request", "user": "a", "client_id": "c", "subject": "user=a"}
+        aliases = put_items(event, "user=a", counts, may_sum=False, twice=True)
+        assert aliases is not None and bool(aliases) is cut
+        event["decided"] = {"outcome": "reject", "rejected": [item["name"] for item in event["items"]]}
+        assert len(orjson.dumps(event)) <= EVENT_BYTES_MAX + 100
+
+
 def test_what_is_decided_together_may_be_one_sum() -> None:
     """30,000 items fit no event; where all of them pass or none does, their sum does."""
     counts = {f"t{number}": 2 for number in range(30_000)}
