@@ -61,10 +61,10 @@ def test_forwarded_is_charged(cluster: Cluster, proxy: ProxyThread, end: End, qu
 
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
 def test_what_was_not_admitted_is_dropped(cluster: Cluster, proxy: ProxyThread, end: End) -> None:
-    """A strict request of a client that has left is not carried out; what it sent before and after is."""
+    """A request whose client left before its decision is not carried out; what it sent beside it is."""
     client_id = fresh("leaves")
     topic = created(cluster, fresh("beside"))
-    cluster.limit(proxy, client_id, **QUOTA)
+    cluster.limit(proxy, client_id, **QUOTA, decide="strict")
     before = proxy.metric("dropped_requests_total", reason="strict")
     silent = produced(topic, 0, client_id=client_id)
     cluster.decider.pause()
