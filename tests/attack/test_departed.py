@@ -61,10 +61,10 @@ def test_forwarded_is_charged(cluster: Cluster, proxy: ProxyThread, end: End, qu
 
 @pytest.mark.parametrize("end", [socket.socket.close, reset])
 def test_what_was_not_admitted_is_dropped(cluster: Cluster, proxy: ProxyThread, end: End) -> None:
-    """A strict request of a client that has left is not carried out; what it sent before and after is."""
+    """A request whose client left before its decision is not carried out; what it sent beside it is."""
     client_id = fresh("leaves")
     topic = created(cluster, fresh("beside"))
-    cluster.limit(proxy, client_id, **QUOTA)
+    cluster.limit(proxy, client_id, **QUOTA, decide="strict")
     before = proxy.metric("dropped_requests_total", reason="strict")
     silent = produced(topic, 0, client_id=client_id)
     cluster.decider.pause()
@@ -98,10 +98,10 @@ def test_a_debt_holds_back_who_has_left(cluster: Cluster, proxy_with: Callable[.
 def test_metered_data_left_behind_waits(cluster: Cluster, proxy: ProxyThread) -> None:
     """Without acks, past a byte rate, then gone: all arrives, no sooner than of a client that stays.
 
-    A proxy alone has 5 % of the rate.
+    A proxy alone has all of the rate: 30 kB take three seconds of it.
     """
     client_id, topic = fresh("leaves"), created(cluster, fresh("slow"))
-    cluster.policies.put(f"quotas[user=ANONYMOUS,client-id={client_id}]", {"producer_byte_rate": 200_000})
+    cluster.policies.put(f"quotas[user=ANONYMOUS,client-id={client_id}]", {"producer_byte_rate": 10_000})
     time.sleep(0.3)
     begun = time.monotonic()
     leave(proxy, produced(topic, 0, size=5_000, client_id=client_id) * 6, reset)

@@ -20,7 +20,7 @@ from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
 LIMIT = 200
-RESERVE = 60
+RESERVE = 80
 
 
 @contextmanager

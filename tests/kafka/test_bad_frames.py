@@ -94,7 +94,7 @@ def test_a_client_that_vanishes_frees_everything(
     cluster: Cluster, proxy_with: Callable[..., ProxyThread]
 ) -> None:
     """A client gone while its request waits: nothing is forwarded, and what was charged is given back."""
-    proxy = proxy_with()
+    proxy = proxy_with(decide="strict")
     name = fresh("vanish")
     cluster.limit(proxy, name, controller_mutation_rate=1)
     cluster.decider.pause()
@@ -114,7 +114,7 @@ def test_a_client_that_vanishes_frees_everything(
 
 def test_held_requests_are_bounded(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:
     """Behind a request that waits, reading stops at held_frames_max; all are answered in the end."""
-    proxy = proxy_with(held_frames_max=10, decision_timeout_ms=1_500)
+    proxy = proxy_with(decide="strict", held_frames_max=10, decision_timeout_ms=1_500)
     name = fresh("held")
     cluster.limit(proxy, name, controller_mutation_rate=100)
     cluster.decider.pause()

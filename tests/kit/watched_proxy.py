@@ -5,6 +5,7 @@ line, and whatever the loop or the log complained of.
 """
 
 import asyncio
+import gc
 import json
 import logging
 import subprocess
@@ -78,6 +79,9 @@ async def _serve(upstream: str, own: str, prefix: str) -> None:
     )  # fmt: skip
     proxy = KafkaProxy(config)
     await proxy.start()
+    # As `weir proxy` does; and here lie the test kit's own modules too.
+    gc.collect()
+    gc.freeze()
     beat = loop.create_task(watch.beat())
     _say("{}:{}".format(*proxy.listen))
     while await loop.run_in_executor(None, sys.stdin.readline):
