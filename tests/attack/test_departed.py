@@ -98,10 +98,10 @@ def test_a_debt_holds_back_who_has_left(cluster: Cluster, proxy_with: Callable[.
 def test_metered_data_left_behind_waits(cluster: Cluster, proxy: ProxyThread) -> None:
     """Without acks, past a byte rate, then gone: all arrives, no sooner than of a client that stays.
 
-    A proxy alone has 5 % of the rate.
+    A proxy alone has all of the rate without a share, and half a second of it in stock.
     """
     client_id, topic = fresh("leaves"), created(cluster, fresh("slow"))
-    cluster.policies.put(f"quotas[user=ANONYMOUS,client-id={client_id}]", {"producer_byte_rate": 200_000})
+    cluster.policies.put(f"quotas[user=ANONYMOUS,client-id={client_id}]", {"producer_byte_rate": 10_000})
     time.sleep(0.3)
     begun = time.monotonic()
     leave(proxy, produced(topic, 0, size=5_000, client_id=client_id) * 6, reset)
