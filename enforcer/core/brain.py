@@ -194,7 +194,9 @@ class Brain:
 
     def _take(self, decisions: list[Decision | Share | Elsewhere]) -> None:
         self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
-        self.take_shares([decision for decision in decisions if not isinstance(decision, Decision)])
+        # Those that are read back have lived a part of their life time: read_back_shares takes them.
+        if self._joining.caught_up:
+            self.take_shares([decision for decision in decisions if not isinstance(decision, Decision)])
 
     def _steady_ms(self) -> float:
         return self._loop.time() * 1000

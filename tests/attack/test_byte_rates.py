@@ -32,7 +32,7 @@ LIE = 2**31 - 1
 
 @pytest.fixture(scope="module")
 def guard(cluster: Cluster) -> Iterator[ProxyThread]:
-    """A proxy that may use the whole limit without a share, since no job is needed here."""
+    """A proxy that needs no job: alone, or while it is not known who is, it has the whole limit."""
     with ProxyThread(cluster.config(id="guard", joining_fraction=1.0)) as running:
         yield running
 
@@ -75,7 +75,8 @@ def debt(proxy: ProxyThread, topic: str) -> float:
     found = proxy.proxy.groups.meter.accounts.get(topic.split(".")[1])
     if found is None:
         return 0.0
-    return max(bucket.debt / bucket.rate for bucket in found.buckets if bucket is not None)
+    pairs = zip(found.buckets, found.limits.rates, strict=True)
+    return max(bucket.debt / limit for bucket, limit in pairs if bucket is not None and limit is not None)
 
 
 def together(count: int, attack: Callable[[], None]) -> None:
@@ -268,11 +269,12 @@ def test_a_debt_has_a_limit(cluster: Cluster, group: Callable[..., str]) -> None
             assert 1.5 < debt(guard, topic) <= 2.0
             client.send_frame(produce(9, {topic: [batch(1)]})[0])
             began = time.monotonic()
-            assert error_of(client) == 0 and 1.0 < time.monotonic() - began < 4.0
+            # Each of two proxies has half of the limit, and a new one begins a second after it came.
+            assert error_of(client) == 0 and 1.5 < time.monotonic() - began < 7.0
         assert guard.proxy is not None
         labels = {"group": name, "dimension": "publishRateInMsgs"}
         forgiven = guard.proxy.metrics.registry.get_sample_value("weir_group_forgiven_total", labels)
-        assert forgiven is not None and 4_800 < forgiven < 4_900
+        assert forgiven is not None and 4_850 < forgiven <= 4_900
 
 
 def test_who_leaves_is_served_no_sooner(guard: ProxyThread, group: Callable[..., str]) -> None:

@@ -98,7 +98,7 @@ def test_a_debt_holds_back_who_has_left(cluster: Cluster, proxy_with: Callable[.
 def test_metered_data_left_behind_waits(cluster: Cluster, proxy: ProxyThread) -> None:
     """Without acks, past a byte rate, then gone: all arrives, no sooner than of a client that stays.
 
-    A proxy alone has all of the rate: 30 kB take three seconds of it.
+    A proxy alone has all of the rate without a share, and half a second of it in stock.
     """
     client_id, topic = fresh("leaves"), created(cluster, fresh("slow"))
     cluster.policies.put(f"quotas[user=ANONYMOUS,client-id={client_id}]", {"producer_byte_rate": 10_000})

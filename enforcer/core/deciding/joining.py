@@ -101,6 +101,11 @@ class Joining:
         if not done:
             logger.warning("what was decided before could not be read in time; until it is, the job is asked")
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether what is read of the decisions was written since the start."""
+        return self._decisions is not None and self._decisions.caught_up.is_set()
+
     async def stop(self) -> None:
         """Say that we leave, and read no more."""
         if self._heart is not None:
