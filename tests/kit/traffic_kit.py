@@ -1,6 +1,7 @@
 """Record batches and messages that carry them, made by kafka-python."""
 
 import struct
+import time
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -16,13 +17,17 @@ Topics = Mapping[str, list[bytes]]
 """Topic name -> the record batches of each of its partitions."""
 
 
+BEGAN_MS = time.time_ns() // 1_000_000
+"""Records older than a topic keeps them are deleted half a minute after a broker's start."""
+
+
 def batch(
     count: int, magic: int = 2, compression: int = 0, size: int = 10, key: bytes | None = None
 ) -> bytes:
     """One batch (magic 2) or a message set with so many records."""
     builder = MemoryRecordsBuilder(magic, compression, 1 << 20)
     for number in range(count):
-        builder.append(timestamp=number, key=key, value=b"x" * size)
+        builder.append(timestamp=BEGAN_MS + number, key=key, value=b"x" * size)
     builder.close()
     return bytes(builder.buffer())
 
