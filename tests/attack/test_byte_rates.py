@@ -32,8 +32,13 @@ LIE = 2**31 - 1
 
 @pytest.fixture(scope="module")
 def guard(cluster: Cluster) -> Iterator[ProxyThread]:
-    """A proxy that needs no job: alone, or while it is not known who is, it has the whole limit."""
+    """A proxy that needs no job: while it is not known who is alive, it has the whole limit.
+
+    Nobody tells it, since proxies of other tests are alive too and would have a part.
+    """
     with ProxyThread(cluster.config(id="guard", joining_fraction=1.0)) as running:
+        assert running.proxy is not None
+        running.proxy.groups.alive = lambda: None
         yield running
 
 
