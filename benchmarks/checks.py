@@ -105,6 +105,10 @@ class _Nowhere:
         """Refuse it: nothing here may cost or need a broker."""
         raise AssertionError("a standing decision sends nothing")
 
+    def room(self) -> bool:
+        """Always."""
+        return True
+
 
 def run(smoke: bool, progress: Progress) -> Result:
     """Measure our side, then each peer that can be had here."""

@@ -8,38 +8,56 @@ import uvloop
 from benchmarks.kit.progress import Progress
 from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.kit.stack import Stack, work_dir
-from benchmarks.load.asking import Asker, Client, EventLink, drive, settled
+from benchmarks.load.asking import Asker, Beside, Client, EventLink, drive, settled
+from benchmarks.load.deciding import decisions_us
 from benchmarks.load.events import POLICIES
 from streaming.contract.errors import WeirError
+from streaming.contract.events import ANONYMOUS
 
 TITLE = "Strict latency: request sent to decision received"
 DURATION_S = 285
 WARM_RATE: Final = 200.0
-PROXY_RATE: Final = 50.0
+DRY_RATE: Final = 50.0
+CREATION_RATE: Final = 8.0
+"""Of each of two clients: at most half of what a broker can do."""
 TARGETS_MS: Final = {50.0: 100.0, 99.0: 200.0}
 """At WARM_RATE, by percentile."""
 LOCAL_TARGETS: Final = {50.0: 1.5, 99.0: 2.0}
 """Through the proxy, decided there, of straight to Kafka."""
+DECISION_TARGETS_US: Final = {50.0: 20.0, 99.9: 200.0}
+"""Of the decision itself, by percentile."""
 PRINCIPALS: Final = 1_000
+_ROOM: Final = {"controller_mutation_rate": 1_000.0, "controller_mutation_burst": 10_000.0}
+"""What the clients may do: none of them is to be refused."""
 _TIMEOUT_MS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Seconds of warm-up, of a pause between rates, and of each window; requests per second."""
+    """Seconds of warm-up, of a pause between rates, of each window and of that of creations; requests per
+    second; decisions.
+    """
 
     warm_s: float
     settle_s: float
     window_s: float
+    creation_s: float
     rates: tuple[float, ...]
+    decisions: int
 
     def total_s(self) -> float:
         """Seconds of all windows and what is between them."""
-        return self.warm_s + (len(self.rates) + 2) * (self.settle_s + self.window_s)
+        windows = len(self.rates) + 1
+        return self.warm_s + windows * (self.settle_s + self.window_s) + self.settle_s + self.creation_s
 
 
-_FULL = _Plan(warm_s=120.0, settle_s=3.0, window_s=25.0, rates=(WARM_RATE, 50.0, 1_000.0))
-_SMOKE = _Plan(warm_s=0.5, settle_s=0.1, window_s=0.5, rates=(50.0, WARM_RATE))
+_FULL = _Plan(
+    warm_s=120.0, settle_s=3.0, window_s=20.0, creation_s=25.0, rates=(WARM_RATE, 50.0, 1_000.0),
+    decisions=100_000,
+)  # fmt: skip
+_SMOKE = _Plan(
+    warm_s=0.5, settle_s=0.1, window_s=0.5, creation_s=0.5, rates=(50.0, WARM_RATE), decisions=1_000
+)
 
 
 class _Meter:
@@ -77,20 +95,34 @@ class _Meter:
         numbers = await self.drive(asker, rate, self._plan.window_s, what)
         self.series[f"{what}, ms"] = await settled(asker, numbers)
 
+    async def pairs(self, kind: str, rate: float, seconds: float, direct: Client, proxy: Client) -> None:
+        """The same of two clients that ask in turn, each at a rate."""
+        asker = Beside(direct, proxy)
+        what = _name(kind, rate, through=True)
+        await self.drive(asker, 2 * rate, self._plan.settle_s, what)
+        numbers = await self.drive(asker, 2 * rate, seconds, what)
+        for number, took in zip(numbers, await settled(asker, numbers), strict=True):
+            name = _name(kind, rate, through=number % 2 == 1)
+            self.series.setdefault(f"{name}, ms", []).append(took)
+
 
 def run(smoke: bool, progress: Progress) -> Result:
     """Warm the job up, then measure at each rate, then through the whole proxy."""
     plan = _SMOKE if smoke else _FULL
     # Every decision is waited for, however late: none may be missing among the samples.
     settings = {"proxy": {"broker_port_base": 0, "decision_timeout_ms": _TIMEOUT_MS}}
-    with Stack(work_dir(), settings=settings, policies=POLICIES) as stack:
+    progress.step("decisions alone", 0.0)
+    decisions = decisions_us(plan.decisions, PRINCIPALS)
+    policies = {**POLICIES, f"quotas[user={ANONYMOUS}]": _ROOM}
+    with Stack(work_dir(), settings=settings, policies=policies) as stack:
         progress.step("starting the job and the proxy", 0.02)
         stack.start_job()
         proxy = stack.start_proxy()
         meter = _Meter(plan, stack, progress)
         uvloop.run(_measure(plan, stack, proxy["listen"], meter))
-    rows, notes = _rows(meter.series), _notes(plan)
-    return Result(name="latency", title=TITLE, rows=rows, notes=notes, series=meter.series)
+    rows, notes = [*_decision_rows(decisions), *_rows(meter.series)], _notes(plan)
+    series = {f"{_DECISION}, us": decisions, **meter.series}
+    return Result(name="latency", title=TITLE, rows=rows, notes=notes, series=series)
 
 
 async def _measure(plan: _Plan, stack: Stack, listen: str, meter: _Meter) -> None:
@@ -99,37 +131,58 @@ async def _measure(plan: _Plan, stack: Stack, listen: str, meter: _Meter) -> Non
         await settled(link, await meter.drive(link, WARM_RATE, plan.warm_s, "warming up"))
         for rate in plan.rates:
             await meter.window(link, rate, _at(rate))
-    for what, address in ((_DIRECT, stack.bootstrap), (_PROXY, listen)):
-        async with Client(address) as client:
-            await meter.window(client, PROXY_RATE, what)
-        if client.refused:
-            raise WeirError(f"{what}: {client.refused} requests were answered with an error")
+    for (kind, rate), seconds in zip(_KINDS.items(), (plan.window_s, plan.creation_s), strict=True):
+        dry = kind == _DRY
+        async with Client(stack.bootstrap, dry=dry) as direct, Client(listen, dry=dry) as proxy:
+            await meter.pairs(kind, rate, seconds, direct, proxy)
+        if direct.refused or proxy.refused:
+            raise WeirError(f"{direct.refused} and {proxy.refused} requests were answered with an error")
 
 
 def _at(rate: float) -> str:
     return f"event to decision at {rate:.0f}/s"
 
 
-_DIRECT: Final = f"CreateTopics straight to Kafka at {PROXY_RATE:.0f}/s"
-_PROXY: Final = f"CreateTopics through the proxy at {PROXY_RATE:.0f}/s"
+_DECISION: Final = "A decision in the proxy"
+_ASKED: Final = "CreateTopics"
+_DRY, _CREATED = "dry run", "creation"
+_KINDS: Final = {_DRY: DRY_RATE, _CREATED: CREATION_RATE}
+
+
+def _name(kind: str, rate: float, *, through: bool) -> str:
+    where = "through the proxy" if through else "straight to Kafka"
+    return f"{_ASKED} at {rate:.0f}/s, {kind}, {where}"
 
 
 def _rows(series: dict[str, list[float]]) -> list[Row]:
     rows = []
-    ordered = {name: sorted(values) for name, values in series.items()}
-    direct = ordered[f"{_DIRECT}, ms"]
-    for name, values in ordered.items():
-        what = name.removesuffix(", ms")
-        if what == _DIRECT:
-            continue
-        for percent, aim in TARGETS_MS.items():
-            value = percentile(values, percent)
-            rows.append(
-                _beside(what, percent, value, percentile(direct, percent))
-                if what == _PROXY
-                else _alone(what, percent, value, aim if what == _at(WARM_RATE) else None)
-            )
+    ordered = {name.removesuffix(", ms"): sorted(values) for name, values in series.items()}
+    for what, values in ordered.items():
+        if not what.startswith(_ASKED):
+            rows += [
+                _alone(what, percent, percentile(values, percent), aim if what == _at(WARM_RATE) else None)
+                for percent, aim in TARGETS_MS.items()
+            ]
+    for kind, rate in _KINDS.items():
+        through, direct = (ordered[_name(kind, rate, through=way)] for way in (True, False))
+        for percent in LOCAL_TARGETS:
+            took, baseline = percentile(through, percent), percentile(direct, percent)
+            rows.append(_beside(_name(kind, rate, through=True), percent, took, baseline))
     return rows
+
+
+def _decision_rows(took_us: list[float]) -> list[Row]:
+    return [
+        Row(
+            what=f"{_DECISION}, p{percent:g}",
+            value=value,
+            unit="µs",
+            target=f"< {aim:.0f} µs",
+            met=value < aim,
+        )
+        for percent, aim in DECISION_TARGETS_US.items()
+        for value in (percentile(sorted(took_us), percent),)
+    ]
 
 
 def _beside(what: str, percent: float, value: float, direct: float) -> Row:
@@ -162,9 +215,13 @@ def _notes(plan: _Plan) -> list[str]:
         " are sent at even distances, whether answers come or not.",
         f"Event to decision: the proxy's own producer and consumer code; {PRINCIPALS:,} principals, one item"
         " each; from before the event is handed to the producer until its decision is in the event loop.",
-        "CreateTopics: version 7 with validate_only, round trip at the client; through the proxy it is"
-        " decided there, and holds the look-up of partition counts, then the broker's own check beside the"
-        " event and its acknowledgement. Nothing is created.",
+        f"CreateTopics: version 7, round trip at the client, straight to Kafka and through the proxy in turn:"
+        f" dry runs (validate_only) for {plan.window_s:g} s, then creations of a topic for"
+        f" {plan.creation_s:g} s. Through the proxy it is decided there, and holds the broker's own work"
+        " beside the event and its acknowledgement; a creation the look-up of partition counts before.",
+        f"A decision in the proxy: {plan.decisions:,} requests of {PRINCIPALS:,} principals, one by one,"
+        " from the counted request to its decision, its event made; not its writing, nor the metrics, which"
+        " come after the request has left.",
         "Client, Kafka, job and proxy share the machine; profile latency, one partition, default settings but"
         f" decision_timeout_ms {_TIMEOUT_MS:,}, so that every decision is waited for.",
     ]

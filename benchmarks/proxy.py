@@ -33,6 +33,8 @@ SMALL_PER_CORE: Final = 60_000.0
 PRODUCE_SHARE, CONSUME_SHARE = 0.95, 0.85
 CONNECTIONS: Final = 32
 _DIRECT, _PROXY, _PEER = "straight to Kafka", "through the proxy", "through Kroxylicious"
+_WORKERS: Final = 2
+_SEVERAL: Final = f"through --workers {_WORKERS}"
 _AHEAD: Final = "ahead"
 _MB: Final = 1_048_576
 _ADMIN_LIMIT_S: Final = 30.0
@@ -84,9 +86,7 @@ class _Bench:
         peer: process id and address of Kroxylicious; None: it is not here.
     """
 
-    def __init__(
-        self, plan: _Plan, stack: Stack, progress: Progress, peer: tuple[int, str] | None
-    ) -> None:
+    def __init__(self, plan: _Plan, stack: Stack, progress: Progress, peer: tuple[int, str] | None) -> None:
         proxy = stack.start_proxy(decided=False)
         self._plan = plan
         self._stack = stack
@@ -114,9 +114,10 @@ class _Bench:
         for record_bytes, count in self._plan.records.items():
             self._tools(record_bytes, count)
             self._sockets(record_bytes)
+        self._several()
 
     def _each(self, what: str) -> Iterator[str]:
-        """The sides in turn, in each round in another order: what else the machine does then hits both."""
+        """The sides in turn, in each round in another order: what else the machine does then hits all."""
         for number in range(self._plan.rounds):
             for side in list(self._address)[:: -1 if number % 2 else 1]:
                 self._stack.check()
@@ -224,6 +225,30 @@ class _Bench:
         self._compare(what, self._measured(what, work(get, 1, answer_bytes)), "MiB/s", CONSUME_SHARE)
         self._admin.delete_topics([topic])[topic].result(_ADMIN_LIMIT_S)
 
+    def _several(self) -> None:
+        """Processes that share a port, beside one alone: the same work of many connections."""
+        started = self._stack.start_proxy(decided=False, workers=_WORKERS)
+        self._pids = {_PROXY: self._pids[_PROXY], _SEVERAL: int(started["pid"])}
+        self._address = {_PROXY: self._address[_PROXY], _SEVERAL: str(started["listen"])}
+        small, get = api_versions_request(), fetch_request(self._topic_id(f"tool-{min(self._plan.records)}"))
+        # Each of them has asked its broker, and knows what it answers.
+        flood(self._address[_SEVERAL], small, connections=CONNECTIONS, depth=1, seconds=self._plan.warm_s)
+        for what, request, depth in (("ApiVersions", small, 10), ("Fetch", get, 1)):
+
+            def some(address: str, request: bytes = request, depth: int = depth) -> tuple[int, float]:
+                return flood(
+                    address, request, connections=CONNECTIONS, depth=depth, seconds=self._plan.flood_s
+                )
+
+            sums = self._measured(f"{what}, {_SEVERAL}", some)
+            self.rows.append(
+                Row(
+                    what=f"{what}, {CONNECTIONS} connections, {_SEVERAL}",
+                    value=sums[_SEVERAL].rate, unit="requests/s",
+                    baseline=sums[_PROXY].rate, baseline_what="through one process",
+                )
+            )  # fmt: skip
+
     def _compare(self, what: str, sums: dict[str, _Sum], unit: str, share: float | None = None) -> None:
         direct, through = sums[_DIRECT].rate, sums[_PROXY].rate
         self.rows.append(
@@ -313,5 +338,6 @@ def _notes(plan: _Plan) -> list[str]:
         f"With {CONNECTIONS} connections a client over plain sockets sends ready-made requests: its own "
         "work would hide the proxy's: batches of 16 kB or one record, two under way on each; fetches of up "
         "to 1 MiB, one under way.",
+        f"With --workers {_WORKERS} the same {CONNECTIONS} connections, beside client and broker.",
         "No policy is in force and no job runs; CPU is that of a proxy's whole process, kernel included.",
     ]

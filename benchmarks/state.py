@@ -26,6 +26,7 @@ from streaming.job.query import checkpoint_path, start_query
 from streaming.job.spark.blob_files import segments_folder
 from streaming.job.spark.session import Session
 from streaming.job.spark.settings import JobSettings
+from streaming.laws.mutation.table import COLD
 from streaming.state.body import decode
 
 TITLE = "State: batch time, bytes and memory with many idle principals"
@@ -177,8 +178,8 @@ def _state_bytes(spark: SparkSession, checkpoint: Path) -> tuple[int, int]:
     segments = 0
     for (body,) in bodies:
         notes = decode(bytes(body)).notes
-        if "resting" in notes:
-            names = decode(notes["resting"]).columns["name"].to_pylist()
+        if COLD in notes:
+            names = decode(notes[COLD]).columns["name"].to_pylist()
             segments += sum(sizes[name] for name in names)
     return sum(len(body) for (body,) in bodies), segments
 

@@ -3,7 +3,7 @@
 import importlib
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +17,36 @@ PERFORMANCE: Final = "docs/performance.md"
 PLOTS: Final = "docs/plots"
 _DRAW: Final = f"{PLOTS}/plot_benchmarks.py"
 _DRAW_LIMIT_S: Final = 60.0
-_SUMMARY, _LIST = "all", "list"
+_FIRST, _SUMMARY, _LIST = "first", "all", "list"
 _NOTHING: Final = "Not measured yet; `make bench` does it."
+
+FIRST: Final = {
+    "creating a topic through the proxy, decided there: p50": (
+        "latency", "CreateTopics at 8/s, creation, through the proxy, p50", "straight to Kafka",
+    ),
+    "a dry run of that: p50": (
+        "latency", "CreateTopics at 50/s, dry run, through the proxy, p50", "straight to Kafka",
+    ),
+    "decided by the job (strict) at 200 requests/s: p50": ("latency", "event to decision at 200/s, p50", ""),
+    "the job, catching up on packed requests of 100,000 principals": (
+        "throughput", "job, packed, beside one group a principal", "applyInPandasWithState by principal",
+    ),
+    "the same as single JSON records": ("throughput", "job, single JSON: decisions per second", ""),
+    "a round of 500,000 reports to 500,000 shares": (
+        "scale", "a round of 500,000 reports by group and broker", "applyInPandasWithState by resource group",
+    ),
+    "looking up a standing decision, 2,000 a second: p99": (
+        "checks", "p99 of a check at 2,000 checks/s", "Gubernator",
+    ),
+    "a Metadata round trip through the proxy: p50": (
+        "proxy", "Metadata round trip, p50", "straight to Kafka",
+    ),
+    "producing records of 1 kB through the proxy": (
+        "proxy", "kafka-producer-perf-test, 1 kB", "straight to Kafka",
+    ),
+    "consuming them through the proxy": ("proxy", "kafka-consumer-perf-test, 1 kB", "straight to Kafka"),
+}  # fmt: skip
+"""README's figures, those that a user asks for first: its words to (benchmark, row, beside what)."""
 
 Line = Mapping[str, Any]
 
@@ -39,11 +67,11 @@ def update(root: Path = ROOT) -> None:
 
 
 def blocks(root: Path = ROOT) -> dict[str, str]:
-    """What stands between the marks, by the name in them: `all`, `list`, and the measured ones."""
+    """What stands between the marks, by the name in them: `first`, `all`, `list`, and the measured ones."""
     lines = read(root / "benchmarks" / "results")
     plots = {path.stem for path in (root / PLOTS).glob("*.svg")}
     own = {name: _block(line, f"bench-{name}" in plots) for name, line in lines.items()}
-    return {_SUMMARY: summary(lines), _LIST: contents(), **own}
+    return {_FIRST: first(lines), _SUMMARY: summary(lines), _LIST: contents(), **own}
 
 
 def filled(page: str, contents: Mapping[str, str]) -> str:
@@ -81,24 +109,45 @@ def contents() -> str:
     )  # fmt: skip
 
 
+def first(lines: Mapping[str, Line]) -> str:
+    """README's figures, and where they were measured.
+
+    Raises:
+        WeirError: the kept results have no row of that name any more.
+    """
+    if not lines:
+        return _NOTHING
+    return _targets([(what, _found(lines, *place)) for what, place in FIRST.items()], lines)
+
+
 def summary(lines: Mapping[str, Line]) -> str:
     """Every number that was aimed at, as one table, and where it was measured."""
-    rows = [row for line in lines.values() for row in line["rows"] if row["target"]]
-    if not rows:
-        return _NOTHING
+    rows = [(row["what"], row) for line in lines.values() for row in line["rows"] if row["target"]]
+    return _targets(rows, lines) if rows else _NOTHING
+
+
+def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line:
+    rows: Sequence[Line] = lines[name]["rows"] if name in lines else ()
+    for row in rows:
+        if row["what"] == what and row["baseline_what"] == beside:
+            return row
+    raise WeirError(f"README shows {what!r} of {name}, beside {beside!r}, which is not among its rows")
+
+
+def _targets(rows: Sequence[tuple[str, Line]], lines: Mapping[str, Line]) -> str:
     table = markdown(
         {
-            "What": [row["what"] for row in rows],
-            "Measured": [_measured(row) for row in rows],
-            "Target": [row["target"] for row in rows],
-            "Met": ["" if row["met"] is None else "yes" if row["met"] else "no" for row in rows],
+            "What": [what for what, _ in rows],
+            "Measured": [_measured(row) for _, row in rows],
+            "Target": [row["target"] for _, row in rows],
+            "Met": ["" if row["met"] is None else "yes" if row["met"] else "no" for _, row in rows],
         }
     )
     newest = max(lines.values(), key=lambda line: str(line["date"]))
     return f"{table}\n\nMeasured {about(newest)}"
 
 
-def _measured(row: Mapping[str, Any]) -> str:
+def _measured(row: Line) -> str:
     own = f"{number(row['value'])} {row['unit']}".strip()
     if row["ratio"] is None:
         return own

@@ -1,6 +1,5 @@
 """A real Kafka, job and proxy for one benchmark: on free ports, in a folder, with limits, always stopped."""
 
-import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ START_LIMIT_S: Final = 180.0
 STOP_LIMIT_S: Final = 15.0
 _SCRAPE_LIMIT_S: Final = 5.0
 _POLL_S: Final = 0.1
+_LISTEN: Final = "0A"  # a state of net/tcp
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -122,11 +122,12 @@ class Stack:
         words = ["--checkpoint", str(self.checkpoint), "--log-dir", str(self.folder / "logs")]
         return self._wait_ready(self._start("job", words))
 
-    def start_proxy(self, *, decided: bool = True) -> dict[str, Any]:
+    def start_proxy(self, *, decided: bool = True, workers: int = 1) -> dict[str, Any]:
         """Start `weir proxy` and wait until clients can use it.
 
         Args:
             decided: wait until the job has decided the proxy's probe, too; False where no job runs.
+            workers: processes that share its port; a proxy of several stands beside one that is alone.
 
         Returns:
             Its ready file: `pid`, `listen`, `metrics`, `brokers`; only `pid` and `listen` if not `decided`.
@@ -136,11 +137,14 @@ class Stack:
         """
         # Without a job there is no ready file, so the port has to be known beforehand.
         listen = f"{HOST}:{free_port()}"
-        part = self._start("proxy", ["--listen", listen])
+        words = ["--listen", listen]
+        if workers > 1:
+            words += ["--workers", str(workers)]
+        part = self._start("proxy" if workers == 1 else "workers", words, command="proxy")
         if decided:
             return self._wait_ready(part)
         deadline = time.monotonic() + START_LIMIT_S
-        while not _answers(listen):
+        while _listening(listen) < workers:
             if part.look() is not Change.NONE or time.monotonic() > deadline:
                 raise WeirError(part.why())
             time.sleep(_POLL_S)
@@ -172,15 +176,15 @@ class Stack:
             raise WeirError(f"{name} does not answer at {url}: {error}") from error
         return dict(_samples(text))
 
-    def _start(self, name: str, words: list[str]) -> Part:
+    def _start(self, name: str, words: list[str], command: str | None = None) -> Part:
         if name in self.parts:
             raise WeirError(f"{name} runs already")
         common = ["--kafka", self.bootstrap, "--settings", str(self._settings_file)]
         part = Part(
-            name,
+            command or name,
             [*common, "--metrics", f"{HOST}:0", *words],
             log=self.folder / "logs" / f"{name}.log",
-            run_dir=self.folder / "run",
+            run_dir=self.folder / "run" / name,
             limits=Limits(start_s=START_LIMIT_S, backoff_s=1.0, restarts_max=1),
         )
         self.parts[name] = part
@@ -197,13 +201,11 @@ class Stack:
             time.sleep(_POLL_S)
 
 
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
+def _listening(address: str) -> int:
+    """How many sockets of this machine listen on a port (proc(5), net/tcp)."""
+    port = f":{int(address.rpartition(':')[2]):04X}"
+    sockets = [line.split()[1:4] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(local.endswith(port) and state == _LISTEN for local, _, state in sockets)
 
 
 def _samples(text: str) -> Iterator[tuple[tuple[str, Labels], float]]:

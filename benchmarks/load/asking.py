@@ -101,13 +101,15 @@ class EventLink:
 
 
 class Client:
-    """Asks a proxy or broker for CreateTopics, as dry runs, over many connections; async context manager.
+    """Asks a proxy or broker for CreateTopics over many connections; async context manager.
 
     Args:
         address: `HOST:PORT`.
+        dry: whether its requests are dry runs, and create nothing.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, dry: bool = True) -> None:
+        self._dry = dry
         self.latencies: dict[int, float] = {}
         self.refused = 0
         self._host, _, port = address.rpartition(":")
@@ -134,7 +136,7 @@ class Client:
     def ask(self, number: int) -> None:
         """Send one request."""
         place = number % CONNECTIONS
-        frame = _create_topics(number)
+        frame = _create_topics(number, self._dry)
         self._sent[place].append((number, time.perf_counter()))
         self._writers[place].write(struct.pack(">i", len(frame)) + frame)
 
@@ -146,6 +148,24 @@ class Client:
             number, begun = sent.popleft()
             self.latencies[number] = (time.perf_counter() - begun) * 1000
             self.refused += _error_of(frame) != 0
+
+
+class Beside:
+    """Two clients that ask in turn, so that whatever the machine does meets both alike.
+
+    Args:
+        first: asks for requests of even numbers.
+        second: for the others.
+    """
+
+    def __init__(self, first: Client, second: Client) -> None:
+        self._clients = first, second
+        self.latencies: dict[int, float] = {}
+        first.latencies = second.latencies = self.latencies
+
+    def ask(self, number: int) -> None:
+        """Send one request."""
+        self._clients[number % 2].ask(number)
 
 
 async def drive(asker: Asker, rate: float, seconds: float, first: int, look: Callable[[float], None]) -> int:
@@ -189,12 +209,12 @@ async def settled(asker: Asker, numbers: range) -> list[float]:
     return [asker.latencies[number] for number in numbers]
 
 
-def _create_topics(number: int) -> bytes:
+def _create_topics(number: int, dry: bool) -> bytes:
     request = messages.CreateTopicsRequest
     topic: Any = request.CreatableTopic(
         version=_VERSION, name=f"latency-{number}", num_partitions=1, replication_factor=1
     )
-    message: Any = request(version=_VERSION, topics=[topic], timeout_ms=10_000, validate_only=True)
+    message: Any = request(version=_VERSION, topics=[topic], timeout_ms=10_000, validate_only=dry)
     message.with_header(number % 2**31, "bench")
     return bytes(message.encode(header=True))
 

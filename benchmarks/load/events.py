@@ -67,8 +67,8 @@ def requests(
 
 def packed_requests(
     count: int, principals: int, *, partitions: int, rows: int, name: str = "bench"
-) -> Iterator[tuple[int, bytes, int]]:
-    """The same requests as packed records: (partition, value, number of requests), partitions in turn.
+) -> Iterator[tuple[bytes, bytes, int]]:
+    """The same requests as packed records: (no key, value, partition), partitions in turn.
 
     Args:
         count: requests, at least.
@@ -103,4 +103,4 @@ def packed_requests(
             "subject": subjects.take(who),
         }
         for value in pack("request", pa.record_batch(columns)):
-            yield partition, value, rows
+            yield b"", value, partition

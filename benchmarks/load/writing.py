@@ -24,6 +24,8 @@ _ASK_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.05
 _QUIET_S: Final = 3.0
 _SAY_EVERY: Final = 50_000
+_BY_KEY: Final = -1
+"""As a partition: the one that the key says (librdkafka, RD_KAFKA_PARTITION_UA)."""
 
 
 class Writer:
@@ -66,16 +68,16 @@ class Writer:
     def write(
         self,
         topic: str,
-        records: Iterable[tuple[bytes, bytes]],
+        records: Iterable[tuple[bytes, bytes] | tuple[bytes, bytes, int]],
         *,
         packed: bool = False,
         done: Callable[[int], None] = lambda count: None,
     ) -> int:
-        """Write records (key, value) and wait until all of them stand on the topic.
+        """Write records and wait until all of them stand on the topic.
 
         Args:
             topic: where to.
-            records: what.
+            records: what: (key, value), or (key, value, partition) where the key does not say it.
             packed: they are packed ones.
             done: told now and then how many were handed over.
 
@@ -87,10 +89,11 @@ class Writer:
         """
         count = 0
         headers: list[tuple[str, str | bytes | None]] = [(HEADER, CONTENT_TYPE)] if packed else []
-        for key, value in records:
+        for record in records:
+            key, value, partition = (*record, _BY_KEY)[:3]
             while True:
                 try:
-                    self._producer.produce(topic, value, key, headers=headers)
+                    self._producer.produce(topic, value, key, partition, headers=headers)
                     break
                 except BufferError:
                     self._producer.poll(_POLL_S)
@@ -117,16 +120,13 @@ def produce(
         return writer.write(topic, records, done=done)
 
 
-class Counter:
-    """Counts the records of a topic by its end offsets; a context manager.
+class _Reading:
+    """A topic's partitions and a consumer for them; a context manager."""
 
-    Args:
-        bootstrap: `HOST:PORT` of the cluster.
-        topic: it exists; nothing is ever removed from it.
-    """
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "weir-benchmark"})
+    def __init__(self, bootstrap: str, topic: str, **properties: int) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": "weir-benchmark", **properties}
+        )
         self._topic = topic
         try:
             found = self._consumer.list_topics(topic, timeout=_ASK_LIMIT_S).topics[topic].partitions
@@ -141,6 +141,15 @@ class Counter:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._consumer.close()
+
+
+class Counter(_Reading):
+    """Counts the records of a topic by its end offsets; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topic: it exists; nothing is ever removed from it.
+    """
 
     def count(self) -> int:
         """Records written so far."""
@@ -181,7 +190,7 @@ class Counter:
         return seen
 
 
-class RowCounter:
+class RowCounter(_Reading):
     """Counts the rows that come to a topic, of packed records and single ones; a context manager.
 
     Args:
@@ -191,21 +200,10 @@ class RowCounter:
     """
 
     def __init__(self, bootstrap: str, topic: str, column: int) -> None:
-        self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "weir-benchmark", "fetch.wait.max.ms": 20}
-        )
+        super().__init__(bootstrap, topic, **{"fetch.wait.max.ms": 20})
         self._options = pa.ipc.IpcReadOptions(included_fields=[column], use_threads=False)
-        found = self._consumer.list_topics(topic, timeout=_ASK_LIMIT_S).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
+        self._consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in self._partitions])
         self.count = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._consumer.close()
 
     def wait(self, wanted: int, limit_s: float, look: Callable[[], None]) -> None:
         """Wait until so many rows have come in all.

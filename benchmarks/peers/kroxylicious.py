@@ -12,6 +12,7 @@ from typing import Final
 import yaml
 
 from benchmarks.peers.build import FOLDER, Unavailable
+from benchmarks.peers.service import stop
 from streaming.contract.errors import WeirError
 from weir.stack.jars import ROOT, java
 from weir.stack.kafka import HOST, free_port
@@ -27,6 +28,8 @@ _COMPILE_LIMIT_S: Final = 60.0
 _START_LIMIT_S: Final = 30.0
 _STOP_LIMIT_S: Final = 10.0
 _POLL_S: Final = 0.1
+_BROKER_PORTS: Final = 3
+"""Ports behind its bootstrap port that it takes too, whether there are so many brokers or not."""
 
 
 def built() -> bool:
@@ -67,7 +70,7 @@ def kroxylicious(kafka: str, folder: Path) -> Iterator[tuple[int, str]]:
     Raises:
         Unavailable: it ended at its start, or did not listen in time.
     """
-    listen = f"{HOST}:{free_port()}"
+    listen = f"{HOST}:{_free_block()}"
     gateway = {"name": "default", "portIdentifiesNode": {"bootstrapAddress": listen}}
     cluster = {
         "name": "bench",
@@ -86,12 +89,20 @@ def kroxylicious(kafka: str, folder: Path) -> Iterator[tuple[int, str]]:
         _wait(process, listen, log)
         yield process.pid, listen
     finally:
-        process.terminate()
+        stop(process, _STOP_LIMIT_S)
+
+
+def _free_block() -> int:
+    """A free port with free ones behind it: without them it listens for a moment, and ends."""
+    while True:
+        port = free_port()
         try:
-            process.wait(_STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            for number in range(port, port + _BROKER_PORTS + 1):
+                with socket.socket() as each:
+                    each.bind((HOST, number))
+        except (OSError, OverflowError):
+            continue
+        return port
 
 
 def _wait(process: "subprocess.Popen[bytes]", listen: str, log: Path) -> None:

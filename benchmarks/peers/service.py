@@ -193,14 +193,15 @@ def _start(
 ) -> "subprocess.Popen[bytes]":
     log = running.enter_context((folder / f"{name}.log").open("wb"))
     process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    running.callback(_stop, process)
+    running.callback(stop, process, STOP_LIMIT_S)
     return process
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def stop(process: "subprocess.Popen[bytes]", limit_s: float) -> None:
+    """End a process, by force if it is still there after this time."""
     process.terminate()
     try:
-        process.wait(STOP_LIMIT_S)
+        process.wait(limit_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

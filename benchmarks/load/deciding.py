@@ -1,0 +1,99 @@
+"""The decision of a request where it is: what the proxy does between a counted request and its answer."""
+
+import random
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.load.events import POLICIES, SEED, user
+from enforcer.core.clock import Clock
+from enforcer.core.coordinator import QuotaCoordinator
+from enforcer.core.feeds.decisions import Decision
+from enforcer.core.metrics import Metrics
+from enforcer.core.questions.request_events import Asked
+from enforcer.core.reports import Acknowledged
+from enforcer.core.settings import ProxySettings
+from streaming.contract.errors import WeirError
+from streaming.contract.events import PolicyChange
+
+_WARM: Final = 1_000
+
+
+class _Nowhere:
+    """Takes events: what it costs to send one is not the decision's."""
+
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
+        """Drop it."""
+        return True
+
+    def room(self) -> bool:
+        """Always."""
+        return True
+
+
+def decisions_us(count: int, principals: int) -> list[float]:
+    """How long each of so many decisions takes, us.
+
+    From a request whose mutations are counted to its decision, its event made but not written; the job's
+    admission of it is read right afterwards.
+
+    Args:
+        count: decisions.
+        principals: that ask, drawn evenly.
+
+    Raises:
+        WeirError: one was not decided at once.
+    """
+    coordinator = _coordinator()
+    draw, clock, took = random.Random(SEED), time.perf_counter_ns, []
+    for number in range(-_WARM, count):
+        name = user(draw.randrange(principals))
+        asked = Asked(
+            user=name,
+            client_id="app",
+            api="CreateTopics",
+            api_version=7,
+            strict=True,
+            validate_only=False,
+            items={f"topic-{number}": 1},
+        )
+        quota = coordinator.quota(name, "app")
+        if quota is None:
+            raise WeirError(f"no quota for {name}")
+        begun = clock()
+        ask = coordinator.decide(asked, quota, _ignore, _ignore)
+        spent = clock() - begun
+        coordinator.outgoing.catch_up()
+        if ask is None or ask.decision is None:
+            raise WeirError("a request was not decided at once")
+        if number >= 0:
+            took.append(spent / 1_000)
+        coordinator.local.take(ask.decision)
+    return took
+
+
+def _ignore(_told: bool | Decision) -> None:
+    """Nobody waits."""
+
+
+def _coordinator() -> QuotaCoordinator:
+    """A lone proxy's, that has read back all there is."""
+    clock = Clock(steady_ms=lambda: time.monotonic() * 1_000, wall_ms=lambda: time.time_ns() // 1_000_000)
+    settings = ProxySettings()
+    metrics = Metrics(settings.metric_subjects_max)
+    coordinator = QuotaCoordinator("bench", settings, metrics, _Nowhere(), clock)
+    # As in the proxy's loop: what was put off is done later, here by hand.
+    waiting: deque[object] = deque(maxlen=1)
+    coordinator.outgoing.soon = waiting.append
+    in_force = clock.wall_ms() - 1_000
+    coordinator.policies.apply(
+        [
+            PolicyChange(id=path, ts=in_force, path=path, value=value, version=None)
+            for path, value in POLICIES.items()
+        ]
+    )
+    coordinator.local.begin()
+    coordinator.local.book.set_proxies(1)
+    coordinator.local.book.set_blind(False)
+    return coordinator
