@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_columns import Unlike, columns_of
-from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import check_type, plain_form
 from streaming.columns.records import Named, Records
 from streaming.contract.decisions import DECISIONS
@@ -122,7 +122,7 @@ def _rows(file: str) -> Iterator[tuple[int, bytes]]:
 def _objects(rows: pa.RecordBatch) -> list[bytes]:
     """The JSON objects of rows of mixed types; which nulls are written depends on a row's type."""
     if "type" not in rows.schema.names:
-        return [bytes(value) for value in objects(None, rows, NO_NULLS).to_pylist()]
+        return [bytes(value) for value in objects(None, rows).to_pylist()]
     types, others = rows["type"], rows.drop_columns("type")
     written: list[bytes] = [b""] * len(rows)
     for type in types.unique().to_pylist():
@@ -130,7 +130,7 @@ def _objects(rows: pa.RecordBatch) -> list[bytes]:
         name = type if isinstance(type, str) else None
         # What is no type stays a field: the parser says so.
         some = (rows if name is None else others).filter(of_type.fill_null(False))
-        values = objects(name, some, NULLS.get(name or "", NO_NULLS)).to_pylist()
+        values = objects(name, some).to_pylist()
         for place, value in zip(np.flatnonzero(of_type.fill_null(False)), values, strict=True):
             written[place] = value
     return written

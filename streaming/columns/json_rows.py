@@ -8,29 +8,30 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-NULLS: Final[Mapping[str, frozenset[str]]] = {
-    "admission": frozenset({"limit"}),
+_NULLS: Final[Mapping[str, frozenset[str]]] = {
+    "admission": frozenset({"algorithm", "limit"}),
     "share": frozenset({"limits"}),
     "dispatch": frozenset({"available.msgs", "available.bytes", "limited_by", "entries_to_read"}),
     "backlog": frozenset({"ledgers.closeTime", "oldestBacklogMessageSubscriptionName"}),
     "policy": frozenset({"value"}),
 }
 """By `type`, the fields that docs/contract.md says to be null; any other that is null is absent."""
-NO_NULLS: Final[frozenset[str]] = frozenset()
 _ROWS_AT_ONCE: Final = 16_384
 _TEXT: Final = pa.large_string()
 _SPECIAL: Final = r'[\x00-\x1f"\\]'
 """What stands in JSON by an escape."""
 
 
-def objects(type: str | None, rows: pa.RecordBatch, nulls: frozenset[str]) -> pa.LargeBinaryArray:
+def objects(type: str | None, rows: pa.RecordBatch) -> pa.LargeBinaryArray:
     """Each row as its JSON object: `type`, then the columns in order, without spaces.
+
+    Null is absent, but where docs/contract.md writes it.
 
     Args:
         type: of all rows; None: the columns say it.
         rows: numbers, texts, bools, lists, maps with texts as keys, structs, dictionaries of these.
-        nulls: dotted names of the fields in which null is written; elsewhere null is absent.
     """
+    nulls = _NULLS.get(type or "", frozenset())
     head = "{" if type is None else f'{{"type":{orjson.dumps(type).decode()}'
     names = [quoted_text(name) for name in rows.schema.names]
     parts = []

@@ -96,7 +96,6 @@ class DecisionRows:
         source: index of the record that each answers.
         keys: their keys, Arrow text.
         key: number of each one's key; None: `keys` has one for each.
-        nulls: dotted names of the fields in which null is written; elsewhere null is absent.
     """
 
     type: str
@@ -104,7 +103,6 @@ class DecisionRows:
     source: Integers
     keys: pa.Array
     key: Integers | None = None
-    nulls: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -120,19 +118,11 @@ class DecisionRows:
         keys, key = (self.keys.take(taken), None) if self.key is None else (self.keys, self.key[which])
         return replace(self, rows=self.rows.take(taken), source=self.source[which], keys=keys, key=key)
 
-    def slice(self, begin: int, count: int) -> Self:
-        """A stretch of them."""
-        end = begin + count
-        keys, key = (self.keys, None if self.key is None else self.key[begin:end])
-        keys = keys.slice(begin, count) if key is None else keys
-        rows = self.rows.slice(begin, count)
-        return replace(self, rows=rows, source=self.source[begin:end], keys=keys, key=key)
-
     def column(self, name: str) -> pa.Array:
         """One of the columns of `Outputs`."""
         match name:
             case "value":
-                return objects(self.type, self.rows, self.nulls)
+                return objects(self.type, self.rows)
             case "key":
                 return self.keys if self.key is None else self.keys.take(pa.array(self.key))
             case "id" | "ts":

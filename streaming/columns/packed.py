@@ -23,6 +23,10 @@ DECODED_BYTES: Final = 64 * 2**20
 ROWS_MAX: Final = 2**20
 """Of a packed record: rows of nulls take no bytes, but each one is an event."""
 _SAMPLE: Final = 128
+_LARGE: Final = 256 * 2**10
+"""Bytes of rows for which it pays to write them twice."""
+_TRIED: Final = 1024
+"""Rows that show into how many bytes others go."""
 _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _ZSTD: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
@@ -49,12 +53,20 @@ def pack(
     """
     if not rows.num_rows:
         return
-    value = _written(type, rows, _ZSTD if small else _LZ4)
-    if len(value) <= most or rows.num_rows == 1:
-        yield value
-        return
+    options = _ZSTD if small else _LZ4
+    fits = rows.num_rows
+    if rows.num_rows > 2 * _TRIED and rows.nbytes > most:
+        # To compress all only to see that it is too much would double the work; some of them say it as well.
+        tried = _written(type, rows.slice(rows.num_rows // 2, _TRIED), options)
+        fits = most * _TRIED // len(tried)
+    if fits >= rows.num_rows:
+        value = _written(type, rows, options)
+        if len(value) <= most or rows.num_rows == 1:
+            yield value
+            return
+        fits = rows.num_rows * most // len(value)
     # Somewhat smaller pieces than fit on average, so that few must be cut again.
-    step = max(1, min(rows.num_rows // 2, int(rows.num_rows * most / len(value) * 0.9)))
+    step = max(1, min(rows.num_rows // 2, int(fits * 0.9)))
     for first in range(0, rows.num_rows, step):
         yield from pack(type, rows.slice(first, step), most, small=small)
 
@@ -130,7 +142,7 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     if len(batches) > 1:
         batches = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
     type, rows = named.decode(), _of_one_type(named.decode(), batches[0])
-    decoded = sum(map(_bytes_of, rows.columns))
+    decoded = decoded_bytes(rows)
     if decoded > DECODED_BYTES:
         raise BadEvent(f"{decoded} bytes decompressed; at most {DECODED_BYTES} was expected")
     columns = [plain_form(column) for column in rows.columns]
@@ -233,6 +245,11 @@ def check_type(kind: pa.DataType, name: str) -> None:
         raise BadEvent(f"{name}: {kind}; a number, text, bool, list, map or struct was expected")
 
 
+def decoded_bytes(rows: pa.RecordBatch) -> int:
+    """Bytes of some rows with dictionaries written out, at least one a value."""
+    return sum(map(_bytes_of, rows.columns))
+
+
 def _bytes_of(column: pa.Array) -> int:
     """Bytes of a column with dictionaries written out, at least one a value."""
     kind = column.type
@@ -323,11 +340,26 @@ def _written(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -
 
 
 def _stream(type: str, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
-    schema = rows.schema.with_metadata({TYPE: type.encode()})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_batch(rows.replace_schema_metadata(schema.metadata))
-    return bytes(sink.getvalue())
+    return stream_of(rows.replace_schema_metadata({TYPE: type.encode()}), options)
+
+
+def stream_of(rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
+    """Rows as an Arrow IPC stream with nothing more to their schema."""
+    if options.compression is not None or rows.nbytes < _LARGE:
+        sink = pa.BufferOutputStream()
+        _write(sink, rows, options)
+        return bytes(sink.getvalue())
+    # Measured first: a large buffer that grows is copied at each step, and takes three times as long.
+    size = pa.MockOutputStream()
+    _write(size, rows, options)
+    room = pa.allocate_buffer(size.size())
+    _write(pa.FixedSizeBufferWriter(room), rows, options)
+    return bytes(room)
+
+
+def _write(sink: Any, rows: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> None:
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+        writer.write_batch(rows)
 
 
 def _narrow(column: pa.Array) -> pa.Array:

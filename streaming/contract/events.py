@@ -217,9 +217,19 @@ def parse(
     if max_ahead_ms is None or default_ts is None or isinstance(event, PolicyChange):
         return event
     if isinstance(event, Refund) or (isinstance(event, Request) and event.decided is not None):
-        return replace(event, at=default_ts) if event.at - default_ts > OWN_AHEAD_MS else event
+        return replace(event, at=own_at(event.at, default_ts))
     _check_ahead(event, default_ts, max_ahead_ms)
     return event
+
+
+def own_at(at: int, record_ts: int) -> int:
+    """When it is applied what a proxy has decided or gives back, ms; see OWN_AHEAD_MS.
+
+    Args:
+        at: when by its own clock, ms.
+        record_ts: time of its record, ms.
+    """
+    return record_ts if at - record_ts > OWN_AHEAD_MS else at
 
 
 def _check_ahead(event: Event, record_ts: int, max_ahead_ms: int) -> None:

@@ -63,13 +63,13 @@ def _singly(outputs: Outputs, topics: Topics) -> Columns:
 def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator[Columns]:
     """The decisions in order of their partitions and receivers, those packed that are enough together."""
     receiver = LAWS.by_decision[decided.type].decision.receiver
-    for partition, rows in _together(decided, receiver, packing.partitions):
-        if len(rows) < packing.least:
-            yield _singly(Outputs(columns=[rows]), topics)
+    for partition, which, rows in _together(decided, receiver, packing.partitions):
+        if len(which) < packing.least:
+            yield _singly(Outputs(columns=[decided.take(which)]), topics)
             continue
         # What is for one alone is much and comes rarely, and all others' readers fetch it too.
-        values = list(pack(decided.type, rows.rows, small=bool(receiver)))
-        key = str(rows.rows[receiver][0].as_py()).encode() if receiver else b""
+        values = list(pack(decided.type, rows, small=bool(receiver)))
+        key = str(rows[receiver][0].as_py()).encode() if receiver else b""
         yield [
             pa.repeat(pa.scalar(topics.decisions), len(values)),
             pa.repeat(pa.scalar(key), len(values)),
@@ -81,8 +81,8 @@ def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator
 
 def _together(
     decided: DecisionRows, receiver: str, partitions: int
-) -> Iterator[tuple[int, DecisionRows]]:
-    """Decisions of one partition, and for one receiver, each in their order."""
+) -> Iterator[tuple[int, Integers, pa.RecordBatch]]:
+    """Partition, numbers and rows of the decisions of one partition, and for one receiver, in their order."""
     groups = np.zeros(len(decided), dtype=np.int64)
     if partitions > 1:
         names = partition_of(decided.keys, partitions)
@@ -92,12 +92,21 @@ def _together(
         of = of if pa.types.is_dictionary(of.type) else of.dictionary_encode()
         groups = of.indices.to_numpy().astype(np.int64) * partitions + groups
     if (groups == groups[0]).all():
-        yield int(groups[0] % partitions), decided
+        yield int(groups[0] % partitions), np.arange(len(decided)), decided.rows
         return
-    order = np.argsort(groups, kind="stable")
-    sorted_rows, ends = decided.take(order), _ends(groups[order])
+    order = _order(groups)
+    # Without the keys, which hardly anybody needs any more.
+    rows, ends = decided.rows.take(pa.array(order)), _ends(groups[order])
     for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-        yield int(groups[order[begin]] % partitions), sorted_rows.slice(begin, end - begin)
+        which = order[begin:end]
+        yield int(groups[which[0]] % partitions), which, rows.slice(begin, end - begin)
+
+
+def _order(groups: Integers) -> Integers:
+    """Where numbers from 0 on stand in ascending order, alike ones in theirs."""
+    # Short integers are sorted in linear time, by their digits.
+    few = groups.max() < 2**16
+    return np.argsort(groups.astype(np.uint16) if few else groups, kind="stable")
 
 
 def _ends(ascending: Integers) -> Integers:

@@ -12,7 +12,7 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.job import schemas
 from streaming.job.grouping_keys import grouping_keys_of
-from streaming.laws.pack_routing import parts
+from streaming.laws.pack_routing import Record, parts
 from streaming.laws.routing import Origin, policy_shards, routes
 from streaming.policy.timeline import PolicyTimeline
 
@@ -148,27 +148,19 @@ class _Router:
         Args:
             batch: the records.
             topic: where they come from.
-            cut, whole: origins of what was cut out of a record, and of a record as it came.
+            cut, whole: origins of what was cut out of records, and of a record as it came.
         """
         for records in _stretches(batch, PACKED_BYTES_AT_ONCE):
             columns = (records.column(name).to_pylist() for name in ("partition", "offset", "ts"))
-            found = [
-                (i, part)
-                for i, (partition, offset, ts) in enumerate(zip(*columns, strict=True))
-                for part in parts(
-                    records["value"][i].as_buffer(),
-                    name=f"{topic}-{partition}-{offset}",
-                    ts=ts,
-                    shards=self.shards,
-                    max_ahead_ms=self.max_ahead_ms,
-                )
-            ]
+            values = [value.as_buffer() for value in records["value"]]
+            given = list(map(Record, values, *columns))
+            found = list(parts(given, topic=topic, shards=self.shards, max_ahead_ms=self.max_ahead_ms))
             yield _routed(
                 records,
-                np.array([i for i, _ in found], dtype=np.int64),
-                np.array([self.numbers[part.law][part.shard] for _, part in found], dtype=np.int64),
-                np.array([cut if part.cut else whole for _, part in found], dtype=np.int64),
-                pa.array([part.value for _, part in found], pa.binary()),
+                np.array([part.record for part in found], dtype=np.int64),
+                np.array([self.numbers[part.law][part.shard] for part in found], dtype=np.int64),
+                np.array([cut if part.cut else whole for part in found], dtype=np.int64),
+                pa.array([part.value for part in found], pa.binary()),
             )
 
     def _one_by_one(self, records: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,14 +1,15 @@
 """Packed records cut up: to each shard the rows whose events must be seen in order there."""
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import TYPE, stream, unpack
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS, Event
@@ -17,72 +18,130 @@ from streaming.laws.name_hashes import crc32_of
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import shard_of
 
-ROW: Final = "weir.row"
-"""Last column of a part: the number of each row in the record that it was cut from."""
-
+PLACE: Final = ("weir.partition", "weir.offset", "weir.ts", "weir.row")
+"""Last columns of a part: of each row partition, offset and timestamp (ms) of its record, and its number."""
+TOGETHER_BYTES: Final = 16 * 2**20
+"""Of unpacked rows that are cut up together: this bounds memory, small records may become very large."""
+_TS: Final = PLACE.index("weir.ts")
 
 Entries = Callable[[int], tuple[Integers, pa.Array]]
 """(shard) -> numbers of the rows that have entries for it, and the column with these entries alone."""
 
 
-class Origin(NamedTuple):
-    """Where rows come from.
+class Record(NamedTuple):
+    """A packed record as Kafka has it.
 
     Attributes:
-        type: of all of them.
-        name: id of their record, `<topic>-<partition>-<offset>`.
+        value: its bytes.
+        partition, offset: where it stands.
         ts: its timestamp, ms.
-        max_ahead_ms: how far an event may lie after that.
     """
 
-    type: str
-    name: str
+    value: pa.Buffer
+    partition: int
+    offset: int
     ts: int
-    max_ahead_ms: int
 
 
 class Part(NamedTuple):
-    """Some rows of a packed record, or the record as it came.
+    """Some rows of packed records, or a record as it came.
 
     Attributes:
         law: that decides them.
         shard: number of its shard.
-        value: `packed.stream` of the rows with their numbers, or the record's bytes.
+        value: `packed.stream` of the rows with the columns PLACE, or the record's bytes.
         cut: which of the two.
+        record: number of the record, or of the first one that rows come from.
     """
 
     law: str
     shard: int
     value: bytes
     cut: bool
+    record: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Rows of one type.
+
+    Attributes:
+        type: of all of them.
+        rows: the columns that they came with.
+        place: PLACE of each, a column each.
+        record: number of the first one's record.
+        topic: where they come from.
+        max_ahead_ms: how far an event may lie after its record's timestamp.
+    """
+
+    type: str
+    rows: pa.RecordBatch
+    place: Integers
+    record: int
+    topic: str
+    max_ahead_ms: int
+
+    def name(self, row: int) -> str:
+        """Default id of a row."""
+        partition, offset, _, number = self.place[row].tolist()
+        return f"{self.topic}-{partition}-{offset}/{number}"
 
 
 def parts(
-    value: pa.Buffer, *, name: str, ts: int, shards: int, max_ahead_ms: int = MAX_AHEAD_MS
+    records: Sequence[Record], *, topic: str, shards: int, max_ahead_ms: int = MAX_AHEAD_MS
 ) -> Iterator[Part]:
-    """The parts of a packed record; one that cannot be used goes whole to a shard that says so.
+    """The parts of packed records; one that cannot be used goes whole to a shard that says so.
 
     Args:
-        value: the record's bytes.
-        name: its id, `<topic>-<partition>-<offset>`.
-        ts: its timestamp, ms.
+        records: of one topic.
+        topic: its name.
         shards: per law.
-        max_ahead_ms: how far an event may lie after that; beyond, it cannot be used.
+        max_ahead_ms: how far an event may lie after its record's timestamp; beyond, it cannot be used.
     """
-    try:
-        law = law_of(_type_of(value))
-        if shards == 1:
-            # That shard unpacks it.
-            yield Part(law.name, 0, value.to_pybytes(), False)
-            return
-        type, rows = unpack(value)
-    except BadEvent:
-        yield Part(LAWS.reporting.name, shard_of(name, shards), value.to_pybytes(), False)
-        return
-    if ROW in rows.schema.names:
-        rows = rows.drop_columns(ROW)
-    for shard, some, number in _by_shard(law, rows, Origin(type, name, ts, max_ahead_ms), shards):
-        yield Part(law.name, shard, stream(type, some.append_column(ROW, pa.array(number))), True)
+    alike: dict[Any, list[_Rows]] = {}
+    size = 0
+    for i, record in enumerate(records):
+        try:
+            law = law_of(_type_of(record.value))
+            if shards == 1:
+                # That shard unpacks it.
+                yield Part(law.name, 0, record.value.to_pybytes(), False, i)
+                continue
+            type, rows = unpack(record.value)
+        except BadEvent:
+            home = shard_of(f"{topic}-{record.partition}-{record.offset}", shards)
+            yield Part(LAWS.reporting.name, home, record.value.to_pybytes(), False, i)
+            continue
+        rows = rows.drop_columns([name for name in PLACE if name in rows.schema.names])
+        number = np.arange(rows.num_rows)
+        place = np.column_stack([np.full((len(number), 3), record[1:], dtype=np.int64), number])
+        found = _Rows(type=type, rows=rows, place=place, record=i, topic=topic, max_ahead_ms=max_ahead_ms)
+        # Reports have one row each and come by hundreds: together they cost half as much.
+        alike.setdefault((type, rows.schema) if law.plain else i, []).append(found)
+        size += rows.nbytes
+        if size >= TOGETHER_BYTES:
+            yield from _cut(alike.values(), shards)
+            alike, size = {}, 0
+    yield from _cut(alike.values(), shards)
+
+
+def _joined(some: list[_Rows]) -> _Rows:
+    """Rows of one type and with the same columns."""
+    if len(some) == 1:
+        return some[0]
+    table = pa.Table.from_batches([one.rows for one in some]).unify_dictionaries().combine_chunks()
+    place = np.concatenate([one.place for one in some])
+    return replace(some[0], rows=table.to_batches()[0], place=place)
+
+
+def _cut(alike: Iterable[list[_Rows]], shards: int) -> Iterator[Part]:
+    """The parts of rows of which those with the same columns are listed together."""
+    for given in map(_joined, alike):
+        law = law_of(given.type)
+        for shard, rows, number in _by_shard(law, given, shards):
+            for name, column in zip(PLACE, given.place[number].T, strict=True):
+                rows = rows.append_column(name, pa.array(np.ascontiguousarray(column)))
+            yield Part(law.name, shard, stream(given.type, rows), True, given.record)
 
 
 def law_of(type: str) -> LawSpec:
@@ -98,16 +157,15 @@ def _type_of(value: pa.Buffer) -> str:
         raise BadEvent(str(error)) from error
 
 
-def _by_shard(
-    law: LawSpec, rows: pa.RecordBatch, record: Origin, shards: int
-) -> Iterator[tuple[int, pa.RecordBatch, Integers]]:
+def _by_shard(law: LawSpec, given: _Rows, shards: int) -> Iterator[tuple[int, pa.RecordBatch, Integers]]:
     """(shard, its rows, their numbers), by shard."""
+    rows = given.rows
     place = rows.schema.get_field_index(law.key_column)
     column = rows.column(place) if place >= 0 else pa.nulls(rows.num_rows)
     if pa.types.is_map(column.type) or pa.types.is_struct(column.type):
-        yield from _entries_by_shard(law, rows, place, record, shards)
+        yield from _entries_by_shard(law, given, place, shards)
         return
-    shard = _shards_of(law, rows, column, record, shards)
+    shard = _shards_of(law, given, column, shards)
     order = np.argsort(shard.astype(np.uint16), kind="stable")
     sorted_rows = rows.take(pa.array(order))
     ends = np.searchsorted(shard[order], np.arange(shards + 1))
@@ -117,12 +175,10 @@ def _by_shard(
             yield number, _compact(sorted_rows.slice(begin, count)), order[begin : begin + count]
 
 
-def _shards_of(
-    law: LawSpec, rows: pa.RecordBatch, keys: pa.Array, record: Origin, shards: int
-) -> Integers:
+def _shards_of(law: LawSpec, given: _Rows, keys: pa.Array, shards: int) -> Integers:
     """The shard of each row by its routing key; where the column does not say it, by the whole event."""
-    shard = np.empty(rows.num_rows, dtype=np.int64)
-    said = np.zeros(rows.num_rows, dtype=np.bool_)
+    shard = np.empty(len(given.place), dtype=np.int64)
+    said = np.zeros(len(given.place), dtype=np.bool_)
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode() if keys.dictionary.null_count else keys
     if pa.types.is_dictionary(keys.type) or pa.types.is_string(keys.type):
@@ -133,7 +189,7 @@ def _shards_of(
         else:
             shard[said] = crc32_of(keys if said.all() else keys.filter(pa.array(said))) % shards
     for i in np.flatnonzero(~said).tolist():
-        shard[i] = shard_of(_routing_key(law, rows, i, record), shards)
+        shard[i] = shard_of(_routing_key(law, given, i), shards)
     return shard
 
 
@@ -141,38 +197,39 @@ def _text(keys: pa.Array) -> pa.Array:
     return keys.dictionary_decode() if pa.types.is_dictionary(keys.type) else keys
 
 
-def _routing_key(law: LawSpec, rows: pa.RecordBatch, row: int, record: Origin) -> str:
+def _routing_key(law: LawSpec, given: _Rows, row: int) -> str:
     """The routing key of one row; its id if it cannot be used."""
     try:
-        return law.routing_key(_event(rows, row, record), None)
+        return law.routing_key(_event(given, row), None)
     except BadEvent:
-        return f"{record.name}/{row}"
+        return given.name(row)
 
 
-def _event(rows: pa.RecordBatch, row: int, record: Origin) -> Event:
+def _event(given: _Rows, row: int) -> Event:
     """The event of one row.
 
     Raises:
         BadEvent: it cannot be used.
     """
-    value = bytes(objects(record.type, rows.slice(row, 1), NULLS.get(record.type, NO_NULLS))[0].as_py())
-    return LAWS.parse(
-        value, default_id=f"{record.name}/{row}", default_ts=record.ts, max_ahead_ms=record.max_ahead_ms
-    )
+    value = bytes(objects(given.type, given.rows.slice(row, 1))[0].as_py())
+    ts = int(given.place[row, _TS])
+    return LAWS.parse(value, default_id=given.name(row), default_ts=ts, max_ahead_ms=given.max_ahead_ms)
 
 
 def _entries_by_shard(
-    law: LawSpec, rows: pa.RecordBatch, place: int, record: Origin, shards: int
+    law: LawSpec, given: _Rows, place: int, shards: int
 ) -> Iterator[tuple[int, pa.RecordBatch, Integers]]:
     """As `_by_shard`, of rows with an object whose keys are routing keys: each shard gets its own entries.
 
     A row that cannot be used, in any of its entries, stays whole; one without entries is nobody's.
     """
+    rows = given.rows
     plain = np.zeros(rows.num_rows, dtype=np.bool_)
     if law.plain is not None:
-        plain = law.plain(rows, np.full(rows.num_rows, record.ts), record.max_ahead_ms)
-    whole = [i for i in np.flatnonzero(~plain).tolist() if not _is_good(rows, i, record)]
-    home = np.array([shard_of(f"{record.name}/{i}", shards) for i in whole], dtype=np.int64)
+        times = np.ascontiguousarray(given.place[:, _TS])
+        plain = law.plain(rows, times, given.max_ahead_ms)
+    whole = [i for i in np.flatnonzero(~plain).tolist() if not _is_good(given, i)]
+    home = np.array([shard_of(given.name(i), shards) for i in whole], dtype=np.int64)
     stays = np.zeros(rows.num_rows, dtype=np.bool_)
     stays[whole] = True
     cut = (_map_entries if pa.types.is_map(rows.column(place).type) else _struct_entries)(
@@ -197,9 +254,9 @@ def _heads(rows: pa.RecordBatch, numbers: Integers, place: int, column: pa.Array
     return pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
 
-def _is_good(rows: pa.RecordBatch, row: int, record: Origin) -> bool:
+def _is_good(given: _Rows, row: int) -> bool:
     try:
-        _event(rows, row, record)
+        _event(given, row)
     except BadEvent:
         return False
     return True

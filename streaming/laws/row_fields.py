@@ -5,6 +5,7 @@ and is left to the contract's parser. So a rule that is missing here costs time 
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from streaming.columns.byte_strings import Integers
 from streaming.contract.fields import INT64_MAX
 
 Flags = NDArray[np.bool_]
+WORDS: Final = pa.dictionary(pa.int32(), pa.string())
+"""Type of a text column of which many rows say the same."""
 
 
 class RowFields:
@@ -59,7 +62,7 @@ class RowFields:
 
     def check_finite(self, name: str) -> None:
         """A column of numbers that nobody asks for but that must be numbers."""
-        column = self._column(name, _is_number)
+        column = self._column(name, is_number)
         if column is not None:
             values = column.cast(pa.float64()).fill_null(0.0).to_numpy()
             self.plain &= np.isfinite(values)
@@ -138,7 +141,8 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind.value_type if pa.types.is_dictionary(kind) else kind))
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column is of numbers."""
     return bool(pa.types.is_float64(kind) or pa.types.is_int64(kind))
 
 
@@ -147,3 +151,27 @@ def _without_null_texts(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
         return column.cast(column.type.value_type)
     return column
+
+
+def worded(number: Integers, words: pa.Array, without: Flags | None = None) -> pa.DictionaryArray:
+    """Words by their numbers, null where they are `without` one."""
+    return pa.DictionaryArray.from_arrays(pa.array(number.astype(np.int32), mask=without), words)
+
+
+def listed(ends: Integers, fields: Sequence[pa.Array], kind: pa.StructType) -> pa.ListArray:
+    """A column of lists of objects.
+
+    Args:
+        ends: where each list begins among the objects, and the last one ends.
+        fields: of the objects.
+        kind: what these are.
+    """
+    objects = pa.StructArray.from_arrays(fields, fields=list(kind))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), objects)
+
+
+def places(first: Integers, count: Integers) -> Integers:
+    """The numbers from each `first` on, `count` of them, one stretch after the other."""
+    ends = np.cumsum(count)
+    numbers: Integers = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
+    return numbers

@@ -11,17 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records, too_far_ahead
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import CONTRACT_VERSION
 from streaming.contract.fields import TS_MAX_MS
-from streaming.laws.row_fields import RowFields
+from streaming.laws.row_fields import RowFields, is_number
 
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
-WORDS: Final = pa.dictionary(pa.int32(), pa.string())
-"""Type of a text column of which many rows say the same."""
 MISSING: Final = -(2**62)
 """Default of integers that must be there: less than any that is plain."""
 
@@ -54,7 +51,7 @@ class Sheet(RowFields):
 
     def sizes(self, name: str) -> Doubles:
         """A column of finite numbers of 0 or more; 0 where it is null."""
-        column = self._column(name, _is_number)
+        column = self._column(name, is_number)
         if column is None:
             return np.zeros(len(self))
         numbers: Doubles = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
@@ -87,10 +84,6 @@ class Sheet(RowFields):
                 bad.append(number)
         if bad:
             self.plain &= ~np.isin(words.indices.to_numpy(), bad)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_float64(kind) or pa.types.is_int64(kind))
 
 
 def objects_of(elements: pa.Array, row: Integers) -> Sheet:
@@ -127,12 +120,17 @@ def head_of(sheet: Sheet, records: Records, max_ahead_ms: int) -> list[pa.Array]
     sheet.plain &= ~too_far_ahead(at, times, max_ahead_ms)
     if records.broadcast is not None:
         sheet.plain &= ~np.asarray(records.broadcast, dtype=np.bool_)[sheet.i]
-    ids = sheet.texts("id")
-    if ids.null_count:
-        unnamed = ids.is_null()
-        missing = sheet.i[unnamed.to_numpy(zero_copy_only=False)].tolist()
-        ids = pc.replace_with_mask(ids, unnamed, pa.array(map(records.name_of, missing), pa.string()))
+    ids = named(sheet.texts("id"), sheet.i, records)
     return [pa.array(sheet.i), ids, pa.array(ts), pa.array(at)]
+
+
+def named(ids: pa.Array, source: Integers, records: Records) -> pa.Array:
+    """The ids of events of these records; those that say none have their records'."""
+    if not ids.null_count:
+        return ids
+    unnamed = ids.is_null()
+    missing = source[unnamed.to_numpy(zero_copy_only=False)].tolist()
+    return pc.replace_with_mask(ids, unnamed, pa.array(map(records.name_of, missing), pa.string()))
 
 
 def alike(records: Records, type: str) -> Iterator[Sheet]:

@@ -31,7 +31,7 @@ _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client
 # Kafka's default is 11 samples of one second: what its own token bucket holds (docs/protocol_notes.md 1.1).
 DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget the oldest rather than grow with them, in number or size.
-CACHED_QUOTA_BYTES = 28 * 2**20
+CACHED_QUOTA_BYTES = 40 * 2**20
 """What the quotas of requests that are remembered may take, and once more those of subjects, about."""
 _CACHED_BYTES = 300
 """What one takes beside its names."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from streaming.columns.packed import stream_of
 from streaming.contract.errors import StateError
 
 
@@ -50,12 +51,7 @@ def decode(raw: bytes) -> Body:
 
 def packed(rows: pa.RecordBatch, compression: str | None = None) -> bytes:
     """Rows as Arrow IPC bytes; without compression they can be read in place."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(
-        sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
-    ) as writer:
-        writer.write_batch(rows)
-    return bytes(sink.getvalue().to_pybytes())
+    return stream_of(rows, pa.ipc.IpcWriteOptions(compression=compression))
 
 
 def unpacked(content: pa.Buffer) -> pa.RecordBatch:

@@ -40,11 +40,13 @@ def stream_of(rows: pa.RecordBatch | pa.Table, type: str | None = "request", **o
     return bytes(sink.getvalue())
 
 
-def records_with(values: Sequence[bytes], packs: Sequence[bool], ts: int = 0) -> Records:
-    """Records of one partition of `weir.requests`, some of them packed."""
+def records_with(
+    values: Sequence[bytes], packs: Sequence[bool], ts: int = 0, topic: str = "weir.requests"
+) -> Records:
+    """Records of one partition, some of them packed."""
     count = len(values)
     return unpacked(
-        topic=Named(["weir.requests"], np.zeros(count, dtype=np.int64)),
+        topic=Named([topic], np.zeros(count, dtype=np.int64)),
         partition=np.zeros(count, dtype=np.int64),
         offset=np.arange(count),
         ts=np.full(count, ts),

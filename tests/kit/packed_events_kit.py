@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
+from pack_kit import json_of, records_with
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.packed import pack
-from streaming.columns.records import Named, Records, unpacked
+from streaming.columns.records import Records
 from streaming.contract.decisions import DEADLETTER
 from streaming.laws.law import StepContext
 from streaming.laws.registry import LAWS
@@ -42,20 +42,11 @@ def packed_records(packs: Sequence[pa.RecordBatch], type: str) -> Records:
 
 def json_records(events: Sequence[Event]) -> Records:
     """The same as JSON, a record each."""
-    return _records([orjson.dumps(event) for event in events], packed=False)
+    return _records(json_of(events), packed=False)
 
 
 def _records(values: list[bytes], *, packed: bool) -> Records:
-    count = len(values)
-    return unpacked(
-        topic=Named(["weir.usage"], np.zeros(count, dtype=np.int64)),
-        partition=np.zeros(count, dtype=np.int64),
-        offset=np.arange(count),
-        ts=np.full(count, ARRIVED),
-        value=pa.chunked_array([pa.array(values, pa.binary())]),
-        broadcast=None,
-        packed=np.full(count, packed),
-    )
+    return records_with(values, [packed] * len(values), ARRIVED, "weir.usage")
 
 
 def stepped(

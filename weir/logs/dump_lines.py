@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from streaming.contract.errors import WeirError
-from streaming.contract.events import MAX_AHEAD_MS, OWN_AHEAD_MS
+from streaming.contract.events import MAX_AHEAD_MS, own_at
 from streaming.laws.mutation.statements import LISTED_MS
 
 # Held in memory while a dump is written; more than that is a shorter dump's work.
@@ -111,8 +111,7 @@ class History:
             if event is None or not _is_own(event):
                 continue
             name, ts = _name(event, record), _time(event, record.ts)
-            at = _time(event, ts, "applied_ts")
-            at = record.ts if at - record.ts > OWN_AHEAD_MS else at
+            at = own_at(_time(event, ts, "applied_ts"), record.ts)
             if at != ts:
                 self._apply(name, at)
             if event.get("type") == _REFUND:

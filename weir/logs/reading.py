@@ -8,7 +8,7 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import is_packed, unpack
 from streaming.contract.errors import BadEvent, WeirError
 
@@ -175,5 +175,5 @@ def records_of(message: Message) -> Iterator[Record]:
         logger.debug("%s-%d at %d: %s", whole.topic, whole.partition, whole.offset, error.reason)
         yield whole
         return
-    for number, value in enumerate(objects(kind, rows, NULLS.get(kind, NO_NULLS)).to_pylist()):
+    for number, value in enumerate(objects(kind, rows).to_pylist()):
         yield replace(whole, value=value, row=number)

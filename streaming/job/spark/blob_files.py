@@ -1,5 +1,5 @@
-"""Segments of cold rows and large parts of bodies as files beside the checkpoint (`laws.segments` and
-`laws.carried` say what they are).
+"""Segments of cold rows and large parts of bodies as files beside the checkpoint (`state.cold_rows` and
+`state.spilled` say what they are).
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
+from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
 from streaming.state.body import unpacked
@@ -19,6 +20,8 @@ from streaming.state.body import unpacked
 MAPPED_MAX: Final = 256
 """Segments that a worker keeps mapped; more are mapped anew when they are asked for."""
 _SUFFIX: Final = ".arrow"
+_checked: LRUCache[str, tuple[int, int, int]] = LRUCache(MAPPED_MAX)
+"""Files that this process wrote last: what it reads back in the next batch need not be digested again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,7 @@ class FileBlobStore:
             if not path.exists():
                 _make(self.folder)
                 _write(path, content)
+                _checked[str(path)] = _version(path)
             # Of a file that was there too: whoever put it may have been stopped before this.
             _sync(self.folder)
         except OSError as error:
@@ -116,13 +120,20 @@ class FileBlobStore:
 def _mapped(path: str) -> pa.RecordBatch:
     """Content never changes under a name, so what was read and checked once stays good."""
     try:
+        version = _version(path)
         with pa.memory_map(path) as file:
             content = file.read_buffer()
     except OSError as error:
         raise StateError(f"a segment of the state is missing ({error}); the checkpoint is damaged") from error
-    if _digest(content) != Path(path).stem:
+    if _checked.get(path) != version and _digest(content) != Path(path).stem:
         raise StateError(f"the segment {path} does not hold what its name says; the checkpoint is damaged")
     return unpacked(content)
+
+
+def _version(path: str | Path) -> tuple[int, int, int]:
+    """What changes when a file is written to or another takes its place."""
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _write(path: Path, content: bytes) -> None:

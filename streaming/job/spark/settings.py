@@ -26,8 +26,7 @@ class JobSettings(Settings):
     )
     shards: int = setting(
         0,
-        "state rows per law; 0: as many as shuffle partitions, in the throughput profile four times as many; "
-        "another number starts a new checkpoint",
+        "state rows per law; 0: as many as shuffle partitions; another number starts a new checkpoint",
         minimum=0,
         maximum=4096,
     )
@@ -98,9 +97,8 @@ class JobSettings(Settings):
 
     @property
     def shard_count(self) -> int:
-        """State rows per law, where `shards` leaves it to the profile.
+        """State rows per law, where `shards` leaves it to the tasks.
 
-        Each costs a batch milliseconds, however few events it has; a task with several can work on one while
-        it reads or sends another.
+        One a task: each costs a batch milliseconds, and packed records are cut up for each, coming and going.
         """
-        return self.shards or self.shuffle_partitions * (1 if self.profile is Profile.LATENCY else 4)
+        return self.shards or self.shuffle_partitions

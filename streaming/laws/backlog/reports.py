@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from streaming.columns.byte_strings import Integers
 from streaming.contract.broker_events import NOTHING_ACKNOWLEDGED, Backlog, Ledger, Subscription
 from streaming.contract.names import namespace_of
 from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
-from streaming.laws.sheet import MISSING, WORDS, Integers, Sheet
+from streaming.laws.row_fields import WORDS, listed
+from streaming.laws.sheet import MISSING, Sheet
 from streaming.policy.timeline import PolicyTimeline
 
 UNKNOWN: Final = -1
@@ -83,9 +85,9 @@ class Reports:
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Self:
         """What the columns of `BacklogIntake` say."""
-        topic, listed = rows["topic"], rows["subscriptions"]
-        name, ledger, entry, durable, published = listed.flatten().flatten()
-        ends, number = _ends(listed), name.indices.to_numpy().astype(np.int64)
+        topic, subscribed = rows["topic"], rows["subscriptions"]
+        name, ledger, entry, durable, published = subscribed.flatten().flatten()
+        ends, number = _ends(subscribed), name.indices.to_numpy().astype(np.int64)
         rank = np.empty(len(name.dictionary), dtype=np.int64)
         rank[pc.sort_indices(name.dictionary).to_numpy()] = np.arange(len(rank))
         report = np.repeat(np.arange(len(rows)), np.diff(ends))
@@ -116,7 +118,7 @@ class Reports:
         """One of them as the law itself takes it."""
         ledgers, positions = self.ledgers, self.positions
         first, end = ledgers.ends[i : i + 2].tolist()
-        listed = zip(*(column[first:end].tolist() for column in ledgers[1:]), strict=True)
+        told = zip(*(column[first:end].tolist() for column in ledgers[1:]), strict=True)
         begin, stop = positions.ends[i : i + 2].tolist()
         subscribed = zip(*(column[begin:stop].tolist() for column in positions[3:]), strict=True)
         names = self.names.take(pa.array(positions.name[begin:stop])).to_pylist()
@@ -128,7 +130,7 @@ class Reports:
             topic="",
             ledgers=tuple(
                 Ledger(id=id_, entries=entries, size=size, close_time=_known(closed))
-                for id_, entries, size, closed in listed
+                for id_, entries, size, closed in told
             ),
             subscriptions=tuple(
                 Subscription(
@@ -139,8 +141,8 @@ class Reports:
         )
 
 
-def _ends(listed: pa.Array) -> Integers:
-    return np.cumsum([0, *pc.list_value_length(listed).to_numpy()], dtype=np.int64)
+def _ends(lists: pa.Array) -> Integers:
+    return np.cumsum([0, *pc.list_value_length(lists).to_numpy()], dtype=np.int64)
 
 
 def _known(time: int) -> int | None:
@@ -198,22 +200,16 @@ def _time(time: int | None) -> int:
     return UNKNOWN if time is None else time
 
 
-def _lists(listed: Sequence[Sequence[tuple[Any, ...]]], kind: pa.StructType) -> pa.Array:
-    ends = np.cumsum([0, *map(len, listed)])
-    flat = [one for each in listed for one in each]
+def _lists(lists: Sequence[Sequence[tuple[Any, ...]]], kind: pa.StructType) -> pa.Array:
+    ends = np.cumsum([0, *map(len, lists)])
+    flat = [one for each in lists for one in each]
     columns = zip(*flat, strict=True) if flat else [()] * kind.num_fields
     parts = [_part(list(values), kind.field(number).type) for number, values in enumerate(columns)]
-    return _listed(ends, parts, kind)
+    return listed(ends, parts, kind)
 
 
 def _part(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(values, pa.string()).dictionary_encode() if kind == WORDS else pa.array(values, kind)
-
-
-def _listed(ends: Integers, parts: list[pa.Array], kind: pa.StructType) -> pa.Array:
-    return pa.ListArray.from_arrays(
-        pa.array(ends, pa.int32()), pa.StructArray.from_arrays(parts, fields=list(kind))
-    )
 
 
 def _column(
@@ -223,7 +219,7 @@ def _column(
     items, ends = sheet.objects(name)
     parts = read(items)
     sheet.plain[items.i[~items.plain]] = False
-    return _listed(ends, parts, kind)
+    return listed(ends, parts, kind)
 
 
 def _ledgers_of(items: Sheet) -> list[pa.Array]:

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.backlog.bulk import NOBODY, Flags, Integers, Judged, Quotas, Verdicts, judge_all
+from streaming.laws.backlog.bulk import NOBODY, Integers, Judged, Quotas, Verdicts, judge_all
 from streaming.laws.backlog.law import QUOTA_TYPES, Rules, rules_for
 from streaming.laws.backlog.reports import Reports
 from streaming.laws.law import Batch, DecisionForm, LawState
+from streaming.laws.row_fields import places, worded
 from streaming.policy.derived import Derived, stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
@@ -35,8 +36,6 @@ MAX_TOPICS: Final = 65_536
 """Rows of one shard; beyond it those reported longest ago leave first, ties by name."""
 MAX_CACHED: Final = 64
 """Sets of policies whose rules are remembered: those of a worker's shards."""
-NULLS: Final = frozenset({"oldestBacklogMessageSubscriptionName"})
-"""Fields of a decision that say null where they say nothing."""
 _LONG_AGO: Final = -(2**62)
 
 
@@ -101,7 +100,7 @@ def _decisions(reports: Reports, rules: Sequence[Rules], kind: Integers, judged:
         "backlogQuotaLimitSize": pa.array(quotas.size[kind]),
         "backlogQuotaLimitTime": pa.array(quotas.age[kind]),
         "oldestBacklogMessageAgeSeconds": pa.array(verdicts.age),
-        "oldestBacklogMessageSubscriptionName": _words(oldest, reports.names, verdicts.oldest == NOBODY),
+        "oldestBacklogMessageSubscriptionName": worded(oldest, reports.names, verdicts.oldest == NOBODY),
         **_exceeded(rules, kind, verdicts),
         "evict": _evictions(reports, judged),
         "ttl_ms": pa.array(np.full(len(rows), TTL_MS)),
@@ -112,7 +111,6 @@ def _decisions(reports: Reports, rules: Sequence[Rules], kind: Integers, judged:
         source=rows["source"].to_numpy(),
         keys=reports.topics,
         key=reports.topic,
-        nulls=NULLS,
     )
 
 
@@ -124,12 +122,12 @@ def _exceeded(rules: Sequence[Rules], kind: Integers, verdicts: Verdicts) -> dic
     said = pa.array([quota.policy for each in rules for quota in (each.size, each.age)], pa.string())
     action = pa.StructArray.from_arrays(
         [
-            _words(which, pa.array(list(QUOTA_TYPES.values()))),
+            worded(which, pa.array(list(QUOTA_TYPES.values()))),
             said.take(pa.array((kind[:, None] * len(QUOTA_TYPES) + np.arange(len(QUOTA_TYPES)))[over])),
         ],
         ["quota_type", "policy"],
     )
-    exceeded = _words(which, pa.array([each.value for each in QUOTA_TYPES]))
+    exceeded = worded(which, pa.array([each.value for each in QUOTA_TYPES]))
     return {
         "exceeded": pa.ListArray.from_arrays(ends, exceeded),
         "actions": pa.ListArray.from_arrays(ends, action),
@@ -140,19 +138,15 @@ def _evictions(reports: Reports, judged: Judged) -> pa.Array:
     """The column `evict`: the lines of each report's plan."""
     count = judged.verdicts.lines
     ends = np.cumsum([0, *count])
-    place = np.repeat(judged.verdicts.first_line - ends[:-1], count) + np.arange(ends[-1])
+    place = places(judged.verdicts.first_line, count)
     position, ledger, entry, entries, before = (column[place] for column in judged.lines)
     by_time = entries == 0
     line = pa.StructArray.from_arrays(
         [
-            _words(reports.positions.name[position], reports.names),
+            worded(reports.positions.name[position], reports.names),
             *(pa.array(numbers, mask=by_time) for numbers in (ledger, entry, entries)),
             pa.array(before, mask=~by_time),
         ],
         ["subscription", "ledger", "entry", "entries", "before_publish_time"],
     )
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), line)
-
-
-def _words(number: Integers, words: pa.Array, without: Flags | None = None) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(number.astype(np.int32), mask=without), words)

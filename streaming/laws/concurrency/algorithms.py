@@ -39,7 +39,7 @@ STATE: Final = np.dtype(
         ("count", np.int64),  # Vegas: samples since the probe; Gradient: until it; Gradient2: of the warm-up
         ("mean", np.float64),  # ns: long-term mean of Gradient2
         ("total", np.float64),  # ns: sum of its warm-up
-        # The open window; see concurrency.py.
+        # The open window; see law.py.
         ("next", np.int64),  # ns on the broker's clock: a sample that ends later closes the window
         ("shortest", np.int64),  # ns, of the window's samples
         ("sum", np.int64),  # ns

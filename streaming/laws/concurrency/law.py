@@ -1,7 +1,7 @@
 """The law of concurrency: how many requests a partition may have in flight, learned from round-trip times.
 
 Source: Zeebe 8.4's documentation, "Backpressure"; docs/contract.md 3.4; docs/protocol_notes.md 5. The
-algorithms are in limits.py; here are the window that gathers samples and the way of a batch through them.
+algorithms are in algorithms.py; here are the window that gathers samples and the way of a batch through them.
 
 **Window** (docs/protocol_notes.md 5.3; on by default, as in Zeebe, although its own template advises
 against it for AIMD). Samples faster than `minRttThreshold` are dropped. The others join the open window until

@@ -14,7 +14,8 @@ from streaming.contract.fields import INT64_MAX
 from streaming.laws.concurrency.law import Flags, Integers
 from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
-from streaming.laws.sheet import MISSING, WORDS, Sheet, objects_of
+from streaming.laws.row_fields import WORDS, listed
+from streaming.laws.sheet import MISSING, Sheet, objects_of
 from streaming.policy.timeline import PolicyTimeline
 
 _NUMBER: Final = ("start_ns", "rtt_ns", "inflight")
@@ -58,9 +59,9 @@ class Samples:
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Self:
         """What the columns of `SampleIntake` say."""
-        listed, partition = rows["samples"], rows["partition"]
-        event = np.repeat(np.arange(len(rows)), pc.list_value_length(listed).to_numpy())
-        start_ns, rtt, inflight, drop, k = listed.flatten().flatten()
+        samples, partition = rows["samples"], rows["partition"]
+        event = np.repeat(np.arange(len(rows)), pc.list_value_length(samples).to_numpy())
+        start_ns, rtt, inflight, drop, k = samples.flatten().flatten()
         return cls(
             rows=rows,
             event=event,
@@ -80,8 +81,8 @@ class Samples:
         ids, k = self.rows["id"].take(pa.array(self.event[chosen])), self.k[chosen]
         if (k == ALONE).all():
             return ids
-        listed = pc.binary_join_element_wise(ids, pc.cast(pa.array(k), pa.string()), "/")
-        return pc.if_else(pa.array(k == ALONE), ids, listed)
+        numbered = pc.binary_join_element_wise(ids, pc.cast(pa.array(k), pa.string()), "/")
+        return pc.if_else(pa.array(k == ALONE), ids, numbered)
 
 
 class SampleIntake(Gathering, Intake):
@@ -103,9 +104,9 @@ class SampleIntake(Gathering, Intake):
     def read(self, sheet: Sheet, ts: Integers) -> list[pa.Array]:
         """As `contract.broker_events.latency`."""
         sheet.require("partition")
-        partition, listed = sheet.encoded("partition"), sheet.said("samples")
+        partition, several = sheet.encoded("partition"), sheet.said("samples")
         parts, places = list[pa.Array](), list[Integers]()
-        for which, read in ((~listed, _alone), (listed, _together)):
+        for which, read in ((~several, _alone), (several, _together)):
             rows = np.flatnonzero(which)
             if len(rows):
                 part = sheet.only(rows)
@@ -139,9 +140,7 @@ class SampleIntake(Gathering, Intake):
 def _column(ends: Integers, sample: Sequence[Any], k: Any) -> pa.Array:
     """The column `samples`: lists of so many samples, and their places."""
     parts = [pa.array(values, _SAMPLE.field(number).type) for number, values in enumerate([*sample, k])]
-    return pa.ListArray.from_arrays(
-        pa.array(ends, pa.int32()), pa.StructArray.from_arrays(parts, fields=list(_SAMPLE))
-    )
+    return listed(ends, parts, _SAMPLE)
 
 
 def _alone(sheet: Sheet, ts: Integers) -> pa.Array:

@@ -23,6 +23,7 @@ from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers
 from streaming.laws.concurrency.samples import Samples
 from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings, settings_of
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
+from streaming.laws.row_fields import worded
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
@@ -36,7 +37,6 @@ start from `initialLimit` again; beyond this number those idle longest are, ties
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
 DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
-NULLS: Final = frozenset[str]()
 _NAMES: Final = [algorithm.value for algorithm, _ in sorted(NUMBERS.items(), key=lambda known: known[1])]
 """Of the algorithms, by their numbers."""
 
@@ -181,10 +181,8 @@ def _decisions(samples: Samples, chosen: Integers, results: _Results) -> Decisio
     columns = {
         "id": samples.ids(chosen),
         "ts": samples.rows["ts"].take(event),
-        "partition": pa.DictionaryArray.from_arrays(pa.array(partition.astype(np.int32)), samples.names),
-        "algorithm": pa.DictionaryArray.from_arrays(
-            pa.array(results.algorithm[chosen].astype(np.int32)), pa.array(_NAMES)
-        ),
+        "partition": worded(partition, samples.names),
+        "algorithm": worded(results.algorithm[chosen], pa.array(_NAMES)),
         "limit": pa.array(results.limit[chosen]),
         "estimated_limit": pa.array(results.estimate[chosen]),
         "ttl_ms": pa.array(np.full(len(chosen), TTL_MS)),
@@ -195,5 +193,4 @@ def _decisions(samples: Samples, chosen: Integers, results: _Results) -> Decisio
         source=samples.rows["source"].take(event).to_numpy(),
         keys=samples.names,
         key=partition,
-        nulls=NULLS,
     )

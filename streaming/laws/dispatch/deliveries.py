@@ -14,7 +14,8 @@ from streaming.contract.usage_events import DispatchUsage
 from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
 from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
-from streaming.laws.sheet import MISSING, WORDS, Sheet, words_of
+from streaming.laws.row_fields import WORDS
+from streaming.laws.sheet import MISSING, Sheet, words_of
 from streaming.policy.timeline import PolicyTimeline
 
 _COUNTS = ("msgs", "bytes", "entries")

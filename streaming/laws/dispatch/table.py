@@ -24,10 +24,10 @@ from streaming.laws.dispatch.law import (
     LEVELS,
     NONE,
     NOT_LIMITED,
-    Flags,
     Integers,
 )
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
+from streaming.laws.row_fields import worded
 from streaming.policy.derived import Derived, stretches
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
@@ -48,8 +48,6 @@ DECISION: Final = DecisionForm(
     # A debt beyond all times must not overflow where times are kept.
     until=lambda decision: min(FOR_EVER, int(decision["ts"] + decision["throttle_time_ms"])),
 )
-NULLS: Final = frozenset({"available.msgs", "available.bytes", "limited_by", "entries_to_read"})
-"""Fields of a decision that say null where they say nothing."""
 MAX_CACHED: Final = 64
 """Sets of policies whose limits are remembered: those of a worker's shards."""
 
@@ -247,7 +245,7 @@ def _decisions(deliveries: Deliveries, results: _Results) -> DecisionRows:
         ),
         "throttle_time_ms": pa.array(results.throttle_ms),
         "limited_by": pa.StructArray.from_arrays(
-            [_words(level, free, LEVELS), _words(dimension, free, DIMENSIONS)],
+            [worded(level, pa.array(LEVELS), free), worded(dimension, pa.array(DIMENSIONS), free)],
             ["level", "dimension"],
             mask=pa.array(free),
         ),
@@ -261,13 +259,8 @@ def _decisions(deliveries: Deliveries, results: _Results) -> DecisionRows:
         source=rows["source"].to_numpy(),
         keys=deliveries.keys,
         key=deliveries.places[:, -1],
-        nulls=NULLS,
     )
 
 
 def _numbers(counts: Integers) -> pa.Array:
     return pa.array(counts, mask=counts == NONE)
-
-
-def _words(number: Integers, without: Flags, words: tuple[str, ...]) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(number.astype(np.int32), mask=without), pa.array(words))

@@ -1,27 +1,21 @@
 """Admissions as columns: what docs/contract.md 3.1 has an admission say, of a whole batch at once."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.fields import INT64_MAX
 from streaming.laws.mutation.batch import Walked
-from streaming.laws.mutation.law import REFUND
-from streaming.laws.mutation.requests import ANSWERED, DRY
+from streaming.laws.mutation.law import REFUND, Flags
+from streaming.laws.mutation.requests import ANSWERED, DRY, OUTCOMES
+from streaming.laws.row_fields import places, worded
 
-Flags = NDArray[np.bool_]
 ADMISSION: Final = "admission"
-NULLS: Final = frozenset({"algorithm", "limit"})
-"""What is null where nobody is limited."""
 _LAW: Final = pa.struct([("outcome", pa.string()), ("rejected", pa.list_(pa.string()))])
-_ALGORITHMS: Final = ("token_bucket", "sampled_rate")
-_OUTCOMES: Final = ("allow", "reject", "throttle")
-"""By the numbers of law.ALLOW, REJECT and THROTTLE."""
+_ALGORITHMS: Final = pa.array(["token_bucket", "sampled_rate"])
 
 
 def admissions(walked: Walked) -> DecisionRows:
@@ -41,9 +35,9 @@ def admissions(walked: Walked) -> DecisionRows:
         "id": _taken(requests.id, order),
         "ts": pa.array(requests.ts[order]),
         "proxy": _taken(requests.proxy, order),
-        "subject": pa.DictionaryArray.from_arrays(pa.array(key, pa.int32()), keys),
-        "algorithm": _word(_ALGORITHMS, sampled, free),
-        "outcome": _word(_OUTCOMES, results.outcome[order]),
+        "subject": worded(key, keys),
+        "algorithm": worded(sampled, _ALGORITHMS, free),
+        "outcome": worded(results.outcome[order], pa.array(OUTCOMES)),
         "throttle_time_ms": pa.array(results.wait_ms[order]),
         "rejected": _rejected(walked, order),
         "tokens": pa.array(level, mask=sampled != 0),
@@ -61,7 +55,7 @@ def admissions(walked: Walked) -> DecisionRows:
     said = {name: column for name, column in columns.items() if column is not None}
     return DecisionRows(
         type=ADMISSION, rows=pa.RecordBatch.from_pydict(said), source=requests.source[order], keys=keys,
-        key=key, nulls=NULLS,
+        key=key,
     )  # fmt: skip
 
 
@@ -69,12 +63,6 @@ def _taken(texts: pa.Array, order: Integers) -> pa.Array:
     """The texts of some rows; mostly of all, as they came, and then nothing is copied."""
     in_order = len(order) == len(texts) and (order == np.arange(len(order))).all()
     return texts if in_order else texts.take(pa.array(order))
-
-
-def _word(words: Sequence[str], number: Integers, absent: Flags | None = None) -> pa.Array:
-    """Words by their numbers."""
-    numbers = pa.array(number, pa.int32(), mask=absent)
-    return pa.DictionaryArray.from_arrays(numbers, pa.array(words, pa.string()))
 
 
 def _where(which: Flags, value: Any) -> pa.Array | None:
@@ -118,7 +106,7 @@ def _differences(walked: Walked, order: Integers) -> pa.Array | None:
     for number in np.flatnonzero(differs).tolist():
         own = item[ends[number] : ends[number + 1]]
         gone = names.take(pa.array(own[results.own_rejected[own]]))
-        outcome = _OUTCOMES[results.own_outcome[order[told[number]]]]
+        outcome = OUTCOMES[results.own_outcome[order[told[number]]]]
         said[told[number]] = {"outcome": outcome, "rejected": gone.to_pylist()}
     return pa.array(said, _LAW)
 
@@ -154,4 +142,4 @@ def _items(walked: Walked, order: Integers) -> tuple[Integers, Integers]:
         return first, np.arange(len(order) + 1)
     ends = np.zeros(len(order) + 1, dtype=np.int64)
     np.cumsum(items, out=ends[1:])
-    return np.arange(ends[-1]) + np.repeat(first - ends[:-1], items), ends
+    return places(first, items), ends

@@ -5,19 +5,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
 from streaming.laws.mutation.intake import Asked, RoutingKeys
-from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Results, Terms
+from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Flags, Results, Terms
 from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DECIDED, DRY, LATE, REJECT_LATE, Requests
 from streaming.laws.mutation.requests import REFUND as IS_REFUND
 from streaming.laws.mutation.requests import STRICT as IS_STRICT
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
-
-Flags = NDArray[np.bool_]
 
 
 class Label(NamedTuple):

@@ -16,10 +16,12 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request
 from streaming.contract.names import parse_subject
+from streaming.laws.gathering import ordered
 from streaming.laws.law import Flags, Intake
 from streaming.laws.mutation.limits import quotas_of
 from streaming.laws.mutation.plain import SCHEMA, TYPES, plain
-from streaming.laws.mutation.requests import STAMPED, Requests, Rows, encoded, joined, ordered
+from streaming.laws.mutation.requests import STAMPED, Requests, Rows, encoded, joined
+from streaming.laws.sheet import named
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
 
@@ -63,11 +65,11 @@ class RequestIntake(Intake):
     def scan(self) -> Flags:
         """Read the plain ones; a row that is none of them may still be put."""
         taken: Flags = np.zeros(len(self._records), dtype=np.bool_)
-        for part in map(self._named, self._plain()):
+        for part in self._plain():
             if len(part.source):
                 taken[part.source] = True
                 self.newest = max(self.newest, int(part.at.max()))
-                self._parts.append(part)
+                self._parts.append(part._replace(id=named(part.id, part.source, self._records)))
         return taken
 
     def put(self, i: int, event: Event) -> None:
@@ -88,7 +90,7 @@ class RequestIntake(Intake):
         if not parts:
             return None
         requests = joined(parts)
-        order = ordered(requests, self._records)
+        order = ordered(requests.at, requests.source, self._records)
         own = routing_keys(requests, order, timeline, stamped=not replay)
         return Asked(requests=requests, order=order, routing_keys=own)
 
@@ -114,16 +116,6 @@ class RequestIntake(Intake):
         for pack in self._records.packs:
             if pack.type in TYPES:
                 yield pack.type, np.arange(pack.first, pack.first + len(pack)), pack.rows
-
-    def _named(self, requests: Requests) -> Requests:
-        """With the ids of those that say none."""
-        if not requests.id.null_count:
-            return requests
-        nameless = requests.id.is_null()
-        names = map(self._records.name_of, requests.source[nameless.to_numpy(zero_copy_only=False)].tolist())
-        return requests._replace(
-            id=pc.replace_with_mask(requests.id, nameless, pa.array(list(names), pa.string()))
-        )
 
 
 def routing_keys(

@@ -24,7 +24,7 @@ after seven items, advice (5.6 - 5) / 5 x 100 s = 12,000 ms.
 The draft leaks: spreading a burst backwards writes work into windows that are about to expire, so the mean
 memory is (S + 1) / 2 windows and the long-run rate of a client that retries as soon as it may tends to
 2QS / (S + 1), about twice Q. Measured with this code (Q = 5, a client that always asks; the table is a test,
-tests/unit/test_mutation_leak.py):
+tests/unit/streaming/laws/mutation/test_leak.py):
 
     items of        1       5       80
     S = 100      9.91   10.00    10.68

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Bytes, Integers, bytes_in, is_canonical
 from streaming.columns.compiled import lean
@@ -32,9 +31,8 @@ from streaming.laws.mutation.requests import (
     Requests,
     encoded,
 )
-from streaming.laws.row_fields import RowFields, fields_of, is_text
+from streaming.laws.row_fields import Flags, RowFields, fields_of, is_text, places
 
-Flags = NDArray[np.bool_]
 REFUND_TYPE: Final = "refund"
 TYPES: Final = ("request", REFUND_TYPE)
 _ITEM: Final = pa.struct([("name", pa.string()), ("mutations", pa.int64())])
@@ -136,7 +134,7 @@ def _items(fields: RowFields) -> _Items:
 def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
     """What was decided where it was asked; it is plain if all items were rejected or none, in order."""
     inside = fields.structs("decided")
-    outcome = inside.words("outcome", tuple(OUTCOMES), -1)
+    outcome = inside.words("outcome", OUTCOMES, -1)
     wait_ms = inside.integers("throttle_time_ms", -1)
     inside.check_finite("tokens")
     inside.plain &= inside.said("rejected")
@@ -148,8 +146,8 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
     pairs = np.flatnonzero(all_gone & same)
     if len(pairs):
         texts = names.cast(pa.string()).cast(pa.large_string())
-        one = texts.take(pa.array(_places(ends[pairs], rejected[pairs])))
-        other = items.names.take(pa.array(_places(items.ends[pairs], rejected[pairs])))
+        one = texts.take(pa.array(places(ends[pairs], rejected[pairs])))
+        other = items.names.take(pa.array(places(items.ends[pairs], rejected[pairs])))
         differ = ~pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False)
         same[pairs] = _of_each(differ, np.concatenate([[0], np.cumsum(rejected[pairs])])) == 0
     strict = flags & STRICT != 0
@@ -160,15 +158,8 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
     decided = flags & DECIDED != 0
     fields.plain &= inside.plain | ~decided
     gone = np.zeros(len(items.mutations), dtype=np.bool_)
-    gone[_places(items.ends[:-1][all_gone & decided], count[all_gone & decided])] = True
+    gone[places(items.ends[:-1][all_gone & decided], count[all_gone & decided])] = True
     return _Told(np.where(decided, outcome, 0), np.where(decided, wait_ms, 0), gone)
-
-
-def _places(first: Integers, count: Integers) -> Integers:
-    """The places of some stretches one after the other."""
-    before = np.cumsum(count) - count
-    places: Integers = np.arange(int(count.sum())) + np.repeat(first - before, count)
-    return places
 
 
 def _of_each(which: Flags, ends: Integers) -> Integers:
@@ -190,7 +181,7 @@ def _not_ahead(
 
 
 def _subjects(fields: RowFields) -> pa.Array:
-    """The quota entities that are said, NAMES; only canonical ones are plain."""
+    """The quota entities that are said, WORDS; only canonical ones are plain."""
     subject = encoded(fields.names("subject", ""))
     text, ends = bytes_in(subject.dictionary)
     canonical = np.empty(len(subject.dictionary), dtype=np.bool_)

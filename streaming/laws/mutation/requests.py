@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.records import Records
 from streaming.contract.events import Refund, Request
 from streaming.contract.fields import INT64_MAX
-from streaming.laws.mutation.law import ALLOW, REJECT, THROTTLE, Flags
+from streaming.laws.mutation.law import Flags
+from streaming.laws.row_fields import WORDS
 
 STRICT: Final = 2
 DRY: Final = 4
@@ -26,10 +26,8 @@ STAMPED: Final = 128
 DECIDED: Final = 256
 """The proxy has answered by itself; see `Requests.outcome`."""
 
-OUTCOMES: Final = {"allow": ALLOW, "reject": REJECT, "throttle": THROTTLE}
-"""Numbers of outcomes by their names."""
-NAMES: Final = pa.dictionary(pa.int32(), pa.string())
-"""Of texts that many rows share."""
+OUTCOMES: Final = ("allow", "reject", "throttle")
+"""By the numbers of law.ALLOW, REJECT and THROTTLE."""
 
 
 class Requests(NamedTuple):
@@ -50,9 +48,9 @@ class Requests(NamedTuple):
         gone: of each item of those with DECIDED: whether it was rejected.
         names: of each item, Arrow large_string.
         id: Arrow string.
-        proxy: who asks, NAMES.
-        user, client_id: Arrow string or NAMES.
-        subject: NAMES; empty where it is not STAMPED.
+        proxy: who asks, WORDS.
+        user, client_id: Arrow string or WORDS.
+        subject: WORDS; empty where it is not STAMPED.
     """
 
     source: Integers
@@ -80,7 +78,7 @@ OF_ITEMS: Final = frozenset({"mutations", "gone", "names"})
 
 
 def encoded(texts: pa.Array) -> pa.Array:
-    """Arrow text as NAMES."""
+    """Arrow text as WORDS."""
     return texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
 
 
@@ -98,9 +96,9 @@ def joined(parts: Sequence[Requests]) -> Requests:
 def _concatenated(columns: Sequence[Any]) -> Any:
     if isinstance(columns[0], np.ndarray):
         return np.concatenate(columns)
-    if all(column.type == NAMES for column in columns):
+    if all(column.type == WORDS for column in columns):
         return pa.chunked_array(columns).unify_dictionaries().combine_chunks()
-    if any(column.type == NAMES for column in columns):
+    if any(column.type == WORDS for column in columns):
         columns = [column.cast(pa.string()) for column in columns]
     return pa.concat_arrays(columns)
 
@@ -135,7 +133,7 @@ class Rows:
             self._put_items(event.names, event.mutations)
             if event.decided is not None:
                 flags |= DECIDED
-                outcome, wait_ms = OUTCOMES[event.decided.outcome], event.decided.throttle_time_ms
+                outcome, wait_ms = OUTCOMES.index(event.decided.outcome), event.decided.throttle_time_ms
                 self._gone[first:] = event.decided.rejected
         else:
             flags |= REFUND
@@ -168,24 +166,3 @@ class Rows:
         self._names += names
         self._mutations += mutations
         self._gone += [False] * len(names)
-
-
-def ordered(requests: Requests, records: Records) -> Integers:
-    """The rows in the order of docs/contract.md 1: time, then arrival."""
-    arrivals = [column[requests.source] for column in records.arrivals()]
-    rows = np.arange(len(requests.at))
-    if not _ascend(arrivals):
-        rows = np.lexsort(arrivals[::-1])
-    at = requests.at[rows]
-    # Stable, and quick where the input consists of a few stretches in order, as partitions are.
-    return rows if (at[1:] >= at[:-1]).all() else rows[np.argsort(at, kind="stable")]
-
-
-def _ascend(columns: Sequence[Integers]) -> bool:
-    """Whether rows of some columns are in order, the first column counting most."""
-    same: Flags = np.ones(max(0, len(columns[0]) - 1), dtype=np.bool_)
-    for column in columns:
-        if (column[1:][same] < column[:-1][same]).any():
-            return False
-        same &= column[1:] == column[:-1]
-    return True

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from streaming.columns.byte_strings import Integers
 from streaming.columns.json_rows import objects
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.mutation.batch import Flags, Walked
-from streaming.laws.mutation.law import REFUND
+from streaming.laws.mutation.batch import Walked
+from streaming.laws.mutation.law import REFUND, Flags
 
 LISTED_MS: Final = 3_600_000
 """A refund that no admission followed for so long is listed by none: whoever sent it has long read the
@@ -119,15 +119,16 @@ def said_last(decided: DecisionRows, rows: Integers) -> tuple[Integers, pa.Array
     tokens = decided.rows["tokens"].take(pa.array(place))
     debt = pc.less(tokens, 0.0).fill_null(False)
     chosen = decided.rows.take(pa.array(place).filter(debt))
-    texts = [_short(text) for text in objects(decided.type, chosen, decided.nulls).to_pylist()]
-    said = np.full(len(about), None, dtype=object)
-    said[debt.to_numpy(zero_copy_only=False)] = texts
-    return about, pa.array(said, pa.binary())
+    texts = objects(decided.type, chosen).cast(pa.binary())
+    long = pc.greater(pc.binary_length(texts), SAID_BYTES)
+    if pc.any(long).as_py():
+        shorter = [_short(text) for text in texts.filter(long).to_pylist()]
+        texts = pc.replace_with_mask(texts, long, pa.array(shorter, pa.binary()))
+    owed = debt.to_numpy(zero_copy_only=False)
+    return about, texts.take(pa.array(np.cumsum(owed) - 1, mask=~owed))
 
 
 def _short(text: bytes) -> bytes:
-    if len(text) <= SAID_BYTES:
-        return text
     admission = {name: value for name, value in orjson.loads(text).items() if name not in _LISTS[1:]}
     return orjson.dumps(admission | {"rejected": []})
 

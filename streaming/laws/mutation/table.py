@@ -42,7 +42,7 @@ from streaming.state.subject_table import SUBJECT, Flags, Rows, SubjectTable
 
 WARM_ROWS: Final = 500
 """Rows that stay in the body of a shard: carrying one costs about 3 us a batch, a segment about 1 ms."""
-_COLD, _LOOKED = "cold_rows", "looked"
+COLD, _LOOKED = "cold_rows", "looked"
 LOOK_MS: Final = 5_000
 """How often, in event time, all rows are looked through for what must be said again."""
 FORM: Final = DecisionForm(type=ADMISSION, subject=("subject",))
@@ -110,7 +110,7 @@ class MutationTable(SubjectTable, LawState):
 
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up the cold rows."""
-        self.cold = ColdRows(notes.get(_COLD), blobs)
+        self.cold = ColdRows(notes.get(COLD), blobs)
         self.looked = int(notes.get(_LOOKED, b"-1"))
 
     def leave(self) -> dict[str, bytes]:
@@ -119,7 +119,7 @@ class MutationTable(SubjectTable, LawState):
             self.cold.add(self.columns())
             self.keep(np.zeros(len(self), dtype=np.bool_))
         looked = {_LOOKED: b"%d" % self.looked}
-        return looked | ({_COLD: self.cold.to_bytes()} if self.cold.used else {})
+        return looked | ({COLD: self.cold.to_bytes()} if self.cold.used else {})
 
     def repeats(self, now: int) -> DecisionColumns | None:
         """The newest admissions of subjects that have been in debt for REPEAT_MS since it was said."""

@@ -12,6 +12,7 @@ from streaming.columns.records import Pack, Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
+from streaming.laws.row_fields import places
 from streaming.laws.shares.report_rows import FIELDS, NOT_SAID, Part, read_reports
 from streaming.policy.timeline import PolicyTimeline
 
@@ -188,7 +189,7 @@ def _rows(whole: Part, order: Integers, ticks: Integers) -> Reports:
     """The entries of some records in this order; `ticks` is how many ticks come before each record."""
     ends = np.cumsum(whole.entries)
     entries = whole.entries[order]
-    rows = _stretches(ends[order] - entries, entries)
+    rows = places(ends[order] - entries, entries)
     groups, brokers = whole.groups.take(pa.array(rows)), whole.brokers.take(pa.array(order))
     group, broker = groups.dictionary_encode(), brokers.dictionary_encode()
     return Reports(
@@ -235,12 +236,6 @@ def _joined(parts: Sequence[Part]) -> Part:
         columns = [getattr(part, name) for part in (nothing, *parts)]
         joined[name] = (pa.concat_arrays if name in ("brokers", "groups") else np.concatenate)(columns)
     return Part(**joined)
-
-
-def _stretches(first: Integers, count: Integers) -> Integers:
-    """The numbers from each `first` on, `count` of them, one stretch after the other."""
-    ends = np.cumsum(count)
-    return np.repeat(first - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def _numbers(column: pa.DictionaryArray) -> Integers:

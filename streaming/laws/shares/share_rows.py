@@ -5,17 +5,20 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from streaming.columns.byte_strings import Integers
+from streaming.columns.compiled import lean
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.laws.law import Flags
-from streaming.laws.shares.columns import EXPIRED, IDLE, SHARE, Told
+from streaming.laws.row_fields import places
+from streaming.laws.shares.columns import EXPIRED, IDLE, SHARE, WIDTH, Told
 from streaming.laws.shares.law import Codes, Doubles
 from streaming.policy.groups import LIFE_ROUNDS
 
+Ends = NDArray[np.int32]
 TYPE: Final = "share"
-_NULLS: Final = frozenset({"limits"})
 _DIMENSIONS: Final = pa.array(DIMENSIONS, pa.string())
 _REMOVED: Final = {SHARE: None, IDLE: "idle", EXPIRED: "expired"}
 
@@ -35,9 +38,8 @@ def rows_of(
     rounds, count = told.filled.tolist()
     first = np.append(told.first[:rounds], count)
     each = np.diff(first)[order]
-    behind = np.cumsum(each)
     closed = np.repeat(order, each)
-    number = np.repeat(first[order] - (behind - each), each) + np.arange(len(closed))
+    number = places(first[order], each)
     this_round = pa.array(told.end[closed] // told.every[closed] - 1)
     broker = pa.DictionaryArray.from_arrays(pa.array(told.broker[number].astype(np.int32)), brokers)
     group, shared = groups.take(pa.array(told.group[closed])), told.why[number] == SHARE
@@ -61,17 +63,39 @@ def rows_of(
     if not repeat:
         del columns["repeat"]
     rows = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    return DecisionRows(type=TYPE, rows=rows, source=told.source[closed], keys=key, nulls=_NULLS)
+    return DecisionRows(type=TYPE, rows=rows, source=told.source[closed], keys=key)
 
 
 def _rates(rates: Doubles, there: Flags, shared: Flags) -> pa.MapArray:
     """Objects of rates by dimension; null for who has no share any more."""
-    there = there & shared[:, np.newaxis]
     ends = np.zeros(len(rates) + 1, dtype=np.int32)
-    np.cumsum(there.sum(axis=1), out=ends[1:])
-    names = _DIMENSIONS.take(pa.array(np.nonzero(there)[1]))
+    _count(there, shared, ends)
+    places, values = np.empty(ends[-1], dtype=np.int8), np.empty(ends[-1])
+    _fill(rates, there, shared, places, values)
     mask = None if shared.all() else pa.array(~shared)
-    return pa.MapArray.from_arrays(pa.array(ends), names, pa.array(rates[there]), mask=mask)
+    return pa.MapArray.from_arrays(
+        pa.array(ends), _DIMENSIONS.take(pa.array(places)), pa.array(values), mask=mask
+    )
+
+
+@lean
+def _count(there: Flags, shared: Flags, ends: Ends) -> None:
+    """Fill in where each object's entries end."""
+    for row in range(len(shared)):
+        ends[row + 1] = ends[row]
+        for dimension in range(WIDTH):
+            ends[row + 1] += shared[row] and there[row, dimension]
+
+
+@lean
+def _fill(rates: Doubles, there: Flags, shared: Flags, places: Codes, values: Doubles) -> None:
+    """Fill in number of the dimension and rate of each entry."""
+    entry = 0
+    for row in range(len(shared)):
+        for dimension in range(WIDTH):
+            if shared[row] and there[row, dimension]:
+                places[entry], values[entry] = dimension, rates[row, dimension]
+                entry += 1
 
 
 def _removed(why: Codes) -> pa.Array:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pack_kit import json_of
 
 from streaming.columns.json_columns import Unlike, columns_of
-from streaming.columns.json_rows import NO_NULLS, NULLS, objects
+from streaming.columns.json_rows import objects
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -41,12 +41,12 @@ def test_bytes_are_those_of_orjson(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         row["items"] = [{"name": name, "mutations": mutations} for name, mutations in row["items"]]
     expected = json_of([{"type": "x"} | row for row in rows])
-    assert objects("x", columns_of(rows), NO_NULLS).to_pylist() == expected
+    assert objects("x", columns_of(rows)).to_pylist() == expected
     # A piece of columns, and texts that are dictionaries.
     batch = columns_of([*rows, *rows]).slice(1, len(rows))
     names = batch["id"].dictionary_encode()
     batch = batch.set_column(batch.schema.names.index("id"), "id", names)
-    assert objects("x", batch, NO_NULLS).to_pylist() == (expected * 2)[1 : len(rows) + 1]
+    assert objects("x", batch).to_pylist() == (expected * 2)[1 : len(rows) + 1]
 
 
 def test_null_is_absent_but_where_the_contract_says_null() -> None:
@@ -56,12 +56,12 @@ def test_null_is_absent_but_where_the_contract_says_null() -> None:
         {"limit": None, "late": None, "available": None},
     ]
     batch = columns_of(rows)
-    assert objects("admission", batch, NULLS["admission"]).to_pylist() == [
+    assert objects("admission", batch).to_pylist() == [
         b'{"type":"admission","limit":null,"late":true,"available":{"bytes":3}}',
         b'{"type":"admission","limit":2.5,"available":{"msgs":0}}',
         b'{"type":"admission","limit":null}',
     ]
-    assert objects("dispatch", batch, NULLS["dispatch"])[0].as_py() == (
+    assert objects("dispatch", batch)[0].as_py() == (
         b'{"type":"dispatch","late":true,"available":{"msgs":null,"bytes":3}}'
     )
 
@@ -69,13 +69,13 @@ def test_null_is_absent_but_where_the_contract_says_null() -> None:
 def test_null_in_lists_and_maps() -> None:
     ledgers = [[{"id": 1, "closeTime": 5}, {"id": 2, "closeTime": None}], []]
     batch = columns_of([{"ledgers": one} for one in ledgers])
-    assert objects("backlog", batch, NULLS["backlog"])[0].as_py() == (
+    assert objects("backlog", batch)[0].as_py() == (
         b'{"type":"backlog","ledgers":[{"id":1,"closeTime":5},{"id":2,"closeTime":null}]}'
     )
     names = pa.array([["a", None], None], pa.list_(pa.string()))
     limits = pa.array([[("x", None), ("y", 1.0)], []], pa.map_(pa.string(), pa.float64()))
     batch = pa.record_batch({"names": names, "limits": limits})
-    assert objects("share", batch, NULLS["share"]).to_pylist() == [
+    assert objects("share", batch).to_pylist() == [
         b'{"type":"share","names":["a",null],"limits":{"y":1.0}}',
         b'{"type":"share","limits":{}}',
     ]
@@ -84,14 +84,14 @@ def test_null_in_lists_and_maps() -> None:
 def test_what_is_no_number_is_null_as_orjson_has_it() -> None:
     numbers = [math.nan, math.inf, 1.0, None]
     batch = pa.record_batch({"tokens": pa.array(numbers, pa.float64(), from_pandas=False)})
-    written = [orjson.loads(line) for line in objects("x", batch, NO_NULLS).to_pylist()]
+    written = [orjson.loads(line) for line in objects("x", batch).to_pylist()]
     assert written == [{"type": "x", "tokens": None}] * 2 + [{"type": "x", "tokens": 1.0}, {"type": "x"}]
 
 
 def test_rows_that_say_their_type() -> None:
     batch = columns_of([{"type": "tick", "ts": 1}, {"type": "tick"}])
-    assert objects(None, batch, NO_NULLS).to_pylist() == [b'{"type":"tick","ts":1}', b'{"type":"tick"}']
-    assert objects("x", pa.record_batch({"a": pa.array([], pa.string())}), NO_NULLS).to_pylist() == []
+    assert objects(None, batch).to_pylist() == [b'{"type":"tick","ts":1}', b'{"type":"tick"}']
+    assert objects("x", pa.record_batch({"a": pa.array([], pa.string())})).to_pylist() == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from law_kit import request
 from pack_kit import json_of, packed, stream_of
 
 from streaming.columns.json_columns import columns_of
-from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import (
     CONTENT_TYPE,
     DECODED_BYTES,
@@ -30,7 +30,7 @@ REPORTS = [
 
 def objects_of(value: bytes) -> list[bytes]:
     type, rows = unpack(value)
-    return objects(type, rows, NO_NULLS).to_pylist()
+    return objects(type, rows).to_pylist()
 
 
 def test_rows_mean_what_their_objects_say() -> None:
@@ -174,3 +174,15 @@ def test_damaged_streams_are_refused_or_read_but_never_worse() -> None:
         except BadEvent:
             refused += 1
     assert 500 < refused < 3_000
+
+
+def test_many_rows_are_cut_by_what_some_of_them_take() -> None:
+    """However unlike those that are tried are to the others: no record is larger, and nothing is lost."""
+    draw = random.Random(7)
+    texts = [f"{draw.random()}" * (9 if 3_000 < i < 6_000 else 1) for i in range(20_000)]
+    rows = pa.record_batch({"id": texts})
+    for most in (20_000, 100_000, 400_000):
+        values = list(pack("request", rows, most))
+        assert all(len(value) <= most for value in values) and len(values) > 1
+        assert [name for value in values for name in unpack(value)[1]["id"].to_pylist()] == texts
+    assert len(list(pack("request", rows))) == 1

@@ -9,9 +9,9 @@ from law_kit import T0, refund, request
 from pack_kit import Event, packed, stream_of
 
 from streaming.columns.json_columns import columns_of
-from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import opened, pack, unpack
-from streaming.laws.pack_routing import ROW, Part, law_of, parts
+from streaming.laws.pack_routing import PLACE, Part, Record, law_of, parts
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import routes
 
@@ -30,7 +30,7 @@ REPORTS: list[Event] = [
 
 
 def cut(value: bytes, shards: int = SHARDS) -> list[Part]:
-    return list(parts(pa.py_buffer(value), name=NAME, ts=T0, shards=shards))
+    return list(parts([Record(pa.py_buffer(value), 0, 7, T0)], topic="t", shards=shards))
 
 
 def rows_of(value: bytes) -> list[tuple[str, int, int, dict[str, Any]]]:
@@ -39,8 +39,9 @@ def rows_of(value: bytes) -> list[tuple[str, int, int, dict[str, Any]]]:
     for part in cut(value):
         assert part.cut
         type, rows = opened(part.value)
-        numbers = rows[ROW].to_pylist()
-        written = objects(type, rows.drop_columns(ROW), NO_NULLS).to_pylist()
+        numbers = rows[PLACE[-1]].to_pylist()
+        assert [set(rows[name].to_pylist()) for name in PLACE[:-1]] == [{0}, {7}, {T0}]
+        written = objects(type, rows.drop_columns(list(PLACE))).to_pylist()
         found += [(part.law, part.shard, k, orjson.loads(v)) for k, v in zip(numbers, written, strict=True)]
     return sorted(found, key=lambda one: (one[2], one[1]))
 
@@ -95,7 +96,7 @@ def test_reports_with_a_field_for_each_group() -> None:
 
 def test_with_one_shard_a_record_stays_as_it_is() -> None:
     (value,) = packed(REPORTS)
-    assert cut(value, shards=1) == [Part("shares", 0, value, False)]
+    assert cut(value, shards=1) == [Part("shares", 0, value, False, 0)]
 
 
 @pytest.mark.parametrize("value", [b"", b"rubbish", stream_of(pa.record_batch({"id": [b"x"]}))])
@@ -108,7 +109,40 @@ def test_what_is_no_packed_record_goes_where_that_is_said(value: bytes, shards: 
 
 
 def test_a_column_of_our_own_name_does_no_harm() -> None:
-    rows = pa.record_batch({"subject": ["user=a"], ROW: ["x"]})
+    rows = pa.record_batch({"subject": ["user=a"], **{name: ["x"] for name in PLACE}})
     (part,) = cut(next(pack("request", rows)))
-    assert opened(part.value)[1][ROW].to_pylist() == [0]
+    assert [opened(part.value)[1][name].to_pylist() for name in PLACE] == [[0], [7], [T0], [0]]
     assert unpack(part.value)[0] == "request"
+
+
+def test_reports_of_many_records_are_cut_together_and_know_where_they_came_from() -> None:
+    """As if each record were cut by itself: rows that cannot be used, and other columns, among them."""
+    odd = {key: value for key, value in REPORT.items() if key != "ts"}
+    values = [
+        packed(REPORTS[:3])[0],
+        b"rubbish",
+        packed(REPORTS[3:])[0],
+        packed([odd])[0],
+        packed(REPORTS)[0],
+    ]
+    records = [
+        Record(pa.py_buffer(value), number % 2, 10 + number, T0 + number)
+        for number, value in enumerate(values)
+    ]
+    together, alone = (
+        sorted(row for few in pieces for part in parts(few, topic="t", shards=SHARDS) for row in told(part))
+        for pieces in ([records], [[record] for record in records])
+    )
+    assert together == alone
+    count = sum(part.cut for part in parts(records, topic="t", shards=SHARDS))
+    assert count < sum(part.cut for few in records for part in parts([few], topic="t", shards=SHARDS))
+
+
+def told(part: Part) -> list[tuple[Any, ...]]:
+    """Law, shard, place and object of each row of a part; its bytes if it is a record as it came."""
+    if not part.cut:
+        return [(part.law, part.shard, (), part.value)]
+    type, rows = opened(part.value)
+    places = zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
+    written = objects(type, rows.drop_columns(list(PLACE))).to_pylist()
+    return [(part.law, part.shard, *one) for one in zip(places, written, strict=True)]

@@ -23,7 +23,6 @@ from streaming.laws.mutation.requests import OUTCOMES, Requests
 from streaming.laws.registry import LAWS
 
 T0 = 1_795_166_700_000
-_WORDS = {number: word for word, number in OUTCOMES.items()}
 
 
 def records_of(*values: bytes, ts: int | None = T0) -> Records:
@@ -56,7 +55,7 @@ def row(requests: Requests, i: int) -> dict[str, Any]:
         return own | {"of_ts": int(requests.of_ts[i]), "mutations": int(requests.mutations[items].sum())}
     gone = tuple(requests.gone[items].tolist())
     decided = {
-        "outcome": _WORDS[int(requests.outcome[i])], "throttle_time_ms": int(requests.wait_ms[i]),
+        "outcome": OUTCOMES[int(requests.outcome[i])], "throttle_time_ms": int(requests.wait_ms[i]),
         "rejected": gone,
     }  # fmt: skip
     return own | {

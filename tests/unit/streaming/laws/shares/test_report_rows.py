@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import pack, unpack
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX, TS_MAX_MS
@@ -77,7 +77,7 @@ def _cast(value: int, kind: Any) -> Any:
 
 def parsed(rows: pa.RecordBatch, row: int, time: int) -> GroupUsage | None:
     """What the parser says of a row; None: it cannot be used."""
-    value = bytes(objects("group_usage", rows.slice(row, 1), NO_NULLS)[0].as_py())
+    value = bytes(objects("group_usage", rows.slice(row, 1))[0].as_py())
     try:
         event = LAWS.parse(value, default_id="d", default_ts=None if time < 0 else time, max_ahead_ms=6)
     except BadEvent:
