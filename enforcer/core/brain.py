@@ -82,9 +82,7 @@ class Brain:
         brokers = BrokersClock(self._steady_ms, self.clock.wall_ms)
         self._reports.learn = brokers.learn
         args = settings, metrics, self._reports, self.clock, brokers.now_ms
-        self.coordinator = QuotaCoordinator(proxy_id, *args)
-        self.coordinator.call_at = self._call_at
-        self.coordinator.in_loop = self._in_loop
+        self.coordinator = self._in_the_loop(QuotaCoordinator(proxy_id, *args))
         self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
@@ -102,6 +100,7 @@ class Brain:
             brokers,
             topics,
             connection,
+            policies_known=self._policies_tail.caught_up,
             send_usage=self.send_usage,
             unusable=of_decisions,
             take=self._take,
@@ -181,10 +180,17 @@ class Brain:
 
     async def stop(self) -> None:
         """Send what waits, for a short while, and end."""
+        self.coordinator.outgoing.catch_up()
         self._watch.stop()
         # Its last word goes out with all else that waits.
         await asyncio.gather(self._joining.stop(), self._policies_tail.stop(_TAIL_STOP_S))
         await asyncio.to_thread(self._reports.stop, _FLUSH_S)
+
+    def _in_the_loop(self, coordinator: QuotaCoordinator) -> QuotaCoordinator:
+        coordinator.call_at = self._call_at
+        coordinator.in_loop = self._in_loop
+        coordinator.outgoing.soon = self._loop.call_soon
+        return coordinator
 
     def _begin_anew(self, topic: str) -> None:
         """A topic was made again: its new records count from the first on; the policies known so far stay."""

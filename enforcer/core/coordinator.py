@@ -6,16 +6,17 @@ Connections bring requests here; decisions and policies come in by the feeds. Al
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from cachetools import TTLCache
 
 from enforcer.core.clock import Clock
 from enforcer.core.deciding.local_decisions import LocalDecisions
+from enforcer.core.deciding.outgoing import Outgoing, Sender
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.feeds.policies import Policies
-from enforcer.core.gate import Verdict, judge
-from enforcer.core.ledger import Answered, Ask, Ledger, correct
+from enforcer.core.gate import Verdict, judge, remaining_ms
+from enforcer.core.ledger import Answered, Ask, Ledger, charged_sum, correct
 from enforcer.core.metrics import Metrics
 from enforcer.core.questions.open_questions import OpenQuestions
 from enforcer.core.questions.request_events import Asked, RequestEvents, home_of
@@ -29,14 +30,6 @@ logger = logging.getLogger(__name__)
 
 Called = Callable[[], None]
 Acked = Callable[[bool], None]
-
-
-class Sender(Protocol):
-    """Where events go; see reports.Reports."""
-
-    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
-        """Hand an event over; False if it was dropped."""
-        ...
 
 
 class Uncharged(WeirError):
@@ -68,23 +61,23 @@ class QuotaCoordinator:
         self.settings = settings
         self.metrics = metrics
         self.clock = clock
-        self.policies = Policies(self._policies_changed, clock.wall_ms)
+        self._brokers_ms = brokers_ms or clock.wall_ms
+        self.policies = Policies(self._policies_changed, self._brokers_ms)
         self.ledger = Ledger(
             subjects_max=settings.subjects_max,
             pending_max=settings.pending_requests_max,
             late_max=settings.late_records_max,
             late_keep_ms=settings.late_record_ms,
         )
-        self._brokers_ms = brokers_ms or clock.wall_ms
-        self.local = LocalDecisions(
-            proxy_id, settings, metrics, self.policies.timeline, self._brokers_ms
-        )
+        self.local = LocalDecisions(proxy_id, settings, metrics, self.policies.timeline, self._brokers_ms)
         self.policies.forgetting = self.local.book.sweep
         self.call_at: Callable[[int, Called], object] = lambda _ts, _function: None
         """Calls a function at a wall-clock time; set by whoever owns the loop."""
         self.in_loop: Callable[[Called], object] = lambda function: function()
         """Calls a function in the loop, from any thread; set by whoever owns it."""
-        self._sender = sender
+        self.outgoing = Outgoing(sender)
+        # Decided here, and on their way to Kafka: as many as the sender holds.
+        self._unacknowledged: dict[str, Ask] = {}
         self._probed: TTLCache[str, None] = TTLCache(
             settings.subjects_max, settings.mute_split_ms, clock.steady_ms
         )
@@ -109,7 +102,8 @@ class QuotaCoordinator:
         if quota is not None and quota.subject in self.ledger:
             now_ms = self.clock.steady_ms()
             until_ms = self.ledger.not_before(quota.subject, quota, now_ms)
-            if probing and until_ms is not None:
+            # A strict one is refused all the same, and must not take the turn of an old client.
+            if probing and not strict and until_ms is not None:
                 # One for all its connections: a hundred muted ones would be a way to go on.
                 probing = quota.subject not in self._probed
                 if probing:
@@ -158,8 +152,9 @@ class QuotaCoordinator:
             on_decision: see `ask`, as `on_refused`.
 
         Returns:
-            The request, with its decision if that was made at once; else it is a question. None if that could
-            not be sent or too many are open: treat it as late.
+            The request, with its decision if that was made at once; else it is a question. None if it could
+            not be sent or too many are open: treat it as late, nothing is charged. An old version's, which is
+            carried out already, is decided all the same.
 
         Raises:
             Uncharged: it is too large to be ever sent.
@@ -168,14 +163,18 @@ class QuotaCoordinator:
         event = self._events.event(ask, asked)
         if not self._events.put_items(event, ask, ask.items, decided=True):
             raise Uncharged(f"{len(ask.items)} items are too many for one event")
+        if ask.strict and not self.outgoing.room():
+            return None
         if self.local.decide(ask, quota, event):
             ask.answered = Answered.DECIDED
-            self._send_decided(ask.id, event, on_acked)
+            self._send_decided(ask, event, on_acked)
             self._note_decided(ask, quota)
             return ask
         # What it gets in the end must be what we say: too late is never charged.
         ask.on_late_reject = True
-        if self._put_question(ask, event, on_decision, on_refused):
+        # Others of its subject may have begun to ask while its topics were looked up.
+        room = not self.questions.full(ask.subject)
+        if room and self._put_question(ask, event, on_decision, on_refused):
             return ask
         self.local.withdraw(ask)
         return None
@@ -190,9 +189,10 @@ class QuotaCoordinator:
             return ask
         if quota is not None and not ask.strict and self.local.decides(quota):
             self.local.charge(ask, quota, event)
-            self._send_decided(ask.id, event, None)
-        elif self._sender.send(event, home_of(ask), acked=self._watched(ask.id, None)):
+            self._send_decided(ask, event, None)
+        elif self.outgoing.send(event, home_of(ask), acked=self._watched(ask.id, None)):
             self.ledger.watch(ask)
+            self.local.asked(ask, event)
         return ask
 
     def report_refused(self, asked: Asked, quota: MutationQuota) -> None:
@@ -201,12 +201,20 @@ class QuotaCoordinator:
         event = self._events.event(ask, asked)
         event["answered"] = "not_before"
         if self._events.put_items(event, ask, ask.items, together=True):
-            self._sender.send(event, home_of(ask))
+            self.outgoing.send(event, home_of(ask))
 
     def refused(self, event_id: str) -> None:
-        """Kafka will never take this event: whoever waits for its decision need not wait on."""
+        """Kafka never takes this event, it is too large: whoever waits for its decision need not wait on."""
+        decided = self._unacknowledged.pop(event_id, None)
+        if decided is not None:
+            # It is carried out, and must be charged: by an event that names nothing.
+            self.local.withdraw(decided)
+            charged = charged_sum(decided)
+            if any(charged.values()):
+                self._charge(decided, "sum", charged)
+            return
         ask = self.ledger.refused(event_id)
-        if ask is not None and ask.local:
+        if ask is not None:
             self.local.withdraw(ask)
         if ask is not None and ask.on_refused is not None:
             ask.on_decision = None
@@ -231,17 +239,12 @@ class QuotaCoordinator:
             mutations = sum(correction.refund.values())
             if ask.local:
                 self.local.refund(ask, refund, mutations)
-            self._sender.send(refund, home_of(ask))
+            self.outgoing.send(refund, home_of(ask))
             self.metrics.corrections.labels("refunded").inc(mutations)
             self.ledger.drop(ask.subject)
             self.questions.wake(ask.subject)
         if correction.charge:
-            charge = {**self._events.event(ask, None), "id": f"{ask.id}-late", "strict": False}
-            self._events.put_items(charge, ask, correction.charge, together=True)
-            quota = self.policies.quota_of_subject(ask.subject, self._brokers_ms()) if ask.local else None
-            if quota is not None and self.local.decides(quota):
-                self.local.charge(ask, quota, charge)
-            self._sender.send(charge, home_of(ask))
+            self._charge(ask, "late", correction.charge)
             self.metrics.corrections.labels("charged").inc(sum(correction.charge.values()))
 
     def take(self, decisions: list[Decision]) -> None:
@@ -277,20 +280,8 @@ class QuotaCoordinator:
         traffic.policy_version = self.policies.at(self.clock.wall_ms()).version
 
     def remaining_ms(self, decision: Decision, sent_ms: float | None) -> float:
-        """How much of a decision's throttle time is left now.
-
-        The event's time is a broker's; where that clock and ours disagree, what has surely passed here is
-        the least, and nothing the most, that can be taken off.
-
-        Args:
-            sent_ms: when we sent the event, steady clock; None if another proxy did.
-        """
-        throttle_ms = float(decision.throttle_time_ms)
-        by_wall_ms = decision.ts + throttle_ms - self.clock.wall_ms()
-        if sent_ms is None:
-            return max(0.0, min(throttle_ms, by_wall_ms))
-        passed_ms = self.clock.steady_ms() - sent_ms
-        return max(0.0, throttle_ms - passed_ms, min(throttle_ms, by_wall_ms))
+        """How much of a decision's throttle time is left now; see `gate.remaining_ms`."""
+        return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self.clock.wall_ms())
 
     def _note_wait(self, decision: Decision, ask: Ask | None) -> None:
         if not decision.subject or decision.shadow:
@@ -343,21 +334,32 @@ class QuotaCoordinator:
             event["on_late"] = OnLate.REJECT if ask.on_late_reject else OnLate.ALLOW
         if not self.ledger.add(ask):
             return False
-        if not self._sender.send(event, home_of(ask), acked=self._watched(ask.id, None)):
+        if not self.outgoing.send(event, home_of(ask), acked=self._watched(ask.id, None)):
             self.ledger.forget(ask)
             return False
+        if not ask.local:
+            self.local.asked(ask, event)
         return True
 
-    def _send_decided(self, event_id: str, event: Mapping[str, Any], on_acked: Acked | None) -> None:
+    def _charge(self, ask: Ask, why: str, counts: Mapping[str, int]) -> None:
+        """Charge what was carried out, whatever the balance is."""
+        charge = {**self._events.event(ask, None), "id": f"{ask.id}-{why}", "strict": False}
+        self._events.put_items(charge, ask, counts, together=True)
+        quota = self.policies.quota_of_subject(ask.subject, self._brokers_ms()) if ask.local else None
+        if quota is not None and self.local.decides(quota):
+            self.local.charge(ask, quota, charge)
+        self.outgoing.send(charge, home_of(ask))
+
+    def _send_decided(self, ask: Ask, event: Mapping[str, Any], on_acked: Acked | None) -> None:
         """Send the event of what was decided here; `on_acked` is told what came of it, in the loop."""
-        acked = self._watched(event_id, on_acked)
-        if not self._sender.send(event, event["subject"], acked=acked) and on_acked is not None:
-            on_acked(False)
+        self._unacknowledged[ask.id] = ask
+        self.outgoing.send_soon(event, event["subject"], self._watched(ask.id, on_acked))
 
     def _watched(self, event_id: str, on_acked: Acked | None) -> Acknowledged:
         """What an event's acknowledgement is told to, in a thread."""
 
         def told(record_ms: int | None) -> None:
+            self._unacknowledged.pop(event_id, None)
             if record_ms is not None:
                 self.local.stands(event_id, record_ms)
             if on_acked is not None:
@@ -379,7 +381,8 @@ class QuotaCoordinator:
             elif ask.subject in self.ledger:
                 self.ledger.drop(ask.subject)
                 self.questions.wake(ask.subject)
-        self.metrics.decided(ask.subject, decision.tokens, None, decision.throttle_time_ms)
+        shown = ask.subject, decision.tokens, None, decision.throttle_time_ms
+        self.outgoing.later(partial(self.metrics.decided, *shown))
 
     def _policies_changed(self, ts: int) -> None:
         self.local.book.policies_changed(ts)

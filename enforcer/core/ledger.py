@@ -98,6 +98,12 @@ def charged_items(ask: Ask, decision: Decision) -> dict[str, int]:
     return {name: count for name, count in ask.items.items() if name not in decision.rejected}
 
 
+def charged_sum(ask: Ask) -> dict[str, int]:
+    """What a request charges that was decided here, as one item, which fits a record of any size."""
+    charged = ask.items if ask.decision is None else charged_items(ask, ask.decision)
+    return {f"{len(charged)} items": sum(charged.values())}
+
+
 def correct(ask: Ask) -> Correction:
     """Compare what was charged with what the cluster carried out; both must be known.
 

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 Acknowledged = Callable[[int | None], None]
 """Told, in a thread, the time that its broker gave an event, ms; None: Kafka will never have it."""
 _POLL_S = 0.2
+_QUEUE_KB = "131072"
+"""128 MiB of events that wait to be sent; a further one is dropped, as beyond their number."""
 
 
 class Reports:
@@ -52,6 +54,8 @@ class Reports:
             # Above what any of our events has.
             "message.max.bytes": "1000000",
             "queue.buffering.max.messages": str(events_max),
+            # Each may be large, and many wait while Kafka takes none.
+            "queue.buffering.max.kbytes": _QUEUE_KB,
             "message.timeout.ms": str(event_timeout_ms),
             "allow.auto.create.topics": "false",
             "topic.metadata.refresh.fast.interval.ms": "250",
@@ -59,6 +63,9 @@ class Reports:
             "log_level": "0",
         }
         self._topic = topic
+        self._events_max = events_max
+        # No more bytes could wait; until one that waited has left.
+        self._crowded = False
         self._metrics = metrics
         self._connect = connect
         self.refused: Callable[[str], None] = lambda _event_id: None
@@ -90,6 +97,10 @@ class Reports:
         name = str(event.get("id", ""))
         return self._produce(topic or self._topic, key, orjson.dumps(event), None, name, acked)
 
+    def room(self) -> bool:
+        """Whether one more event can wait to be sent; after a dropped one, once another has left."""
+        return self._producer is not None and not self._crowded and len(self._producer) < self._events_max
+
     def send_packed(self, value: bytes, key: str, topic: str) -> bool:
         """Hand a packed record over, as `send` an event."""
         return self._produce(topic, key, value, [(HEADER, CONTENT_TYPE)], "", None)
@@ -116,6 +127,7 @@ class Reports:
                 on_delivery=partial(self._done, producer, event_id, acked),
             )
         except BufferError:
+            self._crowded = True
             self._metrics.events.labels("dropped").inc()
             return False
         except KafkaException as refused:
@@ -149,7 +161,12 @@ class Reports:
         message: Message,
     ) -> None:
         """Delivery report, in the polling thread."""
+        self._crowded = False
         kind, record_ms = (0, 0) if error is not None else message.timestamp()
+        too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        if too_large:
+            # Before its acknowledgement: who is told of both knows by then that it was not lost.
+            self.refused(event_id)
         if acked is not None:
             # First: an answer waits for it.
             acked(record_ms if error is None else None)
@@ -158,10 +175,9 @@ class Reports:
                 self.learn(record_ms, time.monotonic() * 1000)
             self._metrics.events.labels("sent").inc()
             return
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        if too_large:
             self._metrics.events.labels("too_large").inc()
             logger.warning("an event was refused: its topic takes no records of 1 MB (max.message.bytes)")
-            self.refused(event_id)
             return
         self._metrics.events.labels("failed").inc()
         self._replace_if_fatal(producer, error)

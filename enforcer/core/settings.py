@@ -152,7 +152,9 @@ class ProxySettings(Settings):
     )
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
     descriptors_reserve: int = setting(
-        256, "file descriptors kept for all but client connections, which take two each", minimum=32
+        256,
+        "file descriptors kept beside client connections, which take two each, and the proxy's own to Kafka",
+        minimum=32,
     )
     brokers_max: int = setting(512, "brokers of the cluster, each with its own port", minimum=1)
     subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)

@@ -18,6 +18,7 @@ from enforcer.kafka.life.keeping import kept_bytes
 from enforcer.kafka.life.sockets import descriptor_of, peer_of
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.link import Hub, Slot
+from enforcer.kafka.passing.moving import Moving
 from enforcer.kafka.protocol.frames import FETCH, BadFrame
 from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
@@ -91,11 +92,11 @@ class Connection(asyncio.Protocol):
             self.ending.open(transport, None)
             self.end("too_many_connections")
             return
-        transport.set_write_buffer_limits(
-            self._settings.write_buffer_high_bytes, self._settings.write_buffer_low_bytes
-        )
+        settings = self._settings
+        transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
+        self._upstream = self._make_upstream(self, settings)
         self._responses.write = transport.write
-        self._upstream = self._make_upstream(self, self._settings)
+        self._responses.move = Moving(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
         self._upstream.connect(*self._target())
 
@@ -104,8 +105,7 @@ class Connection(asyncio.Protocol):
         self._traffic.bytes_in += len(data)
         if self._hand_on(data) or self.ending.closing:
             return
-        requests = self._requests
-        before = requests.frames
+        requests, before = self._requests, self._requests.frames
         if requests.passing and self._upstream is not None:
             self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
         elif not requests.add(data):

@@ -252,8 +252,7 @@ class Handler:
             if not self._heard:
                 self._hub.metrics.dropped.labels("strict").inc()
                 return
-        questions = self._coordinator.questions
-        if quota is not None and verdict.action in _ASKS and questions.full(quota.subject):
+        if quota is not None and verdict.action in _ASKS and self._must_line_up(quota.subject, way):
             # Until one of its subject's questions is answered.
             self._line.put_back(whole)
             self._pacer.hold(line_of(quota.subject), self._hub.settings.decision_timeout_ms)
@@ -270,6 +269,12 @@ class Handler:
         else:
             self._gate, self._gate_slot = admission, link.slot
         admission.start()
+
+    def _must_line_up(self, subject: str, way: type[Admission]) -> bool:
+        """Whether a request must wait for its turn among those of its subject."""
+        questions = self._coordinator.questions
+        # One that is carried out before it is counted goes alone: else all that wait would pass at once.
+        return questions.full(subject) or (way is PermissiveAtOnce and questions.busy(subject))
 
     def _judge(
         self, quota: MutationQuota | None, request: MutationRequest, probing: bool

@@ -14,6 +14,7 @@ from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from enforcer.kafka.protocol.mutations import is_legal_name
@@ -109,6 +110,7 @@ class Hub(Protocol):
     turns: Turns
     pool: Pool
     guard: Guard
+    mover: Mover
 
     def now_ms(self) -> float:
         """The steady clock."""

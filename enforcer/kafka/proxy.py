@@ -29,6 +29,7 @@ from enforcer.kafka.life.sockets import ended
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.groups import Groups
 from streaming.contract.errors import WeirError
@@ -104,11 +105,13 @@ class KafkaProxy:
         self.brokers = self._make_brokers()
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
+        self.mover = Mover()
         self.pool = Pool(self.settings.gathered_mb << 20)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)
         self._servers: list[asyncio.Server] = []
-        self._room = Room(self.settings.connections_max, self.settings.descriptors_reserve)
+        addresses = properties["bootstrap.servers"].count(",") + 1
+        self._room = Room(self.settings.connections_max, self.settings.descriptors_reserve, addresses)
         self.metrics.traffic.connections_max = self._room.connections(0)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -178,6 +181,7 @@ class KafkaProxy:
         self._id_watch.stop()
         self.groups.stop()
         await self.brain.stop()
+        self.mover.close()
 
     @property
     def ready(self) -> asyncio.Event:

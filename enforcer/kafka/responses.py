@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from enforcer.kafka.guard.shown import SHOWN_KEYS
 from enforcer.kafka.link import Slot
 from enforcer.kafka.passing.fetch_walk import FetchWalk
+from enforcer.kafka.passing.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
 from enforcer.kafka.passing.repeats import Repeats
 from enforcer.kafka.protocol.addresses import REWRITTEN_KEYS, may_hold_endpoints
 from enforcer.kafka.protocol.frames import (
@@ -45,6 +46,7 @@ _LENGTH = struct.Struct(">i")
 _HEAD = struct.Struct(">ii")  # length, correlation id
 
 Write = Callable[[bytes | bytearray | memoryview], object]
+Move = Callable[[int], int]
 Rewrite = Callable[[int, int, bytes], bytes]
 """(API, version, response) -> the response with addresses replaced; see addresses.Rewriter."""
 
@@ -68,7 +70,7 @@ class Responses(Unread):
 
     __slots__ = (
         "_amends", "_max_frame_bytes", "_observer", "_out", "_passing", "_repeats", "_rewrite", "_traffic",
-        "_walk", "answers", "due", "kept_bytes", "next_amend", "write",
+        "_walk", "answers", "due", "kept_bytes", "move", "next_amend", "write",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +103,8 @@ class Responses(Unread):
         self._amends: dict[Slot, Callable[[bytes], bytes]] = {}
         self.write: Write = _nowhere
         """Takes what the client gets."""
+        self.move: Move = _moves_nothing
+        """Moves some of so many bytes that the broker sends next to the client; returns how many."""
 
     def take(self, data: bytes) -> None:
         """Pass on what the broker sent.
@@ -134,6 +138,20 @@ class Responses(Unread):
                 # An idle connection keeps nothing of the last response.
                 self.data, self.pos = b"", 0
             self._write()
+        if self._passing >= MOVED_FROM_BYTES and len(data) >= MOVED_FROM_READ_BYTES:
+            self._move()
+
+    def _move(self) -> None:
+        """Much has come, so more of it is likely here: what nobody reads need not come to us."""
+        # Of a response its last byte is taken, whatever it is.
+        unread = self._passing - 1 if self._walk is None else self._walk.unread
+        if unread < MOVED_FROM_BYTES:
+            return
+        count = self.move(unread)
+        self._passing -= count
+        self._traffic.bytes_out += count
+        if self._walk is not None:
+            self._walk.moved(count)
 
     def _take_known(self, data: bytes) -> int:
         """Pass on the whole answers at the front about which nothing has to be found out: nearly always all.
@@ -268,7 +286,7 @@ class Responses(Unread):
         data, end = self.data, len(self.data)
         due, answers = self.due, self.answers
         self.need = 0
-        found, kept = False, 0
+        found, kept, behind = False, 0, b""
         try:
             while end - pos >= _HEAD.size:
                 length, correlation_id = _HEAD.unpack_from(data, pos)
@@ -285,7 +303,7 @@ class Responses(Unread):
                 if stop > end:
                     self._passing = stop - end
                     if slot.api_key == FETCH and slot.api_version >= _ENDPOINTS_FROM[FETCH]:
-                        kept = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
+                        kept, behind = self._begin_walk(slot.api_version, length, pos + LENGTH_BYTES)
                     pos = end
                     break
                 answers.popleft()
@@ -296,13 +314,16 @@ class Responses(Unread):
             self.pos = pos
             if pos - kept > start:
                 self._out.append(data if pos - kept - start == end else self.slice(start, pos - kept))
+            if behind:
+                self._out.append(behind)
         return found
 
-    def _begin_walk(self, version: int, length: int, start: int) -> int:
-        """Read what is here of a Fetch response; returns how many bytes at its end must not leave yet."""
+    def _begin_walk(self, version: int, length: int, start: int) -> tuple[int, bytes]:
+        """Read what is here of a Fetch response; returns how many bytes stay, and what leaves for them."""
         self._walk = FetchWalk(length, lambda response: self._rewrite(FETCH, version, response))
         piece = self.slice(start, len(self.data))
-        return len(piece) - self._walk.take(piece)[0]
+        stop, behind = self._walk.take(piece)
+        return len(piece) - stop, behind
 
     def _check_short(self, pos: int) -> None:
         """A response too short for its correlation id would be waited for in vain."""
@@ -353,3 +374,7 @@ def _bad_length(length: int) -> BadFrame:
 
 def _nowhere(_data: bytes | bytearray | memoryview) -> None:
     raise AssertionError("there is no client yet")
+
+
+def _moves_nothing(_count: int) -> int:
+    return 0

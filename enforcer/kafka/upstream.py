@@ -5,7 +5,7 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.life.sockets import unread
+from enforcer.kafka.life.sockets import descriptor_of, unread
 from enforcer.kafka.protocol.frames import LENGTH_BYTES
 
 _COPIED_BYTES: Final = 262_144
@@ -58,6 +58,12 @@ class Upstream(asyncio.Protocol):
     def closed(self) -> bool:
         """Whether there is no connection, and will be none."""
         return self._transport is None and (self._abandoned or self._connecting is None)
+
+    @property
+    def descriptor(self) -> int:
+        """Of its socket; -1 while nothing is read from it."""
+        transport = self._transport
+        return -1 if transport is None or not self._reading else descriptor_of(transport)
 
     def connect(self, host: str, port: int) -> None:
         """Begin to connect; the owner is told how it went."""

@@ -29,6 +29,8 @@ _MARGIN_MS: Final = 2_000
 """Read back more than is needed, since clocks disagree: nothing counts twice."""
 SendUsage = Callable[..., bool]
 _RETRY_S: Final = 0.5
+_HEARD_S: Final = 1.0
+"""After our own `alive` was read: so long others may take to read it."""
 
 
 class Joining:
@@ -40,6 +42,7 @@ class Joining:
         brokers: learns the brokers' clock.
         topics: names of Weir's topics.
         connection: librdkafka properties of our connections.
+        policies_known: set once all policies were read.
         send_usage: takes (event, key) for `weir.usage`, and `acked`.
         unusable: told of decisions that cannot be used.
         take: gets all decisions that are read, in the loop.
@@ -53,6 +56,7 @@ class Joining:
         topics: Topics,
         connection: Mapping[str, str],
         *,
+        policies_known: asyncio.Event,
         send_usage: SendUsage,
         unusable: Unusable,
         take: Callable[[list[Decision | Share | Elsewhere]], None],
@@ -63,6 +67,7 @@ class Joining:
         self._brokers = brokers
         self._topics = topics
         self._connection = connection
+        self._policies_known = policies_known
         self._send_usage = send_usage
         self._unusable = unusable
         self._take = take
@@ -71,7 +76,11 @@ class Joining:
         self._decisions: Tail[Decision | Share | Elsewhere] | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._acknowledged = asyncio.Event()
+        self._back_ms = 0
+        self._acknowledged, self._read_own = asyncio.Event(), asyncio.Event()
+        # Record times of our own `alive`: the first that was acknowledged, and the newest that was read.
+        self._stood_ms: int | None = None
+        self._own_ms = -1
         self._beats = 0
 
     def start(self) -> None:
@@ -84,22 +93,14 @@ class Joining:
 
         Until all is read nothing is decided at once: every request is asked about.
         """
-        policies = self._coordinator.policies.at(self._clock.wall_ms())
-        longest_ms = back_ms(policies)
-        self._decisions = decisions_tail(
-            self._connection,
-            self._topics.decisions,
-            self._take,
-            self._unusable,
-            own=self._coordinator.proxy_id,
-            back_ms=longest_ms + _MARGIN_MS,
-        )
         self._local.read_to_ms = self._read_to_ms
-        self._decisions.start(self._loop)
-        self._opening = self._loop.create_task(self._open(self._decisions, longest_ms))
+        self._opening = self._loop.create_task(self._open())
         done, _ = await asyncio.wait((self._opening,), timeout=max(0.0, limit_s))
         if not done:
             logger.warning("what was decided before could not be read in time; until it is, the job is asked")
+        if self._decisions is None:
+            # Kafka is away: what is asked from now on needs its decisions, however far back is read later.
+            self._decisions = self._follow()
 
     @property
     def caught_up(self) -> bool:
@@ -125,14 +126,20 @@ class Joining:
         if topic == self._topics.decisions and self._decisions is not None:
             self._decisions.begin_anew()
 
-    async def _open(self, decisions: Tail[Decision | Share | Elsewhere], longest_ms: int) -> None:
+    async def _open(self) -> None:
+        # By the policies is said how far back, by the acknowledgement what time it is.
+        await asyncio.gather(self._policies_known.wait(), self._acknowledged.wait())
+        decisions = await self._follow_back()
         await asyncio.gather(
-            decisions.caught_up.wait(), self._signs.caught_up.wait(), self._acknowledged.wait()
+            decisions.caught_up.wait(), self._signs.caught_up.wait(), self._others_have_heard()
         )
         newest_ts = self._local.newest_stated_ts
-        since_ms = 0 if newest_ts is None else max(0, self._clock.wall_ms() - newest_ts)
+        since_ms = self._clock.wall_ms() - (self._brokers.now_ms() if newest_ts is None else newest_ts)
         requests = requests_since(
-            self._connection, self._topics.requests, self._charged, since_ms + longest_ms + _MARGIN_MS
+            self._connection,
+            self._topics.requests,
+            self._charged,
+            max(0, since_ms) + self._longest_ms() + _MARGIN_MS,
         )
         requests.start(self._loop)
         try:
@@ -140,6 +147,42 @@ class Joining:
         finally:
             await requests.stop(_STOP_S)
         self._local.begin()
+
+    async def _follow_back(self) -> Tail[Decision | Share | Elsewhere]:
+        """Follow the decisions from as far back as the policies say."""
+        if self._decisions is not None and self._back_ms < self._longest_ms():
+            # It was begun without the policies. What comes twice is passed over.
+            await self._decisions.stop(_STOP_S)
+            self._decisions = None
+        if self._decisions is None:
+            self._decisions = self._follow()
+        return self._decisions
+
+    def _follow(self) -> Tail[Decision | Share | Elsewhere]:
+        self._back_ms = self._longest_ms()
+        decisions = decisions_tail(
+            self._connection,
+            self._topics.decisions,
+            self._take,
+            self._unusable,
+            own=self._coordinator.proxy_id,
+            back_ms=self._back_ms + _MARGIN_MS,
+            now_ms=self._now_ms,
+        )
+        decisions.start(self._loop)
+        return decisions
+
+    def _longest_ms(self) -> int:
+        return back_ms(self._coordinator.policies.at(self._brokers.now_ms()))
+
+    def _now_ms(self, record_ms: int) -> int:
+        """The time by which decisions are too far ahead: a record's own may be any, but for a start."""
+        now_ms = self._brokers.now_ms()
+        return now_ms if self._brokers.known else max(now_ms, record_ms)
+
+    async def _others_have_heard(self) -> None:
+        await self._read_own.wait()
+        await asyncio.sleep(_HEARD_S)
 
     def _read_to_ms(self) -> int | None:
         return 0 if self._decisions is None else self._decisions.read_to_ms
@@ -151,7 +194,15 @@ class Joining:
     def _heard(self, signs: list[Sign]) -> None:
         for sign in signs:
             self._local.alive.heard(sign.proxy, sign.ts, leaving=sign.leaving)
+            if sign.proxy == self._coordinator.proxy_id:
+                self._own_ms = max(self._own_ms, sign.ts)
+        self._look_for_own()
         self._local.look()
+
+    def _look_for_own(self) -> None:
+        # One of a process that had our name before stands before ours.
+        if self._stood_ms is not None and self._own_ms >= self._stood_ms:
+            self._read_own.set()
 
     def _beat(self) -> None:
         self._say(leaving=False)
@@ -176,8 +227,11 @@ class Joining:
     def _told(self, sent_ms: int, record_ms: int | None) -> None:
         """The acknowledgement of an `alive`, in a thread."""
         if record_ms is not None:
-            self._coordinator.in_loop(partial(self._stands, sent_ms))
+            self._coordinator.in_loop(partial(self._stands, sent_ms, record_ms))
 
-    def _stands(self, sent_ms: int) -> None:
+    def _stands(self, sent_ms: int, record_ms: int) -> None:
         self._local.alive.acknowledged(sent_ms)
+        if self._stood_ms is None:
+            self._stood_ms = record_ms
         self._acknowledged.set()
+        self._look_for_own()

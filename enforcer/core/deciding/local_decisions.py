@@ -98,10 +98,16 @@ class LocalDecisions:
 
     def charge(self, ask: Ask, quota: MutationQuota, event: dict[str, Any]) -> None:
         """Decide what was carried out already: it is charged, whatever the balance is."""
+        ask.local = True
         own = self._own(ask, event)._replace(id=event["id"], strict=False, dry=False)
         answer = self.book.decide(quota, own)
         if answer is not None:
             self._put(answer, event)
+
+    def asked(self, ask: Ask, event: Mapping[str, Any]) -> None:
+        """Note what the job is to decide: before it has, its quota may be one that is decided here."""
+        if self.open and ask.subject:
+            self.book.asked(ask.subject, self._own(ask, event))
 
     def refund(self, ask: Ask, event: dict[str, Any], mutations: int) -> None:
         """Note that so much is given back; the event gets its time."""

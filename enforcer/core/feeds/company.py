@@ -8,7 +8,7 @@ from confluent_kafka import Message
 from enforcer.core.feeds.rows import name_of, objects_of
 from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import OWN_AHEAD_MS, REQUEST_READERS, Refund, Request, load_object
+from streaming.contract.events import REQUEST_READERS, Refund, Request, load_object, own_at
 from streaming.contract.fields import TS_MAX_MS, flag, integer, text
 
 _SIGN_BYTES: Final = 4_096
@@ -32,8 +32,17 @@ class Sign(NamedTuple):
 def alive_tail(
     properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign]], None]
 ) -> Tail[Sign]:
-    """Follow who lives, from a little before now on; reports of use are passed over unread."""
-    return Tail(properties, topic, from_beginning=False, back_ms=_BACK_MS, parse=signs_in, deliver=deliver)
+    """Follow who lives, from a little before the newest record on; reports of use are passed over unread."""
+    return Tail(
+        properties,
+        topic,
+        from_beginning=False,
+        back_ms=_BACK_MS,
+        # Our own clock may be ahead of the brokers', and would leave out all who said so just now.
+        from_newest=True,
+        parse=signs_in,
+        deliver=deliver,
+    )
 
 
 def signs_in(message: Message) -> list[Sign]:
@@ -109,8 +118,7 @@ def charges_in(message: Message) -> list[Charge]:
 
 def _charge(event: object, record_ms: int) -> list[Charge]:
     if isinstance(event, Request | Refund) and event.subject:
-        # As the job takes them.
-        ts = event.at if event.at - record_ms <= OWN_AHEAD_MS else record_ms
+        ts = own_at(event.at, record_ms)
         if isinstance(event, Refund):
             return [Charge(event.subject, event.id, ts, (event.mutations,), refund=True)]
         if event.decided is not None:

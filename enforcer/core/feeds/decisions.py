@@ -12,7 +12,7 @@ from enforcer.core.feeds.shares import Elsewhere, Share, elsewhere_in, share_of
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
 from streaming.contract.errors import BadEvent
-from streaming.contract.events import load_object
+from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
 
 _KINDS: Final = frozenset({"admission", "share"})
@@ -60,37 +60,34 @@ class Decision:
         return self.ts if self.applied_ts is None else self.applied_ts
 
 
-def parse_decision(value: bytes | None, unusable: Unusable = unheard) -> Decision | Share | None:
-    """Read one record in JSON; None for types that no proxy acts on and for what is no decision at all.
+def decisions_in(
+    message: Message,
+    own: str | None = None,
+    unusable: Unusable = unheard,
+    *,
+    now_ms: Callable[[int], int] | None = None,
+) -> list[Decision | Share | Elsewhere]:
+    """Read one record, single or packed; what cannot be used is left out, and types that no proxy acts on.
 
     Never raises: the topic is written by the job, but anyone with access to the cluster could write to it.
-    """
-    try:
-        return _decision(load_object(value or b""))
-    except BadEvent as bad:
-        unusable(bad.reason)
-        return None
-
-
-def decisions_in(
-    message: Message, own: str | None = None, unusable: Unusable = unheard
-) -> list[Decision | Share | Elsewhere]:
-    """Read one record, single or packed; what cannot be used is left out. Never raises.
 
     Args:
         message: the record.
         own: name of this enforcer: of packed shares of others nothing but the groups is read; None: all are
             read.
         unusable: told why something was left out.
+        now_ms: the time of a record -> now, ms since the epoch. An admission far ahead of it is left out: by
+            it all that comes would be passed over as older, until then. None: any time will do.
     """
     key = message.key()
+    latest_ms = TS_MAX_MS if now_ms is None else now_ms(message.timestamp()[1]) + MAX_AHEAD_MS
     found: list[Decision | Share | Elsewhere] = []
     try:
         if own is not None and key and key != own.encode() and packed(message):
             return [elsewhere_in(message.value() or b"")]
         for fields in objects_of(message, _KINDS):
             try:
-                decision = _decision(fields)
+                decision = _decision(fields, latest_ms)
             except BadEvent as bad:
                 unusable(bad.reason)
                 continue
@@ -101,11 +98,16 @@ def decisions_in(
     return found
 
 
-def _decision(fields: Fields) -> Decision | Share | None:
+def _decision(fields: Fields, latest_ms: int) -> Decision | Share | None:
     kind = text(fields, "type", None)
     if kind == "share":
         return share_of(fields)
-    return _admission(fields) if kind == "admission" else None
+    if kind != "admission":
+        return None
+    decision = _admission(fields)
+    if decision.at > latest_ms:
+        raise BadEvent(f"applied at {decision.at}, which is too far ahead; {latest_ms} at most was expected")
+    return decision
 
 
 def _admission(fields: Fields) -> Decision:
@@ -147,6 +149,7 @@ def decisions_tail(
     *,
     own: str | None = None,
     back_ms: int = 0,
+    now_ms: Callable[[int], int] | None = None,
 ) -> Tail[Decision | Share | Elsewhere]:
     """Follow the decisions of all proxies.
 
@@ -160,10 +163,11 @@ def decisions_tail(
         unusable: told of what cannot be used.
         own: name of this enforcer (decisions_in).
         back_ms: begin so long before the newest record, 0: with the next one.
+        now_ms: see decisions_in.
     """
 
     def parse(message: Message) -> list[Decision | Share | Elsewhere]:
-        return decisions_in(message, own, unusable)
+        return decisions_in(message, own, unusable, now_ms=now_ms)
 
     return Tail(
         properties,

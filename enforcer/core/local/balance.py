@@ -162,3 +162,13 @@ def charge_admitted(balance: float, mutations: Sequence[float], rejected: Sequen
     """A balance after those items that were not rejected."""
     admitted = [count for count, gone in zip(mutations, rejected, strict=True) if not gone]
     return charge_bucket(balance, admitted, [False] * len(admitted), PERMISSIVE, False)
+
+
+def beyond(part: float, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
+    """Whether a part does not reach for the items that the law admits."""
+    for count, gone in zip(mutations, rejected, strict=True):
+        if not gone:
+            if part < 0.0:
+                return True
+            part = charge_admitted(part, (count,), (False,))
+    return False

@@ -14,7 +14,7 @@ feed fills; it must hold every change up to `own.ts` before a request is decided
                 client is told); if the deadline passes without one, the client is refused: `unanswered`.
     ts = book.refunded(subject, id, ts, mutations)      send the refund with `"ts": ts`
     book.asked(subject, own)        sent as in strict though `decide` did not say so: its quota is strict or
-                                    in shadow. Optional; worth it where a quota may become local later.
+                                    in shadow, and may be local later
     book.withdraw(subject, id)      the event will never stand on the topic: dropped, or refused by Kafka
     book.stated(Statement(...))     each admission that is read from `weir.decisions`, own or not, repeated or
                                     not, in the order of its partition. One that has no subject (the quota
@@ -39,6 +39,7 @@ from enforcer.core.local.balance import (
     Balance,
     Kind,
     Sent,
+    beyond,
     charge_admitted,
     mark_full,
     move,
@@ -135,6 +136,15 @@ class Book:
             charged = []
         self._append(subject, quota, Sent(own.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
         return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts, between)
+
+    def surely_admits(self, name: str) -> bool:
+        """Whether any request of a subject is admitted that costs nothing, whatever it names; no: perhaps."""
+        subject = self._subjects.get(name)
+        # A balance is not below zero again before something is charged; nothing is moved, since the law's
+        # steps are taken from event to event.
+        return subject is None or (
+            subject.now.tokens >= 0.0 and not subject.stale and subject.walk == self._walk
+        )
 
     def asked(self, name: str, own: Own) -> None:
         """A request was sent to be decided by the job, for another reason than `decide`."""
@@ -241,7 +251,7 @@ class Book:
 
     def _must_ask(self, subject: Subject, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
         """Whether the job has to say: our part does not reach, or it was asked something before."""
-        asks = self._blind or _beyond(subject.now.part, mutations, rejected)
+        asks = self._blind or beyond(subject.now.part, mutations, rejected)
         if subject.silent:
             due = subject.ts - subject.asked_ts >= QUESTION_EVERY_MS
             return asks and due and not subject.open
@@ -388,13 +398,3 @@ class Book:
 
 def _name_weight(name: str) -> int:
     return 1 + len(name) // _NAME_CHARS
-
-
-def _beyond(part: float, mutations: Sequence[float], rejected: Sequence[bool]) -> bool:
-    """Whether the part does not reach for the items that the law admits."""
-    for count, gone in zip(mutations, rejected, strict=True):
-        if not gone:
-            if part < 0.0:
-                return True
-            part = charge_admitted(part, (count,), (False,))
-    return False

@@ -20,6 +20,9 @@ CREDIT: Final = 8
 """Events of a longer one that each statement and each request pays for."""
 LOST_MS: Final = 60_000
 """A question without an admission is lost once later events are decided so long after it."""
+SAID_MS: Final = 3_660_000
+"""Of an event so much older than a statement nothing is said any more: the job lists a refund for an hour,
+and what stands on the topic is applied within a minute of its time."""
 _ID_CHARS: Final = 256
 
 
@@ -116,7 +119,10 @@ class Subject:
             How many events were given up: nothing will ever be said of them.
         """
         self.credit += CREDIT
-        lost, in_order = (0, True) if own is None else self._drop_before(own, statement.at)
+        lost, in_order = self._drop_older(statement.at)
+        if own is not None and own.id in self.tail:
+            before, own_in_order = self._drop_before(own, statement.at)
+            lost, in_order = lost + before, in_order and own_in_order
         for refund in refunds:
             given_back = self.tail.get(refund)
             if given_back is not None:
@@ -148,6 +154,23 @@ class Subject:
         if quota is None or base.tokens == FULL:
             return True
         return refill(base.tokens, quota.rate, quota.burst, max(0, ts - base.at)) >= quota.burst
+
+    def _drop_older(self, at: int) -> tuple[int, bool]:
+        """Drop events of which nothing will be said any more.
+
+        Without it a refund that no admission lists would be given again with each statement of others.
+
+        Returns:
+            How many were lost, and whether there was none.
+        """
+        lost, none = 0, True
+        while self.tail:
+            oldest = next(iter(self.tail.values()))
+            if oldest.ts + SAID_MS >= at:
+                break
+            lost, none = lost + (oldest.kind is not Kind.REFUND), False
+            self.drop(oldest)
+        return lost, none
 
     def _drop_before(self, own: Sent, at: int) -> tuple[int, bool]:
         """Drop an own event that was decided, and those before it: they are in its statement, or lost.

@@ -33,6 +33,10 @@ class OpenQuestions:
         """Whether a further question of the subject has to wait."""
         return self._open_in_all >= self._in_all or self._open.get(subject, 0) >= self._per_subject
 
+    def busy(self, subject: str) -> bool:
+        """Whether any question of the subject is open."""
+        return subject in self._open
+
     def begin(self, subject: str) -> None:
         """A question of the subject is open from now on."""
         self._open[subject] = self._open.get(subject, 0) + 1

@@ -9,8 +9,17 @@ logger = logging.getLogger(__name__)
 
 PER_CONNECTION: Final = 2
 """A client connection is a socket to the client and one to its broker."""
-PER_BROKER: Final = 6
-"""A broker takes a listener of ours, and a socket of each of our own Kafka clients."""
+CLIENTS: Final = 7
+"""Our own Kafka clients: a producer, readers of policies, decisions and who lives, and what watches the
+cluster, our topics, and whose topics are ours."""
+CONSUMERS: Final = 3
+"""Those that read."""
+PER_ADDRESS: Final = 3 * CLIENTS
+"""Each of them has a pipe and a socket for each address where it begins."""
+PER_BROKER: Final = 1 + 3 * CLIENTS
+"""A broker takes a listener of ours, and the same of each client: they know all brokers."""
+OF_NO_BROKER: Final = 2 * CONSUMERS + 1
+"""A pipe for the coordinator of a group, which no reader has, and the port of the metrics."""
 
 
 class Room:
@@ -20,12 +29,13 @@ class Room:
 
     Args:
         connections_max: how many are wanted.
-        reserve: descriptors kept for all else, beside those that are open already.
+        reserve: descriptors kept for what comes and goes, beside our own Kafka clients and what is open.
+        addresses: where our own clients begin.
     """
 
-    def __init__(self, connections_max: int, reserve: int) -> None:
+    def __init__(self, connections_max: int, reserve: int, addresses: int) -> None:
         self._wanted = connections_max
-        self._kept = reserve + _open_now()
+        self._kept = reserve + _open_now() + PER_ADDRESS * addresses + OF_NO_BROKER
         needed = PER_CONNECTION * connections_max + self._kept
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != resource.RLIM_INFINITY and soft < needed:
@@ -46,5 +56,5 @@ class Room:
 
 
 def _open_now() -> int:
-    """Descriptors that are open already; those of what starts later come out of the reserve."""
+    """Descriptors that are open already."""
     return len(os.listdir("/dev/fd"))

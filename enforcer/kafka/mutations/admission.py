@@ -204,6 +204,10 @@ class Deciding(Admission):
             self._in_turn = True
         super().start()
 
+    def gone(self) -> None:
+        self._stop_timer()
+        self._end_turn()
+
     def _looked_up(self, topics: TopicCounts) -> None:
         super()._looked_up(topics)
         if self._timer is None:
@@ -269,6 +273,14 @@ class Deciding(Admission):
             return 0
         return ceil(self.coordinator.remaining_ms(self.decision, self.ask.sent_ms))
 
+    def _complete(self, response: bytes, left_ms: int) -> None:
+        """Answer the client."""
+        self.link.complete(response, self._mute_ms(left_ms))
+
+    def _mute_ms(self, left_ms: int) -> int:
+        """The connection that was told to wait is not read for so long."""
+        return left_ms
+
 
 class Strict(Deciding):
     """Decided first; only what was admitted reaches the broker."""
@@ -281,8 +293,7 @@ class Strict(Deciding):
         return self._forwarded
 
     def gone(self) -> None:
-        self._stop_timer()
-        self._end_turn()
+        super().gone()
         self._dropped = True
         if self.ask is None or self._forwarded:
             return
@@ -344,10 +355,6 @@ class Strict(Deciding):
         left_ms, message = self._verdict(rejected)
         self._complete(refuse_all(self.request, left_ms, message), left_ms)
 
-    def _complete(self, response: bytes, left_ms: int) -> None:
-        """Answer the client."""
-        self.link.complete(response, self._mute_ms(left_ms))
-
     def _answered(self, response: bytes, rejected: Collection[int]) -> None:
         if self.ask is None or self.ask.answered is not Answered.REJECTED:
             self._note_executed(response)
@@ -362,7 +369,3 @@ class Strict(Deciding):
         # Without a decision the time limit itself is the only hint when it may be worth a retry.
         left_ms = max(1, self._left_ms()) if self.decision else self.coordinator.settings.decision_timeout_ms
         return left_ms, explain(self.quota, self.decision, left_ms)
-
-    def _mute_ms(self, left_ms: int) -> int:
-        """The connection that was told to wait is not read for so long."""
-        return left_ms

@@ -6,13 +6,17 @@ and the answer waits until Kafka has it, for a limited time.
 
 import asyncio
 from collections.abc import Callable, Collection
+from functools import partial
 from math import ceil
 
 from enforcer.core.coordinator import Uncharged
 from enforcer.core.gate import explain
 from enforcer.core.ledger import Answered
-from enforcer.kafka.mutations.admission import Admission, Link, Strict
+from enforcer.kafka.mutations.admission import Deciding, Link, Strict
+from enforcer.kafka.mutations.counting import charged_items
 from enforcer.kafka.mutations.permissive import Permissive
+from enforcer.kafka.protocol.mutations import MutationApi
+from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN
 
 
 class Receipt:
@@ -81,21 +85,73 @@ class Receipt:
             self._timer = None
 
 
-class AtOnce(Strict):
+class _Receipted(Deciding):
+    """Its answer waits until Kafka has the event of what was decided here."""
+
+    _receipt: Receipt | None = None
+
+    def gone(self) -> None:
+        if self._receipt is not None:
+            self._receipt.drop()
+        super().gone()
+
+    def _decide(self) -> bool:
+        """Have it decided, or asked about; False: its event would be too large, and it was told so."""
+        assert self.quota is not None
+        coordinator = self.coordinator
+        receipt = Receipt(
+            self.link,
+            coordinator.settings.event_ack_ms,
+            coordinator.clock.steady_ms,
+            coordinator.metrics.unacknowledged.inc,
+        )
+        try:
+            self.ask = coordinator.decide(
+                self._asked(), self.quota, receipt.arrived, self._on_decision, self._on_refused
+            )
+        except Uncharged:
+            self._uncharged()
+            return False
+        if self.ask is not None and self.ask.answered is Answered.DECIDED:
+            self._receipt, self.decision = receipt, self.ask.decision
+        return True
+
+    def _complete(self, response: bytes, left_ms: int) -> None:
+        if self._receipt is None:
+            super()._complete(response, left_ms)
+        else:
+            self._receipt.answer(partial(super()._complete, response, left_ms))
+
+
+class AtOnce(_Receipted, Strict):
     """Decided here; only what was admitted reaches the broker.
 
     What lies between this proxy's part and the law's balance is asked about, as a strict request is.
     """
 
     _asks = False
-    _receipt: Receipt | None = None
     _waited = False
     _excess_ms = 0.0
 
-    def gone(self) -> None:
-        if self._receipt is not None:
-            self._receipt.drop()
-        super().gone()
+    def start(self) -> None:
+        if self._speaks_for_itself():
+            self.items = charged_items(self.request, NOTHING_KNOWN, self.recent.default_partitions)
+            self._counted()
+        else:
+            super().start()
+
+    def _speaks_for_itself(self) -> bool:
+        """Whether the decision is the same whatever the broker says of the topics, and costs nothing.
+
+        Creations say how many partitions they make. Of a dry run that is admitted the look-up would only
+        tell which of its topics are there already, as the broker's own check does.
+        """
+        return (
+            self.request.validate_only
+            and self.request.api is MutationApi.CREATE_TOPICS
+            and self.quota is not None
+            and self.coordinator.local.book.surely_admits(self.quota.subject)
+        )
 
     def _counted(self) -> None:
         if self._dropped:
@@ -108,18 +164,11 @@ class AtOnce(Strict):
             self.free.dry_runs.charge(self.quota, self._mutations())
         elif self._floods():
             return
-        receipt = _receipt_of(self)
-        try:
-            self.ask = self.coordinator.decide(
-                self._asked(), self.quota, receipt.arrived, self._on_decision, self._on_refused
-            )
-        except Uncharged:
-            self._uncharged()
+        if not self._decide():
             return
         if self.ask is None:
             self._late()
-        elif self.ask.answered is Answered.DECIDED:
-            self._receipt, self.decision = receipt, self.ask.decision
+        elif self._receipt is not None:
             self._decided()
         else:
             self.coordinator.questions.begin(self.quota.subject)
@@ -160,23 +209,23 @@ class AtOnce(Strict):
     def _rejects_late(self) -> bool:
         return True
 
-    def _complete(self, response: bytes, left_ms: int) -> None:
-        if self._receipt is None:
-            super()._complete(response, left_ms)
-        else:
-            self._receipt.answer(lambda: super(AtOnce, self)._complete(response, left_ms))
+    def _note_executed(self, response: bytes) -> None:
+        if not self.request.validate_only:
+            super()._note_executed(response)
+        elif self.ask is not None:
+            # Whatever the broker says of it, nothing was charged and nothing was done.
+            self.ask.executed = {}
+            self.coordinator.settle(self.ask)
+
+    def _count_outcome(self, outcome: str) -> None:
+        self.coordinator.outgoing.later(partial(super()._count_outcome, outcome))
 
 
-class PermissiveAtOnce(Permissive):
-    """An old version that knows no rejection: carried out and charged; then the client is made to wait."""
+class PermissiveAtOnce(_Receipted, Permissive):
+    """An old version that knows no rejection: carried out and charged; then the client is made to wait.
 
-    _asks = False
-    _receipt: Receipt | None = None
-
-    def gone(self) -> None:
-        if self._receipt is not None:
-            self._receipt.drop()
-        super().gone()
+    Until it is charged nobody knows that its subject must wait, so it has its subject's turn till then.
+    """
 
     def _counted(self) -> None:
         if not self.items or self.quota is None:
@@ -184,30 +233,6 @@ class PermissiveAtOnce(Permissive):
             return
         if self.request.validate_only:
             self.free.dry_runs.charge(self.quota, self._mutations())
-        receipt = _receipt_of(self)
-        try:
-            self.ask = self.coordinator.decide(
-                self._asked(), self.quota, receipt.arrived, self._on_decision, self._on_refused
-            )
-        except Uncharged:
-            self._uncharged()
-            return
-        assert self.ask is not None, "only strict requests are asked about"
-        self._receipt, self.decision = receipt, self.ask.decision
-        self._decided()
-
-    def _complete(self, response: bytes, left_ms: int) -> None:
-        if self._receipt is None:
-            super()._complete(response, left_ms)
-        else:
-            self._receipt.answer(lambda: super(PermissiveAtOnce, self)._complete(response, left_ms))
-
-
-def _receipt_of(admission: Admission) -> Receipt:
-    coordinator = admission.coordinator
-    return Receipt(
-        admission.link,
-        coordinator.settings.event_ack_ms,
-        coordinator.clock.steady_ms,
-        coordinator.metrics.unacknowledged.inc,
-    )
+        if self._decide():
+            assert self._receipt is not None, "only strict requests are asked about"
+            self._decided()

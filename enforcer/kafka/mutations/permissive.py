@@ -23,8 +23,7 @@ class Permissive(Deciding):
         self._forwarded = self.link.forward(self.request.frame, self._answered)
 
     def gone(self) -> None:
-        self._stop_timer()
-        self._end_turn()
+        super().gone()
         if self.ask is not None and self.ask.answered is Answered.WAITING:
             self.coordinator.give_up(self.ask, Answered.ALLOWED)
         else:
@@ -70,7 +69,3 @@ class Permissive(Deciding):
             response = patch_throttle(api, version, response, left_ms)
             response = explain_throttle(api, version, response, explain(self.quota, self.decision, left_ms))
         self._complete(response, left_ms)
-
-    def _complete(self, response: bytes, left_ms: int) -> None:
-        """Answer the client."""
-        self.link.complete(response, left_ms)

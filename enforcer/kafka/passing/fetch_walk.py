@@ -2,7 +2,8 @@
 
 Behind the records may stand addresses of new leaders, in a tagged field at the very end. Ours take another
 number of bytes, but the length of the response has left by then: so they are put in where they fit, else they
-are left out. A client that is not told them asks for Metadata, as it does of a broker that leaves them out.
+are left out, as they are where they are too many to be kept. A client that is not told them asks for
+Metadata, as it does of a broker that leaves them out.
 """
 
 from collections.abc import Callable
@@ -10,16 +11,20 @@ from typing import Final
 
 from enforcer.kafka.protocol import fields
 from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import CORRELATION_BYTES, BadFrame, Reason
+from enforcer.kafka.protocol.frames import CORRELATION_BYTES, TAGS_MAX, BadFrame, Reason
 
-PART_MAX_BYTES: Final = 65_536
-"""What is read at a time, such as a partition's head; nearly always it has less than a hundred bytes."""
+END_MAX_BYTES: Final = 65_536
+"""The longest tagged section at the end that is kept to be changed: the addresses of a thousand brokers.
+Of a longer one nothing leaves but room."""
 
 _LOOK_BYTES: Final = 256
+"""What is read at a time, such as a partition's head; all of them are shorter."""
 # A response without topics, up to the tagged fields at its end.
 _EMPTY: Final = bytes(CORRELATION_BYTES + 1 + 4 + 2 + 4) + b"\1"
 # Of tagged fields that no version knows; a receiver steps over them.
 _UNKNOWN_TAG: Final = 126
+_ABORTED_BYTES: Final = 8 + 8
+"""Producer id and first offset of an aborted transaction; a tagged section follows."""
 
 Rewrite = Callable[[bytes], bytes]
 """A response of this version -> the response with our addresses; raises WeirError if it may not be seen."""
@@ -33,7 +38,10 @@ class FetchWalk:
         rewrite: puts in the addresses where clients go instead of the brokers'.
     """
 
-    __slots__ = ("_aborted", "_begun", "_left", "_partitions", "_read", "_rewrite", "_skip", "_topics")
+    __slots__ = (
+        "_aborted", "_begun", "_end", "_fields", "_left", "_partitions", "_read", "_rewrite", "_skip",
+        "_then", "_topics",
+    )  # fmt: skip
 
     def __init__(self, size: int, rewrite: Rewrite) -> None:
         self._rewrite = rewrite
@@ -41,9 +49,21 @@ class FetchWalk:
         self._left, self._skip = size, 0
         # The beginning of what is read next, as far as it came with an earlier piece.
         self._begun = b""
-        # How many are to be read.
-        self._topics = self._partitions = self._aborted = 0
+        # How many are to be read: those of a tagged section too, and what follows it.
+        self._topics = self._partitions = self._aborted = self._fields = 0
+        self._then: Callable[[], None] = self._next_topic
         self._read: Callable[[Cursor], None] | None = self._read_head
+        self._end: _Kept | _Blank | None = None
+
+    @property
+    def unread(self) -> int:
+        """Bytes that come next and need not be looked at."""
+        return self._skip if self._end is None else 0
+
+    def moved(self, count: int) -> None:
+        """So many of the `unread` bytes have left, and not by `take`."""
+        self._skip -= count
+        self._left -= count
 
     def take(self, piece: bytes | bytearray | memoryview) -> tuple[int, bytes]:
         """Go through the next piece of the response.
@@ -55,49 +75,82 @@ class FetchWalk:
             WeirError: it cannot be read, or names a broker that we cannot stand for.
         """
         self._left -= len(piece)
-        pos = 0
-        while self._read is not None:
+        # Where the end begins in this piece; -1: not yet.
+        pos, cut = 0, -1 if self._end is None else 0
+        while True:
             step = min(self._skip, len(piece) - pos)
             pos += step
             self._skip -= step
+            if cut < 0 and not self._skip and self._read == self._read_end:
+                cut = pos
+                size = len(piece) - pos + self._left
+                self._end = _Kept(self._rewrite) if size <= END_MAX_BYTES else _Blank(size)
             if pos == len(piece):
-                if not self._left:
-                    raise BadFrame(Reason.TRUNCATED_BODY)
-                return pos, b""
-            pos = self._step(piece, pos)
-        return self._end(piece, pos)
+                break
+            if self._read is not None:
+                pos = self._step(piece, pos)
+            elif isinstance(self._end, _Kept):
+                # What stands behind the end leaves as it came, as it does of a response that comes whole.
+                pos = len(piece)
+            else:
+                raise BadFrame(Reason.BAD_VALUE)
+        if not self._left and (self._read is not None or self._skip):
+            raise BadFrame(Reason.TRUNCATED_BODY)
+        if self._end is None:
+            return pos, b""
+        return cut, self._end.take(bytes(piece[cut:]), not self._left)
 
     def _step(self, piece: bytes | bytearray | memoryview, pos: int) -> int:
         """Read on at a place of the piece; returns where it ended, all of the piece if more is needed."""
         assert self._read is not None
         begun = self._begun
-        for seen in (_LOOK_BYTES, PART_MAX_BYTES):
-            here = begun + bytes(piece[pos : pos + seen])
-            cursor = Cursor(here, 0, True)
-            try:
-                self._read(cursor)
-            except BadFrame as bad:
-                if bad.reason is not Reason.TRUNCATED_BODY:
-                    raise
-                if pos + seen >= len(piece):
-                    break
-            else:
-                self._begun = b""
-                return pos + cursor.offset - len(begun)
-        if not self._left or len(here) >= PART_MAX_BYTES:
+        here = begun + bytes(piece[pos : pos + _LOOK_BYTES])
+        cursor = Cursor(here, 0, True)
+        try:
+            self._read(cursor)
+        except BadFrame as bad:
+            if bad.reason is not Reason.TRUNCATED_BODY or len(here) >= _LOOK_BYTES:
+                raise
+            self._begun = here
+            return len(piece)
+        self._begun = b""
+        stop = pos + cursor.offset - len(begun)
+        if self._skip > len(piece) - stop + self._left:
             raise BadFrame(Reason.TRUNCATED_BODY)
-        self._begun = here
-        return len(piece)
+        return stop
+
+    def _tags(self, cursor: Cursor, then: Callable[[], None]) -> None:
+        """Go over a tagged section and then on; what is in its fields need not be here."""
+        count = cursor.uvarint()
+        if not count:
+            # Nearly always.
+            then()
+            return
+        if count > TAGS_MAX:
+            raise BadFrame(Reason.TOO_MANY_ITEMS)
+        self._fields, self._then, self._read = count, then, self._read_field
+
+    def _read_field(self, cursor: Cursor) -> None:
+        cursor.uvarint()  # its number
+        self._skip = cursor.uvarint()
+        self._fields -= 1
+        if not self._fields:
+            self._then()
 
     def _read_head(self, cursor: Cursor) -> None:
         cursor.skip(CORRELATION_BYTES)
-        cursor.skip_tags()
+        self._tags(cursor, self._after_head)
+
+    def _after_head(self) -> None:
+        self._read = self._read_begin
+
+    def _read_begin(self, cursor: Cursor) -> None:
         cursor.skip(4 + 2 + 4)  # throttle time, error code, session id
         self._topics = max(0, cursor.uvarint() - 1)
         self._next_topic()
 
     def _next_topic(self) -> None:
-        self._read = self._read_topic if self._topics else None
+        self._read = self._read_topic if self._topics else self._read_end
         self._topics -= 1
 
     def _read_topic(self, cursor: Cursor) -> None:
@@ -112,18 +165,29 @@ class FetchWalk:
     def _read_partition(self, cursor: Cursor) -> None:
         # Index, error, high watermark, last stable and log start offset.
         cursor.skip(4 + 2 + 8 + 8 + 8)
-        aborted = max(0, cursor.uvarint() - 1)
-        if aborted:
-            self._aborted, self._read = aborted, self._read_aborted
-        else:
-            self._read_records(cursor)
+        self._aborted = max(0, cursor.uvarint() - 1)
+        self._next_aborted()
+
+    def _next_aborted(self) -> None:
+        self._read = self._read_aborted if self._aborted else self._read_records
 
     def _read_aborted(self, cursor: Cursor) -> None:
-        cursor.skip(8 + 8)  # producer id, first offset
-        cursor.skip_tags()
+        data, offset, left = cursor.data, _ABORTED_BYTES, self._aborted
+        # There may be thousands, nearly always without tags.
+        while left and offset < len(data) and not data[offset]:
+            offset += _ABORTED_BYTES + 1
+            left -= 1
+        if left < self._aborted:
+            cursor.offset = offset - _ABORTED_BYTES
+            self._aborted = left
+            self._next_aborted()
+            return
+        cursor.skip(_ABORTED_BYTES)
+        self._tags(cursor, self._after_aborted)
+
+    def _after_aborted(self) -> None:
         self._aborted -= 1
-        if not self._aborted:
-            self._read = self._read_records
+        self._next_aborted()
 
     def _read_records(self, cursor: Cursor) -> None:
         cursor.skip(4)  # preferred read replica
@@ -131,23 +195,48 @@ class FetchWalk:
         self._read = self._read_partition_end
 
     def _read_partition_end(self, cursor: Cursor) -> None:
-        cursor.skip_tags()
-        self._next_partition()
+        self._tags(cursor, self._next_partition)
 
     def _read_topic_end(self, cursor: Cursor) -> None:
-        cursor.skip_tags()
-        self._next_topic()
+        self._tags(cursor, self._next_topic)
 
-    def _end(self, piece: bytes | bytearray | memoryview, pos: int) -> tuple[int, bytes]:
-        """The tagged fields at the end: they leave when all of them are here."""
-        if len(self._begun) + len(piece) - pos + self._left > PART_MAX_BYTES:
-            raise BadFrame(Reason.TOO_LARGE)
-        self._begun += bytes(piece[pos:])
-        if self._left:
-            return pos, b""
-        came = self._begun
-        left = self._rewrite(_EMPTY + came)[len(_EMPTY) :]
-        return pos, left if left == came else fitted(left, len(came))
+    def _read_end(self, cursor: Cursor) -> None:
+        self._tags(cursor, self._finish)
+
+    def _finish(self) -> None:
+        self._read = None
+
+
+class _Kept:
+    """The tagged section at the end: it leaves when all of it is here."""
+
+    __slots__ = ("_came", "_rewrite")
+
+    def __init__(self, rewrite: Rewrite) -> None:
+        self._came = b""
+        self._rewrite = rewrite
+
+    def take(self, piece: bytes, whole: bool) -> bytes:
+        """Its next bytes, and whether they are the last; returns what may leave."""
+        self._came += piece
+        if not whole:
+            return b""
+        left = self._rewrite(_EMPTY + self._came)[len(_EMPTY) :]
+        return left if left == self._came else fitted(left, len(self._came))
+
+
+class _Blank:
+    """The same if it is too long to be kept: nothing but room leaves for it, byte for byte."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, size: int) -> None:
+        self._head = _blank_head(size)
+
+    def take(self, piece: bytes, _whole: bool) -> bytes:
+        """Its next bytes; returns what leaves for them."""
+        begin, self._head = self._head[: len(piece)], self._head[len(piece) :]
+        return begin + bytes(len(piece) - len(begin))
 
 
 def fitted(tags: bytes, size: int) -> bytes:
@@ -160,24 +249,28 @@ def fitted(tags: bytes, size: int) -> bytes:
     spare = size - len(tags)
     if not spare:
         return tags
-    behind = _room(_UNKNOWN_TAG, spare)
-    if behind is not None and tags[:1] == b"\1":
-        return b"\2" + tags[1:] + behind
-    alone = _room(_UNKNOWN_TAG, size - 1)
+    behind = _room_head(_UNKNOWN_TAG, spare) if tags[:1] == b"\1" else None
+    head = _blank_head(size) if behind is None else b"\2" + tags[1:] + behind
+    return head + bytes(size - len(head))
+
+
+def _blank_head(size: int) -> bytes:
+    """How a tagged section of so many bytes, at least 3, begins that is nothing but room; zeros follow."""
+    alone = _room_head(_UNKNOWN_TAG, size - 1)
     if alone is not None:
         return b"\1" + alone
     # Where a length takes a byte more, one field is out of reach of some sizes; two of them are not.
     for shorter in (2, 3):
-        first, second = _room(_UNKNOWN_TAG - 1, shorter), _room(_UNKNOWN_TAG, size - 1 - shorter)
+        first, second = _room_head(_UNKNOWN_TAG - 1, shorter), _room_head(_UNKNOWN_TAG, size - 1 - shorter)
         if first is not None and second is not None:
-            return b"\2" + first + second
+            return b"\2" + first + bytes(shorter - len(first)) + second
     raise BadFrame(Reason.BAD_VALUE)
 
 
-def _room(tag: int, size: int) -> bytes | None:
-    """A tagged field of so many bytes, which a receiver that does not know it steps over; None: none has."""
+def _room_head(tag: int, size: int) -> bytes | None:
+    """How a tagged field of so many bytes begins that no receiver knows; None: no field has so many."""
     for length_bytes in range(1, 5):
         content = size - 1 - length_bytes
         if content >= 0 and len(length := fields.uvarint(content)) == length_bytes:
-            return bytes((tag,)) + length + bytes(content)
+            return bytes((tag,)) + length
     return None

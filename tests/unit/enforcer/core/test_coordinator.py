@@ -44,6 +44,48 @@ def test_one_probe_for_all_connections_of_a_subject() -> None:
     assert probes(2) == [Action.ASK, Action.HOLD]
 
 
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_a_strict_request_takes_no_probe(decide: str) -> None:
+    """It is refused in a mute as anywhere: an old client behind it has its turn after the next split."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5, decide=decide)
+    desk.coordinator.local.begin()
+    desk.decide(desk.ask({"x": 80}), throttle_time_ms=100_000)
+    quota = desk.coordinator.quota("a", "c")
+    # The mute began with the turn, and what it let through was judged a little later.
+    desk.pass_ms(1)
+    refused = desk.coordinator.judge(quota, strict=True, probing=True)
+    assert refused.action is (Action.DECIDE if decide == "local" else Action.REFUSE)
+    desk.pass_ms(desk.settings.mute_split_ms - 1)
+    passed = desk.coordinator.judge(quota, strict=False, probing=True)
+    assert passed.action is (Action.DECIDE if decide == "local" else Action.ASK)
+
+
+def test_a_question_under_way_counts_when_its_quota_becomes_local() -> None:
+    """It is in the balance here, unless it will never stand on the topic."""
+    desk = Desk()
+    local = desk.coordinator.local
+    local.begin()
+    local.book.set_proxies(1)
+    local.book.set_blind(False)
+    limit = {"controller_mutation_rate": 1, "controller_mutation_burst": 11}
+    desk.limit(**limit, decide="strict")
+    asks = desk.ask({"x": 12}), desk.ask({"dry": 50}, dry=True)
+    desk.limit(**limit, decide="local")
+
+    def rejected(name: str) -> frozenset[str]:
+        quota = desk.coordinator.quota("a", "c")
+        assert quota is not None
+        ask = desk.coordinator.decide(asked({name: 1}), quota, lambda _: None, lambda _: None)
+        assert ask is not None and ask.decision is not None
+        return ask.decision.rejected
+
+    assert rejected("y") == {"y"}
+    for ask in asks:
+        desk.coordinator.refused(ask.id)
+    assert rejected("z") == frozenset()
+
+
 def test_the_request_event() -> None:
     """A question is an event with the subject as key, a new id each, and our deadline."""
     desk = Desk(on_late_decision=OnLate.REJECT, decision_timeout_ms=700)

@@ -31,6 +31,10 @@ class FakeProducer:
         self.queue.append((value, key, on_delivery))
         self.headers.append(headers)
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self.queue)
+
     def poll(self, limit_s: float) -> int:
         """Nothing happens by itself."""
         time.sleep(0.001)
@@ -87,6 +91,25 @@ def test_events_are_bounded_and_counted() -> None:
     assert (bench.count("sent"), bench.count("failed")) == (1, 1)
     bench.reports.stop(0.1)
     assert bench.count("failed") == 3
+
+
+def test_there_is_room_until_events_or_bytes_are_too_many() -> None:
+    """By the number that waits; and where one was dropped for its bytes, until another has left."""
+    bench = Bench()
+    assert not bench.reports.room()
+    bench.reports.start()
+    assert bench.reports.room()
+    bench.reports.send({"id": "a"}, "k")
+    assert bench.reports.room()
+    bench.reports.send({"id": "b"}, "k")
+    assert not bench.reports.room()
+    assert not bench.reports.send({"id": "c"}, "k")
+    producer = bench.producers[0]
+    _, _, told = producer.queue.pop()
+    assert not bench.reports.room()
+    told(None, Acked())
+    assert bench.reports.room()
+    bench.reports.stop(0.0)
 
 
 def test_a_dead_producer_is_replaced_once() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from traffic_kit import fetch_response
 
 from enforcer.core.metrics import Traffic
 from enforcer.kafka.link import Slot
@@ -27,11 +28,11 @@ def response(correlation_id: int, body: bytes = b"") -> bytes:
 class Client:
     """Where the answers arrive."""
 
-    def __init__(self, *slots: Slot, rewrite: Rewrite | None = None) -> None:
+    def __init__(self, *slots: Slot, rewrite: Rewrite | None = None, limit_bytes: int = LIMIT_BYTES) -> None:
         self.traffic = Traffic()
         self.writes: list[bytes] = []
         rewrite = rewrite or Rewriter(lambda *_: ("p", 1), lambda: 0)
-        self.responses = Responses(LIMIT_BYTES, SaslObserver(), rewrite, self.traffic, Repeats())
+        self.responses = Responses(limit_bytes, SaslObserver(), rewrite, self.traffic, Repeats())
         self.responses.write = lambda data: self.writes.append(bytes(data))
         self.responses.answers.extend(slots)
         self.responses.due.extend(slots)
@@ -135,6 +136,48 @@ def test_addresses_of_new_leaders_are_read() -> None:
     client = Client(slot, rewrite=lambda key, version, frame: b"%d %d %d" % (key, version, len(frame)))
     client.responses.take(data)
     assert client.data[4:] == b"1 16 %d" % (len(data) - 4)
+
+
+@given(
+    st.integers(11, 17), st.lists(st.integers(0, 300_000), max_size=8),
+    st.lists(st.integers(1, 400_000), min_size=1, max_size=8),
+)  # fmt: skip
+def test_records_that_move_past_us_leave_in_their_place(
+    version: int, moves: list[int], sizes: list[int]
+) -> None:
+    """However much of them moves, and when: the client gets the same bytes, and they are counted."""
+    large = fetch_response(version, {"a": [b"x" * 300_000, b"y" * 400_000], "b": [b"z" * 10]})
+    stream = response(1, large[4:]) + response(2, b"next")
+    client = Client(Slot(FETCH, version, 1), Slot(LIST_GROUPS, 0, 2), limit_bytes=1 << 20)
+    pos, turn = 0, 0
+
+    def move(unread: int) -> int:
+        nonlocal pos
+        count = min(unread, moves.pop()) if moves else 0
+        client.writes.append(stream[pos : pos + count])
+        pos += count
+        return count
+
+    client.responses.move = move
+    while pos < len(stream):
+        piece = stream[pos : pos + sizes[turn % len(sizes)]]
+        pos, turn = pos + len(piece), turn + 1
+        client.responses.take(piece)
+    assert client.data == stream and not client.responses.answers
+    assert client.traffic.bytes_out == len(stream)
+
+
+def test_little_is_not_worth_moving() -> None:
+    """Nor what is read: the move is asked for the records of a large response, after a large read."""
+    asked = list[int]()
+    client = Client(Slot(FETCH, 17, 1), limit_bytes=1 << 20)
+    client.responses.move = lambda unread: asked.append(unread) or 0
+    stream = response(1, fetch_response(17, {"a": [b"x" * 500_000]})[4:])
+    for size in (10_000, 100_000, 300_000, 90_025):
+        client.responses.take(stream[:size])
+        stream = stream[size:]
+    # After the second piece; behind the first little was there, behind the third little is to come.
+    assert len(asked) == 1 and 390_000 < asked[0] < 400_000
 
 
 CASES: list[Callable[[int], tuple[Slot, bytes]]] = [

@@ -11,7 +11,7 @@ from property_kit import tries
 from enforcer.metering.account import Use
 from enforcer.metering.usage import _entry
 from enforcer.metering.usage_packs import packed_reports
-from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
 from streaming.contract.fields import INT64_MAX
 
@@ -26,7 +26,7 @@ USES = st.dictionaries(
 
 def reports(values: list[bytes]) -> list[dict[str, Any]]:
     """What packed records say."""
-    return [orjson.loads(row) for value in values for row in objects(*unpack(value), NO_NULLS).to_pylist()]
+    return [orjson.loads(row) for value in values for row in objects(*unpack(value)).to_pylist()]
 
 
 @given(USES, st.sampled_from([1, 3_000, 900_000]))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import orjson
 import pytest
+from message_kit import Record
 
 from enforcer.core.feeds.company import Charge, Sign, charges_in, signs_in
 
@@ -13,30 +13,6 @@ REQUEST = {
     "decided": {"outcome": "reject", "rejected": ["y"], "throttle_time_ms": 7, "tokens": -1.0},
 }  # fmt: skip
 ALLOWED = {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 1.0}
-
-
-class Record:
-    """A record that was read."""
-
-    def __init__(self, value: Any, ts: int = 5_100) -> None:
-        self._value, self._ts = value if isinstance(value, bytes) else orjson.dumps(value), ts
-
-    def value(self) -> bytes:
-        """Its bytes."""
-        return self._value
-
-    def timestamp(self) -> tuple[int, int]:
-        """Its broker's time."""
-        return 2, self._ts
-
-    def headers(self) -> None:
-        """It has none."""
-
-    def topic(self) -> str:
-        """Where it stands."""
-        return "weir.requests"
-
-    partition = offset = lambda self: 1
 
 
 def test_signs_of_life() -> None:

@@ -1,12 +1,16 @@
 """Decisions in: all that a proxy acts on, and parsing that never raises."""
 
+from typing import Any
+
 import orjson
 import pyarrow as pa
 import pytest
+from message_kit import Record
 
-from enforcer.core.feeds.decisions import Decision, decisions_in, parse_decision
-from enforcer.core.feeds.shares import Share
-from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
+from enforcer.core.feeds.decisions import Decision, decisions_in
+from enforcer.core.feeds.shares import Elsewhere, Share
+from streaming.columns.packed import pack
+from streaming.contract.events import MAX_AHEAD_MS
 
 GOOD = {
     "type": "admission", "id": "p1-1", "ts": 5, "proxy": "p1", "subject": "user=a", "outcome": "reject",
@@ -18,9 +22,15 @@ SHARE = {
 }  # fmt: skip
 
 
+def read(value: Any, reasons: list[str] | None = None) -> list[Decision | Share | Elsewhere]:
+    """What stands in a single record."""
+    told = list[str]() if reasons is None else reasons
+    return decisions_in(Record(value), unusable=told.append)  # type: ignore[arg-type]
+
+
 def test_a_decision_is_read() -> None:
     """All that the proxy acts on."""
-    found = parse_decision(orjson.dumps(GOOD))
+    (found,) = read(GOOD)
     assert isinstance(found, Decision)
     assert (found.id, found.throttle_time_ms, found.rejected, found.late) == ("p1-1", 7, frozenset("x"), True)
     assert (found.tokens, found.limit, found.rate) == (-1.5, 2.0, None)
@@ -42,51 +52,37 @@ def test_a_decision_is_read() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_decision_is_skipped(value: bytes | None) -> None:
-    """Garbage, and numbers that no law gives, make None and a reason, and never raise."""
+    """Garbage, and numbers that no law gives, make nothing and a reason, and never raise."""
     reasons = list[str]()
-    assert parse_decision(value, reasons.append) is None
+    assert read(value, reasons) == []
     assert len(reasons) == 1
 
 
 def test_other_decisions_are_not_for_proxies() -> None:
     """They are skipped without a word."""
     reasons = list[str]()
-    assert parse_decision(b'{"type":"limit"}', reasons.append) is None
+    assert read(b'{"type":"limit"}', reasons) == []
     assert reasons == []
 
 
 def test_a_wait_of_ages_is_cut_to_what_an_answer_can_say() -> None:
     """A law's longest throttle time has 63 bits, Kafka's field 31."""
-    found = parse_decision(orjson.dumps({**GOOD, "throttle_time_ms": 2**63 - 1}))
+    (found,) = read({**GOOD, "throttle_time_ms": 2**63 - 1})
     assert isinstance(found, Decision) and found.throttle_time_ms == 2**31 - 1
 
 
 def test_a_share_is_read() -> None:
     """With limits or without."""
-    found = parse_decision(orjson.dumps(SHARE))
+    (found,) = read(SHARE)
     assert isinstance(found, Share) and found.limits == {"publishRateInMsgs": 5.0} and found.usage == {}
-    gone = parse_decision(orjson.dumps({**SHARE, "limits": None}))
+    (gone,) = read({**SHARE, "limits": None})
     assert isinstance(gone, Share) and gone.limits is None
 
 
-class Packed:
+def packed_record(kind: str, rows: pa.RecordBatch, key: bytes = b"") -> Record:
     """A packed record."""
-
-    def __init__(self, kind: str, rows: pa.RecordBatch, key: bytes = b"") -> None:
-        (self._value,) = pack(kind, rows)
-        self._key = key
-
-    def value(self) -> bytes:
-        """Its bytes."""
-        return self._value
-
-    def key(self) -> bytes:
-        """What its rows have in common."""
-        return self._key
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        """What says that it is packed."""
-        return [(HEADER, CONTENT_TYPE.encode())]
+    (value,) = pack(kind, rows)
+    return Record(value, key, packed=True)
 
 
 def test_packed_admissions_are_read_row_by_row() -> None:
@@ -97,9 +93,9 @@ def test_packed_admissions_are_read_row_by_row() -> None:
         [{name: row.get(name) for name in (*GOOD, "refunds", "applied_ts") if name != "type"} for row in rows]
     )
     reasons: list[str] = []
-    found = decisions_in(Packed("admission", batch), "p1", reasons.append)  # type: ignore[arg-type]
-    assert found[0] == parse_decision(orjson.dumps(GOOD))
-    assert found[1:] == [parse_decision(orjson.dumps({k: v for k, v in last.items() if v is not None}))]
+    found = decisions_in(packed_record("admission", batch), "p1", reasons.append)  # type: ignore[arg-type]
+    assert found[:1] == read(GOOD)
+    assert found[1:] == read({k: v for k, v in last.items() if v is not None})
     assert isinstance(found[1], Decision) and (found[1].at, found[1].refunds) == (9, ("r",))
     assert len(reasons) == 1
 
@@ -109,9 +105,26 @@ def test_packed_shares_of_others_are_passed_over() -> None:
     fields = {name: value for name, value in SHARE.items() if name not in ("type", "limits")}
     limits = pa.array([[("publishRateInMsgs", 5.0)]], pa.map_(pa.string(), pa.float64()))
     batch = pa.RecordBatch.from_pylist([fields]).append_column("limits", limits)
-    record = Packed("share", batch, b"b")
+    record = packed_record("share", batch, b"b")
     others = decisions_in(record, "other")  # type: ignore[arg-type]
     assert not any(isinstance(one, Share) for one in others)
     (share,) = decisions_in(record, "b")  # type: ignore[arg-type]
-    assert share == parse_decision(orjson.dumps(SHARE))
+    assert [share] == read(SHARE)
     assert decisions_in(record) == [share]  # type: ignore[arg-type]
+
+
+def test_an_admission_far_ahead_is_left_out() -> None:
+    """Later than its record by more than a clock may be wrong: what comes would be older than it for ever."""
+    latest = 1_000 + MAX_AHEAD_MS
+    rows = [{**GOOD, "ts": latest}, {**GOOD, "ts": latest + 1}, {**GOOD, "ts": 2**45, "applied_ts": latest}]
+    rows.append({**GOOD, "applied_ts": latest + 1})
+    columns = [*GOOD, "applied_ts"]
+    batch = pa.RecordBatch.from_pylist(
+        [{name: row.get(name) for name in columns if name != "type"} for row in rows]
+    )
+    reasons: list[str] = []
+    (value,) = pack("admission", batch)
+    record = Record(value, ts=1_000, packed=True)
+    found = decisions_in(record, "p1", reasons.append, now_ms=int)  # type: ignore[arg-type]
+    assert [one.at for one in found if isinstance(one, Decision)] == [latest, latest]
+    assert len(reasons) == 2 and all("too far ahead" in reason for reason in reasons)

@@ -1,36 +1,21 @@
 """Packed shares in: one's own one by one, of others nothing but which groups they are of."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from message_kit import Record
 from pack_kit import packed, stream_of
 
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.shares import SLOTS, Elsewhere, Share, slots_of
-from streaming.columns.packed import CONTENT_TYPE, HEADER, pack, unpack
+from streaming.columns.packed import pack, unpack
 
 
-@dataclass
-class Record:
-    """A record as confluent-kafka hands it over."""
-
-    bytes: bytes
-    broker: str
-
-    def value(self) -> bytes:
-        """Its bytes."""
-        return self.bytes
-
-    def key(self) -> bytes:
-        """The enforcer."""
-        return self.broker.encode()
-
-    def headers(self) -> list[tuple[str, bytes]]:
-        """It is packed."""
-        return [(HEADER, CONTENT_TYPE.encode())]
+def record(value: bytes) -> Record:
+    """A packed record of p1."""
+    return Record(value, b"p1", packed=True)
 
 
 def share(group: str, ttl_ms: int = 3_000, limits: dict[str, float] | None = None) -> dict[str, Any]:
@@ -51,10 +36,10 @@ def test_own_shares_and_those_of_others(small: bool) -> None:
     """Whichever way they are compressed; a group that leaves is told by null limits."""
     (value,) = packed([*SHARES, share("gone")])
     (value,) = pack("share", unpack(value)[1], small=small)
-    found = decisions_in(Record(value, "p1"), "p1")  # type: ignore[arg-type]
+    found = decisions_in(record(value), "p1")  # type: ignore[arg-type]
     assert [one.group for one in found if isinstance(one, Share)] == [*GROUPS, "gone"]
     assert [one.limits for one in found if isinstance(one, Share)] == [LIMITS] * 4 + [None]
-    (other,) = decisions_in(Record(value, "p1"), "p2")  # type: ignore[arg-type]
+    (other,) = decisions_in(record(value), "p2")  # type: ignore[arg-type]
     assert isinstance(other, Elsewhere) and other.ttl_ms == 3_000
     assert other.slots.tolist() == slots_of([*GROUPS, "gone"]).tolist()
     assert (other.slots < SLOTS).all()
@@ -76,7 +61,7 @@ NUMBERS = pa.array([1], pa.int64())
 def test_what_is_no_pack_of_shares_is_told(value: bytes) -> None:
     """And nothing is taken from it."""
     told: list[str] = []
-    assert decisions_in(Record(value, "p1"), "p2", told.append) == []  # type: ignore[arg-type]
+    assert decisions_in(record(value), "p2", told.append) == []  # type: ignore[arg-type]
     assert len(told) == 1
 
 
@@ -84,6 +69,6 @@ def test_times_out_of_range_are_brought_into_it() -> None:
     """Anybody may write to the topic; nulls say nothing."""
     lives = pa.array([None, 2**63 - 1], pa.int64())
     rows = pa.record_batch({"group": pa.array(["g", None]).dictionary_encode(), "ttl_ms": lives})
-    (found,) = decisions_in(Record(stream_of(rows, "share"), "p1"), "p2")  # type: ignore[arg-type]
+    (found,) = decisions_in(record(stream_of(rows, "share")), "p2")  # type: ignore[arg-type]
     assert isinstance(found, Elsewhere) and 0 < found.ttl_ms < 2**53
     assert np.array_equal(found.slots, slots_of(["g"]))

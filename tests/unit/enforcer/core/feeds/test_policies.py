@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+from coordinator_kit import Desk
 
 from enforcer.core.feeds.policies import KEEP_MS, Policies, parse_policy
 from streaming.contract.events import PolicyChange
@@ -63,6 +64,19 @@ def test_many_changes_are_folded() -> None:
     newest = policies.quota("a", "", 200_000_000)
     assert newest is not None and newest.rate == 199
     assert len(policies.timeline.changes(-1, 200_000_000)) < 100
+
+
+def test_who_goes_by_policies_is_told_before_they_are_forgotten() -> None:
+    """Then all that were in force are still there; and of each change."""
+    changed: list[int] = []
+    policies = Policies(changed.append, lambda: NOW_TS + KEEP_MS)
+    known: list[tuple[int, int]] = []
+    policies.forgetting = lambda upto: known.append((upto, len(policies.timeline.changes(-1, upto))))
+    policies.apply([rate_of("b", number, NOW_TS - 100 + number) for number in range(100)])
+    assert known == [(NOW_TS, 100)]
+    assert changed == [NOW_TS - 100 + number for number in range(100)]
+    desk = Desk()
+    assert desk.coordinator.policies.forgetting == desk.coordinator.local.book.sweep
 
 
 def test_a_change_dated_ahead_waits_for_its_time() -> None:

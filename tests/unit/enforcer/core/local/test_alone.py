@@ -137,3 +137,14 @@ def test_it_decides_as_the_job(history: list[tuple[int, str, tuple[Any, ...]]], 
     for gap, kind, about in history:
         alone.take(gap, kind, about)
     alone.check()
+
+
+def test_the_job_away_for_an_hour() -> None:
+    """A lone proxy goes on to the last bit as the law, which agrees with each decision when it is back."""
+    alone = Alone()
+    for number in range(1_200):
+        alone.take(3_000 + number % 7, "request", ([number % 11, 1], True, False))
+    assert alone.book.tail > 1_200
+    alone.check()
+    alone.take(0, "read", (1_200,))
+    assert (alone.book.tail, alone.book.counts.lost) == (0, 0)

@@ -11,7 +11,8 @@ from enforcer.core.local import subject as subject_module
 from enforcer.core.local.balance import take
 from enforcer.core.local.book import QUESTION_EVERY_MS, Book
 from enforcer.core.local.forms import Answer, Own, Statement
-from enforcer.core.local.subject import CREDIT, LOST_MS, SHORT
+from enforcer.core.local.subject import CREDIT, LOST_MS, SAID_MS, SHORT
+from streaming.laws.mutation.statements import LISTED_MS
 from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
@@ -60,6 +61,24 @@ def test_a_request_is_answered_as_the_law_does() -> None:
     answer = ask(book, "e4", 3_000, 1)
     assert answer is not None
     assert answer.decided() == {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 1.0}
+
+
+def test_it_says_without_moving_anything_when_a_dry_run_is_surely_admitted() -> None:
+    """Not in debt; nor where the balance has to be walked again, or time may have paid it."""
+    book = book_of(INITIAL)
+    assert book.surely_admits(SUBJECT)
+    ask(book, "e1", 0, 22)
+    assert book.surely_admits(SUBJECT)
+    ask(book, "e2", 0, 1)
+    assert not book.surely_admits(SUBJECT)
+    assert told(ask(book, "d", 10_000, 1, dry=True))[0] == "allow"
+    assert book.surely_admits(SUBJECT)
+    state(book, "e2", 0, -50.0)
+    assert not book.surely_admits(SUBJECT)
+    ask(book, "d2", 40_000, 1, dry=True)
+    assert book.surely_admits(SUBJECT)
+    book.set_proxies(2)
+    assert not book.surely_admits(SUBJECT)
 
 
 def test_time_never_goes_back_within_a_subject() -> None:
@@ -353,6 +372,19 @@ def test_the_ids_of_admissions_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> 
     assert told(ask(book, "d", 0, 1, dry=True))[3] == 3.0
     state(book, "e8", 1, 2.0)
     assert book.counts.unnamed == 3
+
+
+def test_a_refund_that_nobody_lists_is_given_once_for_an_hour_at_most() -> None:
+    """The job lists it for an hour; else each statement of others would give it again."""
+    book = book_of(INITIAL)
+    ask(book, "e1", 0, 12)
+    state(book, "e1", 0, 10.0)
+    book.refunded(SUBJECT, "r1", T0, 5)
+    state(book, "o1", SAID_MS, 0.0)
+    assert told(ask(book, "d1", SAID_MS, 1, dry=True))[3] == 5.0
+    state(book, "o2", SAID_MS + 1, 0.0)
+    assert told(ask(book, "d2", SAID_MS + 1, 1, dry=True))[3] == 0.0
+    assert SAID_MS > LISTED_MS and book.counts.lost == 0
 
 
 def test_a_statement_without_a_bucket_is_a_full_one() -> None:

@@ -6,9 +6,12 @@ import resource
 
 import pytest
 
-from enforcer.kafka.life.descriptors import PER_BROKER, Room
+from enforcer.kafka.life.descriptors import OF_NO_BROKER, PER_ADDRESS, PER_BROKER, Room
 
 Limits = tuple[int, int]
+
+OWN = 2 * PER_ADDRESS + OF_NO_BROKER
+"""Of our own clients, which begin at two addresses."""
 
 
 class FakeLimit:
@@ -27,11 +30,11 @@ class FakeLimit:
 @pytest.mark.parametrize(
     ("soft", "hard", "raised", "connections"),
     [
-        (1_024, 1_000_000, 2_110, 1_000),
-        (1_024, resource.RLIM_INFINITY, 2_110, 1_000),
+        (1_024, 1_000_000, 2_110 + OWN, 1_000),
+        (1_024, resource.RLIM_INFINITY, 2_110 + OWN, 1_000),
         (5_000, 5_000, 5_000, 1_000),
         (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY, 1_000),
-        (1_024, 1_500, 1_500, 695),
+        (1_024, 1_500 + OWN, 1_500 + OWN, 695),
         (100, 100, 100, 1),
     ],
 )
@@ -43,17 +46,17 @@ def test_the_limit_is_raised_as_far_as_needed(
     raised: int,
     connections: int,
 ) -> None:
-    """Two descriptors a connection, a reserve, and those that are open; if that cannot be, it is said."""
+    """Two a connection, a reserve, our own and those that are open; if that cannot be, it is said."""
     limit = FakeLimit(monkeypatch, soft, hard)
     with caplog.at_level(logging.WARNING):
-        room = Room(1_000, 100)
+        room = Room(1_000, 100, 2)
     assert limit.now == (raised, hard) and room.connections(0) == connections
     assert bool(caplog.records) == (connections < 1_000)
-    assert not caplog.records or "raise the hard limit (ulimit -Hn) to 2110" in caplog.text
+    assert not caplog.records or f"raise the hard limit (ulimit -Hn) to {2_110 + OWN}" in caplog.text
 
 
 def test_brokers_take_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a port, and connections of our own."""
-    FakeLimit(monkeypatch, 2_110, 2_110)
-    room = Room(1_000, 100)
+    FakeLimit(monkeypatch, 2_110 + OWN, 2_110 + OWN)
+    room = Room(1_000, 100, 2)
     assert room.connections(10) == 1_000 - 10 * PER_BROKER // 2

@@ -1,26 +1,34 @@
 """Requests that are decided here: what is forwarded, told, reported and waited for."""
 
-import pytest
-from admission_kit import Scene
-from coordinator_kit import EPOCH_MS
+from collections.abc import Callable
+from typing import Any
 
+import pytest
+from admission_kit import FakeLink, Scene
+from coordinator_kit import EPOCH_MS, Desk, decision
+
+from enforcer.core.deciding import local_decisions
 from enforcer.core.ledger import Answered
+from enforcer.core.local.forms import Own
 from enforcer.kafka.mutations.admission import Admission
 from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
+from enforcer.kafka.protocol.topic_counts import TopicCounts
 
 
 class Local(Scene):
     """A request under a quota that is decided here, of rate 1 and burst 11; Kafka takes events when told to.
 
     Args:
-        proxies: that are alive; the others are as in Scene.
+        proxies: that are alive.
+        owed: mutations that were charged before.
+        more: as in Scene.
     """
 
     def __init__(
-        self, way: type[Admission], names: dict[str, int], *, proxies: int = 1, version: int = 7
+        self, way: type[Admission], names: dict[str, int], *, proxies: int = 1, owed: int = 0, **more: Any
     ) -> None:
-        self._proxies = proxies
-        super().__init__(way, names, version=version)
+        self._proxies, self._owed = proxies, owed
+        super().__init__(way, names, **more)
 
     def prepare(self) -> None:
         """All is read back."""
@@ -29,6 +37,9 @@ class Local(Scene):
         local.begin()
         local.book.set_proxies(self._proxies)
         local.book.set_blind(False)
+        if self._owed:
+            quota = self.desk.coordinator.quota("a", "c")
+            local.book.decide(quota, Own("before", self.desk.wall_ms, True, False, {"x": self._owed}))
 
 
 def test_it_is_forwarded_at_once_and_answered_when_kafka_has_its_event() -> None:
@@ -113,3 +124,134 @@ def test_a_question_that_is_answered_is_carried_out() -> None:
     scene = Local(AtOnce, {"a": 6, "b": 5}, proxies=2)
     scene.decide(tokens=0.0)
     assert scene.asked_for() == ["a", "b"]
+
+
+@pytest.mark.parametrize("owed", [0, 11])
+def test_a_dry_run_that_is_admitted_needs_no_look_up(owed: int) -> None:
+    """It is forwarded at once and reported as it stands; what the broker says of it changes nothing."""
+    scene = Local(AtOnce, {"a": 5, "b": 50}, dry=True, owed=owed, existing={"a": 1})
+    assert scene.asked_for() == ["a", "b"] and scene.link.looked_up == []
+    (event,) = scene.desk.of_type("request")
+    assert event["items"] == [{"name": "a", "mutations": 5}, {"name": "b", "mutations": 50}]
+    assert event["decided"]["outcome"] == "allow"
+    scene.broker_says(a=36, b=0)
+    scene.desk.acknowledge()
+    assert scene.client_hears() == ({"a": 36, "b": 0}, 0, 0)
+    assert len(scene.desk.events) == 1
+
+
+def test_a_dry_run_of_a_subject_in_debt_is_looked_up() -> None:
+    """Only what is not there already is refused for it; the broker says the rest."""
+    scene = Local(AtOnce, {"a": 5, "b": 50}, dry=True, owed=12, existing={"a": 1})
+    assert scene.link.looked_up == [["a", "b"]] and scene.asked_for() == ["a"]
+    (event,) = scene.desk.of_type("request")
+    assert event["decided"]["rejected"] == ["b"]
+
+
+def test_real_creations_are_looked_up() -> None:
+    """What is there already is never charged."""
+    scene = Local(AtOnce, {"a": 5, "b": 50}, existing={"a": 1})
+    assert scene.link.looked_up == [["a", "b"]] and scene.asked_for() == ["a", "b"]
+    (event,) = scene.desk.of_type("request")
+    assert event["items"] == [{"name": "b", "mutations": 50}]
+
+
+class Slow(Local):
+    """Nothing that may come later is done before the test says so."""
+
+    def prepare(self) -> None:
+        """See Local."""
+        super().prepare()
+        self.later: list[Callable[[], None]] = []
+        self.desk.coordinator.outgoing.soon = self.later.append
+
+
+def test_the_request_leaves_before_its_event_is_written() -> None:
+    """Answered it is all the same only when Kafka has the event."""
+    scene = Slow(AtOnce, {"a": 5})
+    assert scene.asked_for() == ["a"] and scene.desk.events == []
+    scene.broker_says(a=0)
+    assert scene.link.answers == []
+    (go,) = scene.later
+    go()
+    assert len(scene.desk.of_type("request")) == 1 and scene.link.answers == []
+    scene.desk.acknowledge()
+    assert len(scene.link.answers) == 1
+
+
+def test_a_refund_never_overtakes_its_request() -> None:
+    """Events of a subject are applied in the order sent."""
+    scene = Slow(AtOnce, {"a": 5})
+    scene.broker_says(a=36)
+    assert [event["type"] for _, event in scene.desk.events] == ["request", "refund"]
+
+
+def test_an_event_that_is_dropped_is_counted_as_unacknowledged() -> None:
+    """The client is answered all the same."""
+    scene = Slow(AtOnce, {"a": 5})
+    scene.desk.full = True
+    scene.broker_says(a=0)
+    scene.later[0]()
+    assert len(scene.link.answers) == 1 and scene.desk.metrics.unacknowledged._value.get() == 1
+
+
+def test_what_cannot_be_sent_is_not_admitted() -> None:
+    """With the buffer full nobody could charge it: refused, and the balance is as before."""
+    scene = Local(AtOnce, {"a": 5})
+    scene.desk.full = True
+    scene.again(AtOnce)
+    assert len(scene.link.forwarded) == 1 and len(scene.link.answers) == 1
+    scene.desk.full = False
+    scene.again(AtOnce)
+    assert scene.desk.of_type("request")[-1]["decided"]["tokens"] == 1.0
+
+
+def test_an_event_that_is_too_large_is_charged_as_a_sum() -> None:
+    """What is carried out is charged by an event that names nothing; the balance here stays the same."""
+    scene = Local(AtOnce, {"a": 5, "b": 7, "c": 1})
+    (event,) = scene.desk.of_type("request")
+    assert event["decided"]["rejected"] == ["c"]
+    scene.desk.coordinator.refused(event["id"])
+    scene.desk.acknowledge(stands=False)
+    charge = scene.desk.of_type("request")[1]
+    assert charge["id"] == f"{event['id']}-sum" and charge["strict"] is False
+    assert charge["items"] == [{"name": "2 items", "mutations": 12}]
+    assert charge["decided"]["tokens"] == event["decided"]["tokens"] == -1.0
+    assert scene.desk.metrics.unacknowledged._value.get() == 1
+
+
+def test_what_kafka_never_takes_is_counted_on_here() -> None:
+    """Without the right to write nobody else charges it; the proxy that decided does."""
+    scene = Local(AtOnce, {"a": 12})
+    scene.desk.acknowledge(stands=False)
+    scene.again(AtOnce)
+    assert scene.desk.of_type("request")[-1]["decided"]["rejected"] == ["a"]
+    assert scene.desk.metrics.unacknowledged._value.get() == 1
+
+
+def test_a_permissive_one_has_its_subjects_turn_until_it_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that wait at a time would pass else, before anybody knows that the first left a debt."""
+    looked: list[Callable[[], None]] = []
+
+    def later(self: FakeLink, names: object, ids: object, done: Callable[[TopicCounts], None]) -> None:
+        looked.append(lambda: done(TopicCounts(by_name={"a": None}, by_id={}, names={}, broker_count=1)))
+
+    monkeypatch.setattr(FakeLink, "look_up", later)
+    scene = Local(PermissiveAtOnce, {"a": 12}, version=5)
+    questions = scene.desk.coordinator.questions
+    assert questions.busy("user=a")
+    looked.pop()()
+    assert not questions.busy("user=a")
+
+
+def test_events_that_stand_undecided_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more the newest are not looked at; decided ones make room."""
+    monkeypatch.setattr(local_decisions, "_STANDING_MAX", 3)
+    desk = Desk()
+    local = desk.coordinator.local
+    for number in range(5):
+        local.stands(f"e{number}", EPOCH_MS + number)
+    assert list(local._standing) == ["e0", "e1", "e2"]
+    local.take(decision(id="e0"))
+    local.stands("e5", EPOCH_MS + 5)
+    assert list(local._standing) == ["e1", "e2", "e5"]

@@ -11,9 +11,9 @@ from kafka.protocol.consumer import FetchResponse
 from kafka_kit import build
 from traffic_kit import fetch_response
 
-from enforcer.kafka.passing.fetch_walk import PART_MAX_BYTES, FetchWalk, fitted
+from enforcer.kafka.passing.fetch_walk import END_MAX_BYTES, FetchWalk, fitted
 from enforcer.kafka.protocol.addresses import rewrite_addresses
-from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.fields import Cursor, uvarint
 from enforcer.kafka.protocol.frames import FETCH, BadFrame
 
 PROXY = "proxy"
@@ -102,7 +102,7 @@ def test_what_ends_too_early_is_refused(cut: int) -> None:
     frame = fetch_response(16, {"a": [b"x" * 2_000]})[:-cut]
     with pytest.raises(BadFrame):
         walked(16, frame, [500])
-    lie = FetchWalk(PART_MAX_BYTES * 3, lambda answer: answer)
+    lie = FetchWalk(END_MAX_BYTES * 3, lambda answer: answer)
     with pytest.raises(BadFrame):
         lie.take(bytes(64))
 
@@ -119,5 +119,52 @@ def test_what_is_kept_is_bounded() -> None:
     endless = FetchWalk(1 << 30, lambda answer: answer)
     with pytest.raises(BadFrame):
         endless.take(bytes(4) + b"\1\0" + b"\xff\xff\xff\xff\7")  # one tagged field of 32 GiB
-        for _ in range(PART_MAX_BYTES // 1_000 + 1):
+        for _ in range(END_MAX_BYTES // 1_000 + 1):
             endless.take(bytes(1_000))
+
+
+@pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 100_000], [1]])
+def test_many_aborted_transactions_pass(sizes: list[int]) -> None:
+    """However long the list of a partition is, and however it is cut."""
+    frame = fetch_response(17, {"a": [b"x" * 300], "b": [b"y"]}, 10_000)
+    assert len(frame) > 2 * END_MAX_BYTES and walked(17, frame, sizes) == frame
+
+
+def filled(frame: bytes, after: bytes, field: bytes) -> bytes:
+    """A response whose first empty tagged section behind some bytes has a field; no version knows it."""
+    place = frame.index(after) + len(after)
+    assert not frame[place]
+    return frame[:place] + b"\1" + field + frame[place + 1 :]
+
+
+@pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 50_000], [3]])
+def test_a_long_field_passes(sizes: list[int]) -> None:
+    """Wherever it stands between records: a later version of Kafka may say more than ours knows."""
+    field = bytes((9,)) + uvarint(100_000) + bytes(100_000)
+    frame = fetch_response(17, {"a": [b"records of a", b"more of a"], "b": [b"records of b"]}, 2)
+    for after in (b"", b"records of a", b"more of a", b"more of a\0", b"records of b"):
+        # The header's section stands behind the correlation id.
+        longer = filled(frame, after or frame[:4], field)
+        assert walked(17, longer, sizes) == longer, after
+
+
+@pytest.mark.parametrize("sizes", [[262_144], [1_000, 7, 50_000], [64]])
+@pytest.mark.parametrize("count", [3_000, 3_001, 3_002, 3_003])
+def test_more_new_leaders_than_are_kept_are_left_out(sizes: list[int], count: int) -> None:
+    """The records pass, and no address of a broker: the client asks for Metadata instead."""
+    nodes = [(node, f"broker-{node}.example", None) for node in range(count)]
+    frame = fetch_response(17, {"a": [b"x" * 2_000]}, **endpoints(17, nodes))
+    assert len(frame) > END_MAX_BYTES + 2_000
+    left = walked(17, frame, sizes)
+    assert len(left) == len(frame) and b".example" not in left
+    got = FetchResponse.decode(left, version=17, header=True)
+    assert bytes(got.responses[0].partitions[0].records) == b"x" * 2_000 and not got.node_endpoints
+
+
+def test_a_long_end_that_does_not_add_up_is_refused() -> None:
+    """One that ends too early, has more behind it, or is longer than the response."""
+    nodes = [(node, f"broker-{node}.example", None) for node in range(3_000)]
+    frame = fetch_response(17, {"a": [b"x"]}, **endpoints(17, nodes))
+    for lie in (frame[:-1], frame + b"\0"):
+        with pytest.raises(BadFrame):
+            walked(17, lie, [1_000])
