@@ -2,20 +2,26 @@
 
 import asyncio
 import threading
+import time
+import uuid
 from collections.abc import Callable
-from typing import Any
+from random import Random
+from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import metadata
+from kafka_kit import build
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
 from enforcer.core.settings import AutoCreation
+from enforcer.kafka.passing.moving import Mover
 
 COUNT = 2_000
 
@@ -120,6 +126,67 @@ def test_large_records_both_ways(cluster: Cluster, proxy: ProxyThread) -> None:
         producer.produce(topic, bytes([number]) * 900_000)
     assert producer.flush(20) == 0
     assert consumed_by_confluent(proxy.bootstrap, topic, 30) == 30
+
+
+def test_a_slow_reader_gets_every_byte(cluster: Cluster, proxy: ProxyThread) -> None:
+    """A response of many megabytes, read in fits and starts, is the broker's; much of it moved past us."""
+    topic = fresh("moved")
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "compression.type": "none"})
+    rng = Random(13)
+    for _ in range(30):
+        producer.produce(topic, rng.randbytes(900_000), partition=0)
+    assert producer.flush(20) == 0
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    found = admin.describe_topics(TopicCollection([topic]))[topic].result(10).topic_id
+    halves = (found.get_most_significant_bits(), found.get_least_significant_bits())
+    topic_id = uuid.UUID(bytes=b"".join(int(half).to_bytes(8, "big", signed=True) for half in halves))
+    assert proxy.proxy is not None
+    mover, moved = proxy.proxy.mover, list[int]()
+
+    class Watched:
+        """Counts what moves."""
+
+        close = mover.close
+
+        def move(self, source: int, target: int, count: int) -> tuple[int, bytes]:
+            """As the real one."""
+            taken, left = mover.move(source, target, count)
+            moved.append(taken)
+            return taken, left
+
+    with WireClient(cluster.kafka.bootstrap) as direct:
+        direct.send(fetch(topic_id))
+        wanted = direct.receive_frame()
+    # One segment of the log.
+    assert len(wanted) > 8_000_000
+    proxy.proxy.mover = cast(Mover, Watched())
+    with WireClient(proxy.bootstrap) as client:
+        for turn in range(10):
+            # How much has come when we look is the machine's affair: until a whole response has moved.
+            if sum(moved) > len(wanted):
+                break
+            client.send(fetch(topic_id))
+            got, pauses = bytearray(), Random(turn)
+            while len(got) < len(wanted) + 4:
+                got += client.socket.recv(pauses.choice([1_000, 300_000, 2_000_000]))
+                if pauses.random() < 0.1:
+                    time.sleep(0.01)
+            assert bytes(got[4:]) == wanted
+    assert sum(moved) > len(wanted)
+
+
+def fetch(topic_id: uuid.UUID) -> FetchRequest:
+    """Up to 30 MB, or one segment, from the beginning of its partition 0."""
+    limit = 30_000_000
+    partition = build(
+        FetchRequest.FetchTopic.FetchPartition, 17, partition=0, current_leader_epoch=-1, fetch_offset=0,
+        last_fetched_epoch=-1, log_start_offset=-1, partition_max_bytes=limit,
+    )  # fmt: skip
+    wanted = build(FetchRequest.FetchTopic, 17, topic_id=topic_id, partitions=[partition])
+    return build(
+        FetchRequest, 17, replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=limit, isolation_level=0,
+        session_id=0, session_epoch=-1, rack_id="", forgotten_topics_data=[], topics=[wanted],
+    )  # fmt: skip
 
 
 def test_only_our_addresses_are_told(cluster: Cluster, proxy: ProxyThread) -> None:

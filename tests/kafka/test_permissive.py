@@ -10,7 +10,7 @@ from aiokafka.admin import NewTopic as AioNewTopic
 from cluster_kit import Cluster, fresh
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.admin import topics
-from proxy_kit import ProxyThread
+from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors, metadata_request
 
 Connect = Callable[..., WireClient]
@@ -93,3 +93,19 @@ def test_aiokafka_succeeds_and_then_waits(cluster: Cluster, proxy: ProxyThread) 
 
     assert 0.7 < asyncio.run(work()) < 3
     assert cluster.event_of(name)["strict"] is False
+
+
+def test_those_who_wait_do_not_pass_together(cluster: Cluster, proxy: ProxyThread, wire: Connect) -> None:
+    """Ten connections of a subject in debt: when its wait is over one of them passes, and it owes again."""
+    name = fresh("herd")
+    cluster.limit(proxy, name, controller_mutation_rate=1)
+    assert errors(wire(name).create({f"{name}-first": 13}, 5)) == {f"{name}-first": 0}
+    for number in range(10):
+        wire(name).send(create_request({f"{name}-{number}": 60}, 5))
+
+    def asked() -> int:
+        return sum(event.get("client_id") == name for event in list(cluster.decider.events))
+
+    until(lambda: asked() >= 2, what="the first of them")
+    time.sleep(1)
+    assert asked() == 2

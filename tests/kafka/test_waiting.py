@@ -120,7 +120,7 @@ def test_a_long_mute_lets_one_request_through(
         assert 1.1 < time.monotonic() - begun < 3
         assert errors(refused) == {f"{name}-b": 89} and refused.throttle_time_ms < wait_ms - 1_000
         charged = client.receive(topics.CreateTopicsResponse, 5)
-        assert 1.7 < time.monotonic() - begun < 10
+        assert 1.7 < time.monotonic() - begun < 4
         assert errors(charged) == {f"{name}-c": 0}
         # 10 more at rate 10: another second on top of what was left.
         assert charged.throttle_time_ms > wait_ms - 1_800

@@ -1,6 +1,5 @@
 """One request for partition mutations, its connection and its broker played by the test."""
 
-
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -36,6 +35,7 @@ class FakeLink:
 
     def __init__(self, existing: dict[str, int]) -> None:
         self.existing = existing
+        self.looked_up: list[list[str]] = []
         self.forwarded: list[tuple[bytes, Callable[[bytes], None]]] = []
         self.answers: list[tuple[bytes, float]] = []
         self.timers: list[FakeTimer] = []
@@ -45,6 +45,7 @@ class FakeLink:
         self, names: Sequence[str], topic_ids: Sequence[bytes], done: Callable[[TopicCounts], None]
     ) -> None:
         """Answers at once."""
+        self.looked_up.append(list(names))
         found = {name: self.existing.get(name) for name in names}
         done(TopicCounts(by_name=found, by_id={}, names={}, broker_count=1))
 

@@ -4,7 +4,8 @@ Imported by the conftest of each folder that needs them.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,6 +34,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             yield Cluster(kafka, topics, decider, PolicyWriter(kafka.bootstrap, topics))
 
 
+@contextmanager
+def apart(cluster: Cluster, name: str) -> Iterator[Cluster]:
+    """An installation of its own on the same broker, for who counts the proxies alive.
+
+    Those of other tests do, also for 15 s after they were killed, and each has a part of what there is.
+    """
+    bootstrap, own = cluster.kafka.bootstrap, Topics(f"{fresh(name)}.")
+    ensure_topics(bootstrap, own)
+    with Decider(bootstrap, own) as decider:
+        yield replace(cluster, topics=own, decider=decider, policies=PolicyWriter(bootstrap, own))
+
+
+@contextmanager
+def serving(cluster: Cluster, **settings: Any) -> Iterator[ProxyThread]:
+    """A proxy whose job answers."""
+    with ProxyThread(cluster.config(**settings)) as running:
+        assert running.proxy is not None
+        until(running.proxy.ready.is_set, what="a decided probe")
+        yield running
+
+
 @pytest.fixture
 def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
     """Topics of an installation of its own, so that tests do not see each other's policies."""
@@ -44,9 +66,7 @@ def topics(cluster: Cluster, request: pytest.FixtureRequest) -> Topics:
 @pytest.fixture(scope="session")
 def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
     """A proxy with the default settings."""
-    with ProxyThread(cluster.config(id="shared")) as running:
-        assert running.proxy is not None
-        until(running.proxy.ready.is_set, what="a decided probe")
+    with serving(cluster, id="shared") as running:
         yield running
 
 

@@ -17,6 +17,7 @@ from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.kafka.upstream import Owner, Upstream
 from enforcer.metering.meter import Meter
@@ -173,7 +174,7 @@ class Rig:
         self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
         self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)
         self.now_s = 0.0
-        self.pool = Pool(self.settings.gathered_mb << 20)
+        self.pool, self.mover = Pool(self.settings.gathered_mb << 20), Mover()
         self.client, self.upstream = FakeTransport(), FakeUpstream()
         self.timers: list[Callable[[], None]] = []
         self.over = False

@@ -43,6 +43,10 @@ class Desk:
                 self.acknowledge()
         return True
 
+    def room(self) -> bool:
+        """Whether it would take one (coordinator.Sender)."""
+        return not self.full
+
     def acknowledge(self, *, stands: bool = True) -> None:
         """Kafka has all that was sent, or never will."""
         told, self.unacknowledged = self.unacknowledged, []

@@ -5,10 +5,11 @@ from functools import cache
 from typing import Any
 
 import orjson
+from message_kit import Record
 from traffic_kit import batch, fetch_request, fetch_response, produce
 
 from enforcer.core.clock import Clock
-from enforcer.core.feeds.decisions import parse_decision
+from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.shares import Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -19,7 +20,7 @@ from enforcer.metering.account import PUBLISH, Wait
 from enforcer.metering.meter import Meter
 from enforcer.metering.topic_accounts import TopicAccounts
 from enforcer.metering.usage import UsageReports
-from streaming.columns.json_rows import NO_NULLS, objects
+from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
 from streaming.columns.records import Records
 from streaming.laws.law import StepContext
@@ -88,7 +89,7 @@ class Desk:
         assert key == self.proxy_id
         if not self.full:
             self.packs.append(value)
-            self.events += [orjson.loads(row) for row in objects(*unpack(value), NO_NULLS).to_pylist()]
+            self.events += [orjson.loads(row) for row in objects(*unpack(value)).to_pylist()]
         return not self.full
 
     def share(self, group: str = "rg1", ttl_ms: int = 3_000, ts: int = EPOCH_MS, **rates: float) -> None:
@@ -101,7 +102,7 @@ class Desk:
 
     def take(self, value: bytes) -> None:
         """A decision arrives."""
-        share = parse_decision(value)
+        (share,) = decisions_in(Record(value))  # type: ignore[arg-type]
         assert isinstance(share, Share)
         if share.broker == self.proxy_id:
             self.meter.take_share(share)

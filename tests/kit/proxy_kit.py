@@ -15,6 +15,7 @@ from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
+from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
 
 WAIT_S = 20.0
@@ -65,6 +66,12 @@ class ProxyThread:
         """The requests of a client that wait for their decision."""
         assert self.proxy is not None
         return [ask for ask in self.proxy.coordinator.ledger.open_asks() if ask.client_id == client_id]
+
+    def await_part(self, part: float) -> None:
+        """Wait until so much of the limit of a group is its own, as long as nobody has a share of it."""
+        assert self.proxy is not None
+        meter = self.proxy.groups.meter
+        until(lambda: meter.newcomers.part("", meter.clock.steady_ms()) == part, what=f"{part} of each limit")
 
     def call(self, function: Callable[[], None]) -> None:
         """Run something in the proxy's loop."""
@@ -139,12 +146,23 @@ class Decider:
         self._working.set()
 
     def __enter__(self) -> Self:
+        self._warm_up()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join(WAIT_S)
+
+    def _warm_up(self) -> None:
+        """Compile the law, as the job's workers do: in a new folder on a busy machine that takes minutes."""
+        warm_up = LAWS.by_name[self._law].warm_up
+        context = StepContext(initial=warm_up.policies, processed_ts=0, fail_fast=True)
+        for events in warm_up.batches:
+            none = [0] * len(events)
+            values = [orjson.dumps(event) for event in events]
+            records = Records(topic=[""] * len(none), partition=none, offset=none, ts=none, value=values)
+            step(self._law, 0, None, records, context)
 
     def _run(self) -> None:
         consumer = Consumer({

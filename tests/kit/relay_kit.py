@@ -1,7 +1,9 @@
-"""A relay before a broker's port that answers commits of transactions with an error."""
+"""Relays before a broker's port; one answers commits of transactions with an error."""
 
 import socket
 import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -11,22 +13,19 @@ _NO_THROTTLE = bytes(4)
 _LIMIT_S = 30.0
 
 
-class CommitRelay:
-    """Passes everything on, but says UNKNOWN_SERVER_ERROR to the first commit; a context manager.
+class Relay(ABC):
+    """Listens, and connects each client to a broker; a context manager.
 
     Args:
         listen: host and port.
         to: those of the broker.
-        made: the broker gets that commit all the same.
     """
 
-    def __init__(self, listen: tuple[str, int], to: tuple[str, int], *, made: bool) -> None:
-        self._to, self._made = to, made
+    def __init__(self, listen: tuple[str, int], to: tuple[str, int]) -> None:
+        self.to = to
         self._listener = socket.create_server(listen)
         self._open: list[socket.socket] = [self._listener]
         self._accepting = threading.Thread(target=self._accept, daemon=True)
-        self.failed = 0
-        """Commits answered with an error."""
 
     def __enter__(self) -> Self:
         self._accepting.start()
@@ -39,7 +38,17 @@ class CommitRelay:
         # Nothing is opened any more when all is closed.
         self._accepting.join(_LIMIT_S)
         for one in self._open:
+            # A thread that reads it wakes up by this only.
+            shut(one)
             one.close()
+
+    def admits(self) -> bool:
+        """Whether a new client gets through."""
+        return True
+
+    @abstractmethod
+    def connected(self, client: socket.socket, broker: socket.socket) -> None:
+        """Begin to pass on what they say, in threads."""
 
     def _accept(self) -> None:
         while True:
@@ -48,15 +57,38 @@ class CommitRelay:
             except OSError:
                 return
             self._open.append(client)
-            try:
-                broker = socket.create_connection(self._to, timeout=_LIMIT_S)
-            except OSError:  # the other side has ended
+            if not self.admits():
                 client.close()
                 continue
+            try:
+                broker = socket.create_connection(self.to, timeout=_LIMIT_S)
+            except OSError:  # it is not there
+                client.close()
+                continue
+            broker.settimeout(None)
             self._open.append(broker)
-            hidden: set[bytes] = set()
-            threading.Thread(target=self._requests, args=(client, broker, hidden), daemon=True).start()
-            threading.Thread(target=self._responses, args=(broker, client, hidden), daemon=True).start()
+            self.connected(client, broker)
+
+
+class CommitRelay(Relay):
+    """Passes everything on, but says UNKNOWN_SERVER_ERROR to the first commit.
+
+    Args:
+        listen, to: see Relay.
+        made: the broker gets that commit all the same.
+    """
+
+    def __init__(self, listen: tuple[str, int], to: tuple[str, int], *, made: bool) -> None:
+        super().__init__(listen, to)
+        self._made = made
+        self.failed = 0
+        """Commits answered with an error."""
+
+    def connected(self, client: socket.socket, broker: socket.socket) -> None:
+        """See Relay."""
+        hidden: set[bytes] = set()
+        threading.Thread(target=self._requests, args=(client, broker, hidden), daemon=True).start()
+        threading.Thread(target=self._responses, args=(broker, client, hidden), daemon=True).start()
 
     def _requests(self, client: socket.socket, broker: socket.socket, hidden: set[bytes]) -> None:
         while frame := _frame(client):
@@ -104,3 +136,9 @@ def send_frame(to: socket.socket, frame: bytes) -> None:
         to.sendall(len(frame).to_bytes(4, "big") + frame)
     except OSError:
         to.close()
+
+
+def shut(one: socket.socket) -> None:
+    """End both directions of a connection, if it is not ended."""
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)

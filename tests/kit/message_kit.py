@@ -1,0 +1,44 @@
+"""Records as confluent-kafka hands them over, as far as the feeds of an enforcer look at them."""
+
+from typing import Any
+
+import orjson
+
+from streaming.columns.packed import CONTENT_TYPE, HEADER
+
+
+class Record:
+    """One record.
+
+    Args:
+        value: its bytes, or what they say; None: it has none.
+        key: its key.
+        ts: time at its broker, ms.
+        packed: its header says that it is a packed one.
+    """
+
+    def __init__(self, value: Any, key: bytes = b"", ts: int = 5_100, *, packed: bool = False) -> None:
+        self._value = value if isinstance(value, bytes | None) else orjson.dumps(value)
+        self._key, self._ts, self._packed = key, ts, packed
+
+    def value(self) -> bytes | None:
+        """Its bytes."""
+        return self._value
+
+    def key(self) -> bytes:
+        """What its rows have in common."""
+        return self._key
+
+    def timestamp(self) -> tuple[int, int]:
+        """Its broker's time."""
+        return 2, self._ts
+
+    def headers(self) -> list[tuple[str, bytes]] | None:
+        """What says that it is packed."""
+        return [(HEADER, CONTENT_TYPE.encode())] if self._packed else None
+
+    def topic(self) -> str:
+        """Where it stands."""
+        return "weir.requests"
+
+    partition = offset = lambda self: 1
