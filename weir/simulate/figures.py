@@ -113,7 +113,6 @@ def _recovered(scenario: Scenario, seconds: Sequence[Second]) -> int | None:
 
 
 def _mean_ms(times_ns: Sequence[int]) -> float | None:
-    # Summed as integers: the mean does not hang on the order.
     return _rounded(sum(times_ns) / len(times_ns) / _NS_PER_MS) if times_ns else None
 
 

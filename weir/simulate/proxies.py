@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
+from streaming.laws.shares.law import NOT_REPORTED, share_out
 from weir.simulate.scenario import DEMAND, Scenario
 
 LEAST: Final = 1
@@ -74,11 +77,6 @@ def divide(scenario: Scenario, limit: int, proxies: Sequence[Proxy]) -> None:
     """Set the parts of a new round: a step of the law of shares, whose rates are what each wanted."""
     if scenario.division != DEMAND or scenario.proxies == 1:
         return
-    # Only here: this law is compiled when it is loaded, which takes longer than most simulations.
-    import numpy as np
-
-    from streaming.laws.shares.law import NOT_REPORTED, share_out
-
     # Nobody reports nothing at all, or he had no part when he wants one again.
     used = np.array([[float(max(LEAST, proxy.wanted))] for proxy in proxies])
     unknown = np.full(used.shape, NOT_REPORTED, dtype=np.int8)

@@ -115,7 +115,10 @@ class _Run:
         drawn = self._places.uniform(self._arrived if client == NOBODY else client)
         if first is None:
             return int(drawn * proxies)
-        return 0 if drawn < first else 1 + int((drawn - first) / (1 - first) * (proxies - 1))
+        if drawn < first:
+            return 0
+        # A quotient that is rounded up to 1 would be a proxy too many.
+        return min(proxies - 1, 1 + int((drawn - first) / (1 - first) * (proxies - 1)))
 
     def _send(self, request: Request) -> None:
         self._tally.advance(self._now)
