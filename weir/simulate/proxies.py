@@ -7,12 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from streaming.laws.shares.law import NOT_REPORTED, share_out
-from weir.simulate.scenario import DEMAND, Scenario
+from streaming.laws.shares.law import FREE, THROTTLED, share_out
+from weir.simulate.scenario import DEMAND, NS, Scenario
 
 LEAST: Final = 1
 """Requests that each proxy may have in flight however small its part: with none it could never show that it
 wants more. So all of them together may have the limit, and one less than there are proxies above it."""
+
+HUNGRY_PART: Final = 0.05
+"""From this part of a round on without room a proxy wants more."""
 
 
 @dataclass(slots=True)
@@ -44,14 +47,18 @@ class Proxy:
     Attributes:
         part: of the limit, above 0; those of all proxies sum to 1.
         inflight: requests at the broker.
-        wanted: the most that it had or would have had in flight since the last division.
+        peak: the most that it had in flight since the last division.
+        full_ns: for how long it had no room since then.
+        full_since_ns: since when it has none; -1: it has room.
         queue: requests that wait, oldest first; those that gave up stay until they are at the front.
         waits: how many of them still wait.
     """
 
     part: float
     inflight: int = 0
-    wanted: int = 0
+    peak: int = 0
+    full_ns: int = 0
+    full_since_ns: int = -1
     queue: deque[Request] = field(default_factory=deque)
     waits: int = 0
 
@@ -59,9 +66,12 @@ class Proxy:
         """How many it may have in flight under the limit of all."""
         return max(LEAST, int(limit * self.part))
 
-    def want(self) -> None:
-        """Remember what one request more comes to."""
-        self.wanted = max(self.wanted, self.inflight + self.waits + 1)
+    def note(self, now_ns: int, limit: int) -> None:
+        """Requests in flight or the limit are others from now on."""
+        self.peak = max(self.peak, self.inflight)
+        if self.full_since_ns >= 0:
+            self.full_ns += now_ns - self.full_since_ns
+        self.full_since_ns = now_ns if self.inflight >= self.room(limit) else -1
 
     def sample_inflight(self) -> int:
         """What all proxies would have in flight if each used its part as this one does."""
@@ -74,14 +84,18 @@ def equal_parts(scenario: Scenario) -> list[Proxy]:
 
 
 def divide(scenario: Scenario, limit: int, proxies: Sequence[Proxy]) -> None:
-    """Set the parts of a new round: a step of the law of shares, whose rates are what each wanted."""
+    """Set the parts of a new round: a step of the law of shares (docs/contract.md 3.2).
+
+    What a proxy used is its peak, and it is throttled if it was full for HUNGRY_PART of the round.
+    """
     if scenario.division != DEMAND or scenario.proxies == 1:
         return
-    # Nobody reports nothing at all, or he had no part when he wants one again.
-    used = np.array([[float(max(LEAST, proxy.wanted))] for proxy in proxies])
-    unknown = np.full(used.shape, NOT_REPORTED, dtype=np.int8)
+    # Who used nothing has a part all the same: it must not begin with none.
+    used = np.array([[float(max(LEAST, proxy.peak))] for proxy in proxies])
+    hungry_ns = HUNGRY_PART * scenario.round_s * NS
+    throttled = np.array([[THROTTLED if proxy.full_ns >= hungry_ns else FREE] for proxy in proxies], np.int8)
     last = np.array([[limit * proxy.part] for proxy in proxies])
-    shares = share_out(np.array([float(limit)]), used, unknown, last)[:, 0]
+    shares = share_out(np.array([float(limit)]), used, throttled, last)[:, 0]
     for proxy, share in zip(proxies, shares.tolist(), strict=True):
         proxy.part = share / limit
-        proxy.wanted = proxy.inflight + proxy.waits
+        proxy.peak, proxy.full_ns = 0, 0

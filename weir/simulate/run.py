@@ -96,7 +96,6 @@ class _Run:
         self._arrived += 1
         self._tally.advance(self._now).arrived += 1
         proxy = self._proxies[request.proxy]
-        proxy.want()
         if not proxy.waits and proxy.inflight < proxy.room(self._known):
             self._send(request)
         elif proxy.waits < self._scenario.waiting:
@@ -126,6 +125,7 @@ class _Run:
         self._most_above = max(self._most_above, self._tally.inflight - self._known)
         proxy = self._proxies[request.proxy]
         proxy.inflight += 1
+        proxy.note(self._now, self._known)
         request.sent_ns = self._now
         request.inflight = proxy.sample_inflight()
         self._at(self._broker.send(self._now, request.number), self._complete, request)
@@ -139,6 +139,7 @@ class _Run:
         second.latencies_ns.append(self._now - request.asked_ns)
         proxy = self._proxies[request.proxy]
         proxy.inflight -= 1
+        proxy.note(self._now, self._known)
         if self._limiter.take(request.sent_ns, rtt_ns, request.inflight):
             self._tally.limit = self._limiter.limit
             if self._scenario.decision_ms:
@@ -153,8 +154,12 @@ class _Run:
     def _hear(self, limit: int) -> None:
         rose = limit > self._known
         self._known = limit
-        if rose:
-            for place in range(len(self._proxies)):
+        self._room_changed(let_in=rose)
+
+    def _room_changed(self, *, let_in: bool) -> None:
+        for place, proxy in enumerate(self._proxies):
+            proxy.note(self._now, self._known)
+            if let_in:
                 self._let_in(place)
 
     def _let_in(self, place: int) -> None:
@@ -178,7 +183,7 @@ class _Run:
             self._at(self._now + self._scenario.retry_ms * _MS, self._arrive, request.client)
 
     def _round(self, _: None) -> None:
+        self._room_changed(let_in=False)
         divide(self._scenario, self._known, self._proxies)
-        for place in range(len(self._proxies)):
-            self._let_in(place)
+        self._room_changed(let_in=True)
         self._at(self._now + self._scenario.round_s * NS, self._round, None)

@@ -3,7 +3,7 @@
 import pytest
 
 from weir.simulate.proxies import Proxy, divide, equal_parts
-from weir.simulate.scenario import DEMAND, Scenario
+from weir.simulate.scenario import DEMAND, NS, Scenario
 
 
 @pytest.mark.parametrize(("limit", "proxies", "room"), [(20, 1, 20), (20, 3, 6), (3, 4, 1), (1, 8, 1)])
@@ -22,7 +22,7 @@ def test_a_sample_says_what_all_would_have_in_flight() -> None:
 
 def test_equal_parts_stay() -> None:
     """Whatever is wanted."""
-    proxies = [Proxy(0.5, wanted=9), Proxy(0.5)]
+    proxies = [Proxy(0.5, peak=9, full_ns=NS), Proxy(0.5)]
     divide(Scenario(proxies=2), 10, proxies)
     assert [proxy.part for proxy in proxies] == [0.5, 0.5]
 
@@ -32,17 +32,20 @@ def test_parts_by_demand_go_to_who_wants_more() -> None:
     scenario = Scenario(proxies=2, division=DEMAND)
     proxies = equal_parts(scenario)
     for _ in range(6):
-        proxies[0].wanted, proxies[1].wanted = 40, 0
+        proxies[0].peak, proxies[0].full_ns = proxies[0].room(20), scenario.round_s * NS // 10
         divide(scenario, 20, proxies)
         assert sum(proxy.part for proxy in proxies) == pytest.approx(1)
     assert proxies[0].room(20) == 18 and proxies[1].room(20) == 1
-    assert [proxy.wanted for proxy in proxies] == [0, 0]
+    assert [(proxy.peak, proxy.full_ns) for proxy in proxies] == [(0, 0), (0, 0)]
 
 
-def test_what_is_wanted_counts_those_that_were_not_let_in() -> None:
-    """In flight, waiting, and the one that asks now."""
-    proxy = Proxy(1.0, inflight=4, waits=2)
-    proxy.want()
-    proxy.inflight = 0
-    proxy.want()
-    assert proxy.wanted == 7
+def test_the_time_without_room_adds_up() -> None:
+    """From the request that takes the last place to the answer that frees one, or until the limit rises."""
+    proxy = Proxy(0.5)
+    proxy.inflight = 2
+    proxy.note(10, 4)
+    proxy.inflight = 1
+    proxy.note(13, 4)
+    proxy.note(20, 2)
+    proxy.note(24, 4)
+    assert (proxy.peak, proxy.full_ns, proxy.full_since_ns) == (2, 7, -1)
