@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 from streaming.laws.law import Curve, Plot
 from streaming.laws.registry import LAWS
+from weir.simulate.figures import contender, figures
+from weir.simulate.scenario import DEMAND, Scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BYTES_MAX = 40_000
@@ -89,6 +91,27 @@ def test_the_table_of_the_page_is_what_the_simulation_says(simulation: ModuleTyp
             f"{run['recovered_s']} s",
         ]
         assert f"| {run['algorithm']} | {how} | {' | '.join(cells)} |" in page
+
+
+def test_what_the_page_says_of_several_proxies() -> None:
+    """Rejected in a second while all is well."""
+    fixed = contender({"algorithm": "fixed"})
+    rejected = [
+        figures(Scenario(**given), [fixed])["runs"][0]["phases"]["calm"]["rejected_per_s"]
+        for given in (
+            {"proxies": 4, "first_part": 0.7},
+            {"proxies": 4, "first_part": 0.7, "division": DEMAND},
+            {},
+        )
+    ]
+    equal, demand, alone = (round(each) for each in rejected)
+    assert f"{equal} a second are rejected with equal parts, {demand} with parts by demand" in page()
+    assert alone == 0
+
+
+def page() -> str:
+    """docs/laws.md as one line."""
+    return " ".join((DOCS / "laws.md").read_text().split())
 
 
 def assert_seen(drawn: Figure) -> None:
