@@ -1,29 +1,25 @@
-"""The admin API: Pulsar's REST for resource groups, as `pulsar-admin` speaks it, and PIP-82's own form of it.
+"""The admin API: Pulsar's REST for quotas, as `pulsar-admin` speaks it; of resource groups PIP-82's form too.
 
 The application knows no Kafka: policies come from and go to a `PolicyStore`. docs/admin_api.md lists the
 endpoints with their answers.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Path, Request, Response, Security
+from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
 
 from enforcer.admin import docs as admin_docs
-from enforcer.admin.auth import ASKS_FIRST_HEADER, BEARER, Grant
+from enforcer.admin.auth import ASKS_FIRST_HEADER, BEARER
+from enforcer.admin.dispatch.routes import broker_routes, rate_routes, stats_routes
 from enforcer.admin.docs import refusals
 from enforcer.admin.groups import (
     GROUP_FIELDS,
     PIP_82_NAMES,
-    Changes,
-    Entries,
     GroupView,
     Holder,
     Refused,
@@ -36,54 +32,11 @@ from enforcer.admin.groups import (
     group_view,
     put_group,
 )
-from enforcer.admin.metrics import AdminMetrics
 from enforcer.admin.middleware import QuotaCoordinator, reason_body
-from enforcer.admin.settings import AdminSettings
-from enforcer.admin.usage import Usage, UsageTable
-from streaming.contract.errors import WeirError
+from enforcer.admin.parts import NO_CONTENT, Name, Parts, Unavailable, body_of
+from enforcer.admin.usage import Usage
 from streaming.policy.groups import group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
-
-NO_CONTENT = 204
-Name = Annotated[str, Path(min_length=1)]
-
-
-class Unavailable(WeirError):
-    """Policies cannot be read or changed now; a change may have been made all the same."""
-
-
-class PolicyStore(Protocol):
-    """Where policies are kept."""
-
-    @property
-    def entries(self) -> Entries:
-        """Path -> value after all changes, those that take effect soon included.
-
-        Raises:
-            Unavailable: they have not been read yet.
-        """
-
-    async def change(self, decide: Callable[[Entries], Changes]) -> None:
-        """Make a change, visible in `entries` when this returns.
-
-        Args:
-            decide: the entries as they are -> what to change; called again if somebody else came in between.
-
-        Raises:
-            Refused: by `decide`; nothing was changed.
-            Unavailable: no answer within the limit.
-        """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the application works with."""
-
-    store: PolicyStore
-    usage: UsageTable
-    metrics: AdminMetrics
-    settings: AdminSettings
-    grants: Sequence[Grant] = ()
 
 
 def create_app(parts: Parts) -> FastAPI:
@@ -112,6 +65,9 @@ def create_app(parts: Parts) -> FastAPI:
     ):
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
+    for router in (rate_routes(parts), stats_routes(parts), broker_routes(parts)):
+        app.include_router(router)
+
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
@@ -125,9 +81,7 @@ def create_app(parts: Parts) -> FastAPI:
             allow_methods=("GET", "PUT", "POST", "DELETE"),
             allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER),
         )
-    app.add_middleware(
-        QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings
-    )
+    app.add_middleware(QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings)
     return app
 
 
@@ -177,11 +131,11 @@ def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None
         status_code=NO_CONTENT,
         response_class=Response,
         responses=refusals(400, 408, 412, 413),
-        openapi_extra=admin_docs.body(GROUP_FIELDS),
+        openapi_extra=admin_docs.body(GROUP_FIELDS.schema),
         summary="Create a resource group, or change the fields that are given",
     )
     async def put(rg: Name, request: Request) -> Response:
-        fields = group_fields(await _body(request, parts.settings))
+        fields = group_fields(await body_of(request, parts.settings))
         await store.change(lambda entries: put_group(entries, rg, fields))
         return Response(status_code=NO_CONTENT)
 
@@ -244,26 +198,6 @@ def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Ho
         return Response(status_code=NO_CONTENT)
 
     return router
-
-
-async def _body(request: Request, settings: AdminSettings) -> bytes:
-    """The body, within its limits of size and time.
-
-    Raises:
-        Refused: 413, too large; 408, too slow; 400, cut off.
-    """
-    body = bytearray()
-    try:
-        async with asyncio.timeout(settings.body_timeout_ms / 1000):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > settings.body_max_bytes:
-                    raise Refused(413, f"The body is larger than {settings.body_max_bytes} bytes")
-    except TimeoutError:
-        raise Refused(408, f"The body did not come within {settings.body_timeout_ms} ms") from None
-    except ClientDisconnect:
-        raise Refused(400, "The connection ended before the body did") from None
-    return bytes(body)
 
 
 def _answer(status: int, reason: str, headers: Any = None) -> Response:

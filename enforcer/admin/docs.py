@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from streaming.policy.validation import Form
+from streaming.policy.validation import Schema
 
 DESCRIPTION: Final = (
-    "Resource groups of PIP-82 over the paths that Pulsar's broker has, so that pulsar-admin works as it is. "
+    "Resource groups of PIP-82 and dispatch rates over the paths that Pulsar's broker has, so that "
+    "pulsar-admin works as it is. "
     "Changes are visible at once and in force two seconds later. Every error is {\"reason\": \"...\"}. With "
     "configured tokens every call needs one (Authorization: Bearer TOKEN) and changes need the role admin; "
     "without, only clients on the same machine are answered."
@@ -20,12 +21,12 @@ PAGE_HEADERS: Final = {"Content-Security-Policy": "default-src 'none'; style-src
 
 Responses = dict[int | str, dict[str, Any]]
 _TEXTS: Final = {
-    400: "The body is wrong",
+    400: "The body or a value is wrong",
     401: "No valid token",
     403: "No admin role, or without tokens not from this machine",
-    404: "No such group",
+    404: "No such group, or nothing is known of such a topic",
     408: "The body came too slowly",
-    412: "No such group, a name that is none, or in use",
+    412: "No such group or setting, a name that is none, or in use",
     413: "The body is too large",
     503: "Kafka does not answer within the limit; a change may have been made",
 }
@@ -45,11 +46,17 @@ def refusals(*codes: int) -> Responses:
     return {code: {"model": Reason, "description": _TEXTS[code]} for code in codes}
 
 
-def body(form: Form[Any]) -> dict[str, Any]:
+def body(schema: Schema) -> dict[str, Any]:
     """A body that the operation reads by itself, within its limits of size and time."""
-    content = {"application/json": {"schema": form.schema}}
-    described = {"required": True, "description": form.schema["description"], "content": content}
+    content = {"application/json": {"schema": schema}}
+    described = {"required": True, "description": schema["description"], "content": content}
     return {"requestBody": described}
+
+
+def or_empty(schema: Schema) -> Responses:
+    """An answer that may be empty."""
+    content = {"application/json": {"schema": schema}}
+    return {200: {"description": "As a POST has it; empty: none", "content": content}}
 
 
 def complete(openapi: dict[str, Any]) -> None:

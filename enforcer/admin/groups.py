@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field
 
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import load_object
-from streaming.contract.fields import INT64_MAX
+from streaming.contract.fields import INT64_MAX, Fields
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, Section
 from streaming.policy.schema import MIN_RATE, Unlimited, limit
 from streaming.policy.validation import Closed, Form
-from streaming.policy.yaml_lines import dotted
+from streaming.policy.yaml.lines import dotted
 
 Entries = Mapping[str, Any]
 Changes = dict[str, Any | None]
@@ -64,7 +64,7 @@ class Refused(WeirError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who can be attached to a group: a tenant or a namespace."""
+    """Who has an entry of a name: a tenant or a namespace, which can be attached to a group, or a topic."""
 
     section: Section
     name: str
@@ -79,8 +79,7 @@ class Holder:
         try:
             check_entry(self.path, None)
         except BadEvent:
-            kind = "Tenant" if self.section is Section.TENANTS else "Namespace"
-            raise Refused(412, f"{kind} name is not valid") from None
+            raise Refused(412, f"{self.section.capitalize().removesuffix('s')} name is not valid") from None
 
 
 class GroupFields(Closed):
@@ -117,12 +116,7 @@ def group_fields(body: bytes) -> dict[str, Any]:
     Raises:
         Refused: 400, no object, or all that is wrong with its fields.
     """
-    if not body.strip():
-        raise Refused(400, "The body is empty; an object such as {\"publishRateInMsgs\":100} was expected")
-    try:
-        given = load_object(body)
-    except BadEvent as bad:
-        raise Refused(400, f"The body is {bad.reason}") from None
+    given = object_of(body, '{"publishRateInMsgs":100}')
     fields: dict[str, Any] = {}
     for name, value in given.items():
         known = _FIELDS.get(name.lower(), name)
@@ -135,6 +129,20 @@ def group_fields(body: bytes) -> dict[str, Any]:
         name: int(value) if isinstance(value, float) and value.is_integer() else value
         for name, value in fields.items()
     }
+
+
+def object_of(body: bytes, example: str) -> Fields:
+    """The JSON object that a body is.
+
+    Raises:
+        Refused: 400, it is none; an empty one is shown the example.
+    """
+    if not body.strip():
+        raise Refused(400, f"The body is empty; an object such as {example} was expected")
+    try:
+        return load_object(body)
+    except BadEvent as bad:
+        raise Refused(400, f"The body is {bad.reason}") from None
 
 
 def group_view(entries: Entries, group: str) -> dict[str, Any]:

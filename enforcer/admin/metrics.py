@@ -46,6 +46,12 @@ class AdminMetrics:
         self.usage_dropped = Counter(
             "weir_admin_usage_rows_dropped", "Such pairs forgotten for lack of room", registry=self.registry
         )
+        self.dispatch_rows = self._gauge(
+            "dispatch_rows", "Subscriptions at a broker, by proxy, whose deliveries are kept"
+        )
+        self.dispatch_dropped = Counter(
+            "weir_admin_dispatch_rows_dropped", "Such rows forgotten for lack of room", registry=self.registry
+        )
         self.topics = TopicMetrics(self.registry, "weir_admin_topic_faults", "weir_admin_topics_replaced")
 
     def answered(self, method: str, route: str, code: int, seconds: float) -> None:

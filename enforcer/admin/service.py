@@ -4,28 +4,32 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 import uvicorn
 from confluent_kafka import Message
 from fastapi import FastAPI
 from prometheus_client import start_http_server
 
-from enforcer.admin.api import Parts, create_app
+from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant, grants_of_file, grants_of_text
 from enforcer.admin.connections import Connections, guarded
+from enforcer.admin.dispatch.records import Dispatch, dispatch_of
+from enforcer.admin.dispatch.table import DeliveryTable
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.parts import Parts
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.store import KafkaPolicyStore
 from enforcer.admin.usage import UsageTable
-from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.rows import name_of, objects_of
-from enforcer.core.feeds.shares import Share
+from enforcer.core.feeds.shares import Share, share_of
 from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import BadEvent, WeirError
-from streaming.contract.fields import TS_MAX_MS, integer, text
+from streaming.contract.events import MAX_AHEAD_MS
+from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
-from streaming.contract.usage_events import GroupUsage, group_usage
+from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
 from streaming.kafka_io.topic_watch import TopicWatch
 
 logger = logging.getLogger("weir.admin")
@@ -33,7 +37,14 @@ logger = logging.getLogger("weir.admin")
 Address = tuple[str, int]
 _TAIL_STOP_S = 1.0
 _HEAD_MAX_BYTES = 16_384
-_READERS = {"group_usage": group_usage}
+_REPORTS: Final[Mapping[str, Callable[[Fields, str, int], GroupUsage | DispatchUsage]]] = {
+    "group_usage": group_usage,
+    "dispatch_usage": dispatch_usage,
+}
+_DECISIONS: Final[Mapping[str, Callable[[Fields], Share | Dispatch]]] = {
+    "share": share_of,
+    "dispatch": dispatch_of,
+}
 
 
 def read_grants(file: str, variable: str, environment: Mapping[str, str]) -> list[Grant]:
@@ -71,6 +82,7 @@ class AdminService:
         self.has_tokens = bool(grants)
         self._metrics = AdminMetrics()
         self._usage = UsageTable(settings.usage_rows_max)
+        self._deliveries = DeliveryTable(settings.dispatch_rows_max)
         self._topics = cluster.topics
         self._watch = self._watch_over(cluster)
         self._store = KafkaPolicyStore(
@@ -87,8 +99,8 @@ class AdminService:
                 properties,
                 cluster.topics.decisions,
                 from_beginning=False,
-                parse=_shares_of,
-                deliver=self._take_shares,
+                parse=_decisions_of,
+                deliver=self._take_decisions,
             ),
             Tail(
                 properties,
@@ -102,6 +114,7 @@ class AdminService:
             Parts(
                 store=self._store,
                 usage=self._usage,
+                deliveries=self._deliveries,
                 metrics=self._metrics,
                 settings=settings,
                 grants=grants,
@@ -180,21 +193,33 @@ class AdminService:
             if name == topic:
                 begin_anew()
 
-    def _take_shares(self, shares: list[tuple[Share, int]]) -> None:
-        dropped = self._usage.dropped
-        for share, ts in shares:
-            self._usage.take_share(share, ts)
-        self._count_rows(dropped)
+    def _take_decisions(self, decisions: list[tuple[Share | Dispatch, int]]) -> None:
+        with self._counted():
+            for decision, ts in decisions:
+                if isinstance(decision, Share):
+                    self._usage.take_share(decision, ts)
+                # One from the future would stand until then, whatever comes.
+                elif decision.at <= ts + MAX_AHEAD_MS:
+                    self._deliveries.take_decision(decision)
 
-    def _take_reports(self, reports: list[GroupUsage]) -> None:
-        dropped = self._usage.dropped
-        for report in reports:
-            self._usage.take_report(report)
-        self._count_rows(dropped)
+    def _take_reports(self, reports: list[tuple[GroupUsage | DispatchUsage, str, int]]) -> None:
+        with self._counted():
+            for report, proxy, ts in reports:
+                if isinstance(report, GroupUsage):
+                    self._usage.take_report(report)
+                else:
+                    self._deliveries.take_usage(report, proxy, ts)
 
-    def _count_rows(self, dropped_before: int) -> None:
-        self._metrics.usage_rows.set(len(self._usage))
-        self._metrics.usage_dropped.inc(self._usage.dropped - dropped_before)
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Counts what is forgotten meanwhile."""
+        usage, deliveries, metrics = self._usage, self._deliveries, self._metrics
+        usage_before, deliveries_before = usage.dropped, deliveries.dropped
+        yield
+        metrics.usage_rows.set(len(usage))
+        metrics.usage_dropped.inc(usage.dropped - usage_before)
+        metrics.dispatch_rows.set(len(deliveries))
+        metrics.dispatch_dropped.inc(deliveries.dropped - deliveries_before)
 
 
 def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:
@@ -233,21 +258,32 @@ def _listener(address: Address) -> socket.socket:
         raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
-def _shares_of(message: Message) -> list[tuple[Share, int]]:
-    # When it was written and not when it was decided: a repeated one stands anew.
+def _decisions_of(message: Message) -> list[tuple[Share | Dispatch, int]]:
+    """Shares and dispatches of a record, each with when it was written: a repeated one stands anew."""
     ts = message.timestamp()[1]
-    return [(share, ts) for share in decisions_in(message) if isinstance(share, Share)]
+    decisions: list[tuple[Share | Dispatch, int]] = []
+    for _, kind, fields in _objects(message, _DECISIONS):
+        with contextlib.suppress(BadEvent):
+            decisions.append((_DECISIONS[kind](fields), ts))
+    return decisions
 
 
-def _reports_of(message: Message) -> list[GroupUsage]:
-    try:
-        rows = list(objects_of(message, _READERS))
-    except BadEvent:
-        return []  # the job says so, in a dead letter
-    reports = []
-    for row, fields in enumerate(rows):
-        if fields.get("type") in _READERS:
-            with contextlib.suppress(BadEvent):
-                ts = integer(fields, "ts", message.timestamp()[1], maximum=TS_MAX_MS)
-                reports.append(group_usage(fields, text(fields, "id", name_of(message, row)), ts))
+def _reports_of(message: Message) -> list[tuple[GroupUsage | DispatchUsage, str, int]]:
+    """Reports of a record, each with the proxy that it is from and when it was written."""
+    written = message.timestamp()[1]
+    reports: list[tuple[GroupUsage | DispatchUsage, str, int]] = []
+    for row, kind, fields in _objects(message, _REPORTS):
+        with contextlib.suppress(BadEvent):
+            ts = integer(fields, "ts", written, maximum=TS_MAX_MS)
+            report = _REPORTS[kind](fields, text(fields, "id", name_of(message, row)), ts)
+            reports.append((report, text(fields, "proxy", ""), written))
     return reports
+
+
+def _objects(message: Message, kinds: Collection[str]) -> Iterator[tuple[int, str, Fields]]:
+    """Number, type and fields of a record's objects of these types; what is none is the job's to report."""
+    with contextlib.suppress(BadEvent):
+        for row, fields in enumerate(objects_of(message, kinds)):
+            kind = fields.get("type")
+            if isinstance(kind, str) and kind in kinds:
+                yield row, kind, fields

@@ -63,4 +63,9 @@ class AdminSettings(Settings):
     usage_rows_max: int = setting(
         100_000, "pairs of group and broker whose use is kept; those silent longest go first", minimum=1
     )
+    dispatch_rows_max: int = setting(
+        100_000,
+        "subscriptions at a broker, by proxy, whose deliveries are kept; those silent longest go first",
+        minimum=1,
+    )
     stop_timeout_s: int = setting(2, "limit for answering what is under way at a stop, s", minimum=0)

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from enforcer.admin.api import Unavailable
 from enforcer.admin.groups import Changes, Entries, Refused
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.parts import Unavailable
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import WeirError

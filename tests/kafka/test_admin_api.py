@@ -13,13 +13,16 @@ import orjson
 from admin_process_kit import Admin, pulsar_admin
 from cluster_kit import Cluster
 from confluent_kafka import Producer
+from pack_kit import packed
 from proxy_kit import until
 
+from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import read_policies
 from streaming.kafka_io.policy_turn import EFFECTIVE_AFTER_MS
 
 GROUPS = "/admin/v2/resourcegroups"
+TOPIC = "persistent://acme/orders/t1"
 ORDERS = "/admin/v2/namespaces/acme/orders/resourcegroup"
 UNLIMITED = {
     "publishRateInMsgs": -1, "publishRateInBytes": -1, "dispatchRateInMsgs": -1, "dispatchRateInBytes": -1,
@@ -47,6 +50,111 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
         assert run("resourcegroups", "delete", "rg1") == ""
         assert "ResourceGroup does not exist" in run("resourcegroups", "get", "rg1")
         assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
+
+
+def test_pulsar_admin_sets_dispatch_rates_as_it_is(
+    cluster: Cluster, topics: Topics, tmp_path: Path
+) -> None:
+    """Of namespaces, topics, subscriptions and brokers: set, get, what applies, remove."""
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
+
+        def run(*words: str) -> str:
+            done = pulsar_admin(tmp_path, admin.url, *words)
+            return done.stdout.strip() if done.returncode == 0 else f"failed: {done.stderr}"
+
+        def rate_of(*words: str) -> tuple[int, int]:
+            """Messages and bytes of a rate that it shows."""
+            shown = json.loads(run(*words))
+            return shown["dispatchThrottlingRateInMsg"], shown["dispatchThrottlingRateInByte"]
+
+        assert run("namespaces", "get-dispatch-rate", "acme/orders") == "null"
+        assert run("namespaces", "set-dispatch-rate", "acme/orders", "-md", "10") == ""
+        assert rate_of("namespaces", "get-dispatch-rate", "acme/orders") == (10, -1)
+        period = ("-bd", "1000", "-dt", "5")
+        assert run("namespaces", "set-subscription-dispatch-rate", "acme/orders", *period) == ""
+        assert "ambiguous" in run("namespaces", "set-dispatch-rate", "acme/orders", "-md", "0")
+        assert "relativeToPublishRate" in run("namespaces", "set-dispatch-rate", "acme/orders", "-rp")
+        assert rate_of("topicPolicies", "get-dispatch-rate", TOPIC, "-ap") == (10, -1)
+        assert run("topicPolicies", "set-dispatch-rate", TOPIC, "-md", "7") == ""
+        assert rate_of("topicPolicies", "get-dispatch-rate", TOPIC) == (7, -1)
+        assert "one cluster" in run("topicPolicies", "set-dispatch-rate", TOPIC, "-md", "7", "-g")
+        own = ("-s", "a/b%c+d e")
+        assert run("topicPolicies", "set-subscription-dispatch-rate", TOPIC, "-md", "3", *own) == ""
+        assert rate_of("topicPolicies", "get-subscription-dispatch-rate", TOPIC, *own) == (3, -1)
+        assert rate_of("topicPolicies", "get-subscription-dispatch-rate", TOPIC, "-ap") == (-1, 1000)
+        limit = "dispatchThrottlingRateInMsg"
+        assert run("brokers", "update-dynamic-config", "--config", limit, "--value", "50") == ""
+        assert run("brokers", "get-all-dynamic-config").split() == [limit, "50"]
+        assert limit in run("brokers", "list-dynamic-config")
+        assert "non-dynamic" in run("brokers", "update-dynamic-config", "--config", "nosuch", "--value", "5")
+        one = {"ratePeriodInSecond": 1, "dispatchThrottlingRateInByte": -1}
+        assert read_policies(cluster.kafka.bootstrap, topics).entries == {
+            "namespaces.acme/orders": {
+                "dispatchRate": {**one, "dispatchThrottlingRateInMsg": 10},
+                "subscriptionDispatchRate": {
+                    "dispatchThrottlingRateInMsg": -1,
+                    "dispatchThrottlingRateInByte": 1000,
+                    "ratePeriodInSecond": 5,
+                },
+            },
+            f"topics.{TOPIC}": {
+                "dispatchRate": {**one, "dispatchThrottlingRateInMsg": 7},
+                "subscriptions": {"a/b%c+d e": {"dispatchRate": {**one, "dispatchThrottlingRateInMsg": 3}}},
+            },
+            "broker": {limit: 50},
+        }
+        assert run("namespaces", "remove-dispatch-rate", "acme/orders") == ""
+        assert run("namespaces", "remove-subscription-dispatch-rate", "acme/orders") == ""
+        assert run("topicPolicies", "remove-dispatch-rate", TOPIC) == ""
+        assert run("topicPolicies", "remove-subscription-dispatch-rate", TOPIC, *own) == ""
+        assert run("brokers", "delete-dynamic-config", "--config", limit) == ""
+        assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
+
+
+def test_stats_are_read_from_deliveries_and_decisions(
+    cluster: Cluster, topics: Topics, tmp_path: Path
+) -> None:
+    """Single records and packed ones; pulsar-admin shows what it knows of them."""
+    who = {"broker": "broker-1", "topic": TOPIC, "subscription": "sub1", "proxy": "p1"}
+    report = {"type": "dispatch_usage", **who, "msgs": 30, "bytes": 3000, "entries": 5, "backlog": True}
+    decision = {
+        "type": "dispatch", "id": "d", "ts": 1, **who, "available": {"msgs": 0, "bytes": None},
+        "throttle_time_ms": 3_000, "limited_by": {"level": "subscription", "dimension": "msgs"},
+        "acquired": {"subscription": {"msgs": 10**6, "bytes": 0}}, "entries_to_read": 0, "shadow": False,
+        "ttl_ms": 1_000,
+    }  # fmt: skip
+    with Admin(cluster.kafka.bootstrap, tmp_path / "admin", topics.prefix) as admin:
+        stats = "/admin/v2/persistent/acme/orders/t1/stats"
+        assert admin.ask("GET", stats)[0] == 404
+        rate = {"dispatchThrottlingRateInMsg": 10}
+        assert admin.ask("POST", "/admin/v2/persistent/acme/orders/t1/sub1/dispatchRate", rate)[0] == 204
+        producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap})
+
+        def subscription() -> Any:
+            now = {"ts": time.time_ns() // 1_000_000}
+            producer.produce(topics.usage, orjson.dumps(report))
+            for value in packed([report]):
+                producer.produce(topics.usage, value, headers={HEADER: CONTENT_TYPE})
+            producer.produce(topics.usage, orjson.dumps(report | {"msgs": -1}))
+            producer.produce(topics.decisions, orjson.dumps(decision | now))
+            producer.produce(topics.decisions, orjson.dumps(decision | {"ts": 10**14}))
+            assert producer.flush(10) == 0
+            status, shown = admin.ask("GET", stats)
+            own = shown["subscriptions"]["sub1"] if status == 200 else None
+            return own if own and own["resumeTime"] and own["msgOutCounter"] >= 60 else None
+
+        own = until(subscription, what="the stats")
+        assert own["msgOutCounter"] % 60 == 0
+        assert own["available"] == {"msgs": 0, "bytes": None}
+        assert own["debt"]["msgs"] > 500_000
+        assert own["limitedBy"] == {"level": "subscription", "dimension": "msgs"}
+        assert own["brokers"][0]["proxies"][0]["proxy"] == "p1"
+        done = pulsar_admin(tmp_path, admin.url, "topics", "stats", TOPIC)
+        seen = json.loads(done.stdout)["subscriptions"]["sub1"]
+        assert seen["msgOutCounter"] >= own["msgOutCounter"]
+        assert seen["dispatchThrottledMsgEventsBySubscriptionLimit"] >= 1
+        with urlopen(admin.ready["metrics"], timeout=10) as answer:
+            assert b"weir_admin_dispatch_rows 1.0" in answer.read()
 
 
 def test_pulsar_admin_shows_its_token(cluster: Cluster, topics: Topics, tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from enforcer.admin.api import Parts, Unavailable, create_app
+from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant
+from enforcer.admin.dispatch.table import DeliveryTable
 from enforcer.admin.groups import Changes, Entries
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.parts import Parts, Unavailable
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.usage import UsageTable
 
@@ -41,6 +43,7 @@ def parts(*grants: Grant, **settings: Any) -> Parts:
     return Parts(
         store=MemoryStore(),
         usage=UsageTable(100),
+        deliveries=DeliveryTable(100),
         metrics=AdminMetrics(),
         settings=AdminSettings(**settings),
         grants=grants,

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.columns.compilable import compilable
+from streaming.policy.dispatch_limits import NOT_LIMITED
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -45,8 +46,6 @@ Doubles = NDArray[np.float64]
 
 COUNT_MAX: Final = 2**63 - 1
 """Sums and times beyond 64 bits are cut here."""
-NOT_LIMITED: Final = 0
-"""Rate of a counter that does not limit."""
 NONE: Final = -1
 """No number: nothing limits."""
 

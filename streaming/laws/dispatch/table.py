@@ -4,9 +4,8 @@ The law itself is in law.py. Here names become row numbers and policies become r
 broker are in its shard: the broker is the routing key of its deliveries.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 import orjson
@@ -17,21 +16,13 @@ from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch import law
 from streaming.laws.dispatch.deliveries import Deliveries
-from streaming.laws.dispatch.law import (
-    COUNT_MAX,
-    DIMENSIONS,
-    FORGET_MS,
-    LEVELS,
-    NONE,
-    NOT_LIMITED,
-    Integers,
-)
+from streaming.laws.dispatch.law import DIMENSIONS, FORGET_MS, LEVELS, NONE, Integers
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
 from streaming.laws.row_fields import worded
 from streaming.policy.derived import Derived, stretches
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.dispatch_limits import NO_LIMIT, limit_of
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
-from streaming.policy.topics import RateKind, dispatch_candidates
 from streaming.state.subject_table import SubjectTable
 
 roll_rows, walk = machine(law.roll_rows), machine(law.walk)
@@ -50,21 +41,6 @@ DECISION: Final = DecisionForm(
 )
 MAX_CACHED: Final = 64
 """Sets of policies whose limits are remembered: those of a worker's shards."""
-
-
-class Limit(NamedTuple):
-    """Rates of one row's counters.
-
-    Attributes:
-        rate: messages and bytes per period; NOT_LIMITED where there is none.
-        period_ms: its length.
-    """
-
-    rate: tuple[int, int]
-    period_ms: int
-
-
-NO_LIMIT: Final = Limit(rate=(NOT_LIMITED, NOT_LIMITED), period_ms=MIN_LIFE_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +66,6 @@ class _Results:
             to_read=np.zeros(count, dtype=np.int64),
             life_ms=np.full(count, MIN_LIFE_MS, dtype=np.int64),
         )
-
-
-def limit_of(policies: PolicySet, names: Names) -> Limit:
-    """What limits a broker, a topic or a subscription at one broker (docs/contract.md 2)."""
-    if len(names) == 1:
-        broker = policies.entries.get(Section.BROKER, {})
-        return _limit(broker, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    kind = RateKind.TOPIC if len(names) == 2 else RateKind.SUBSCRIPTION
-    subscription = names[2] if len(names) == 3 else None
-    for place in dispatch_candidates(policies, names[1], subscription, kind):
-        if place.wins and place.value is not None:
-            return _limit(place.value, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    return NO_LIMIT
-
-
-def _limit(value: Mapping[str, Any], msgs: str, size: str) -> Limit:
-    msgs_rate, size_rate = (
-        NOT_LIMITED if value.get(key, UNLIMITED) == UNLIMITED else min(int(value[key]), COUNT_MAX)
-        for key in (msgs, size)
-    )
-    return Limit((msgs_rate, size_rate), int(value.get("ratePeriodInSecond", 1)) * 1000)
 
 
 limits_of: Final = Derived(

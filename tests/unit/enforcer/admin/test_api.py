@@ -217,7 +217,10 @@ def test_the_description_is_that_of_the_models(api: TestClient) -> None:
     assert body["additionalProperties"] is False
     assert put["security"] == [{"token": []}, {}]
     assert set(put["responses"]) == {"204", "400", "401", "403", "408", "412", "413", "503"}
-    assert set(described["components"]["schemas"]) == {"GroupView", "Member", "Reason", "Usage"}
+    assert set(described["components"]["schemas"]) == {
+        "Amounts", "BrokerStats", "GroupView", "LimitedBy", "Member", "ProxyStats", "Reason",
+        "SubscriptionBrokerStats", "SubscriptionStats", "TopicStats", "Usage",
+    }  # fmt: skip
 
 
 def test_the_page_needs_nothing_from_elsewhere(api: TestClient) -> None:

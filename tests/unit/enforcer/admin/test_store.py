@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from enforcer.admin.api import Unavailable
 from enforcer.admin.groups import Changes, Entries
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.admin.parts import Unavailable
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.store import KafkaPolicyStore, in_thread
 from streaming.contract.topics import Topics

@@ -1,0 +1,83 @@
+"""Decisions on deliveries as the admin API reads them from `weir.decisions` (docs/contract.md 3.3)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.fields import TS_MAX_MS, Fields, applied_ts, choice, flag, integer, shown, text
+from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
+
+Counts = tuple[int | None, int | None]
+"""Messages and bytes; None: not limited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """What may still be delivered to a subscription at a broker.
+
+    Attributes:
+        broker: who delivers.
+        topic: full name.
+        subscription: its name.
+        proxy: who reported the delivery, empty if it does not say.
+        at: when this was so, ms since the epoch.
+        available: what may still be delivered in that period, the least of all levels.
+        throttle_ms: from `at` on, until something may be delivered in every limited dimension.
+        limited_by: level and dimension that free last, None if not throttled.
+        acquired: level -> what was delivered and is not paid off by periods; None: it does not say.
+        repeated: said before.
+    """
+
+    broker: str
+    topic: str
+    subscription: str
+    proxy: str
+    at: int
+    available: Counts
+    throttle_ms: int
+    limited_by: tuple[str, str] | None
+    acquired: Mapping[str, Counts] | None
+    repeated: bool
+
+
+def dispatch_of(fields: Fields) -> Dispatch:
+    """A decision from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a number in it is out of range.
+    """
+    limited_by = _object(fields, "limited_by")
+    acquired = _object(fields, "acquired")
+    return Dispatch(
+        broker=text(fields, "broker", None),
+        topic=text(fields, "topic", None),
+        subscription=text(fields, "subscription", None),
+        proxy=text(fields, "proxy", ""),
+        at=applied_ts(fields, integer(fields, "ts", None, maximum=TS_MAX_MS)),
+        available=_counts(_object(fields, "available") or {}),
+        throttle_ms=integer(fields, "throttle_time_ms", None),
+        limited_by=None if limited_by is None else _counter(limited_by),
+        acquired=None if acquired is None else _levels(acquired),
+        repeated=flag(fields, "repeat", False),
+    )
+
+
+def _object(fields: Fields, key: str) -> dict[str, Any] | None:
+    value = fields.get(key)
+    if value is not None and type(value) is not dict:
+        raise BadEvent(f"{key}: {shown(value)}; an object was expected")
+    return value
+
+
+def _counter(fields: Fields) -> tuple[str, str]:
+    return choice(fields, "level", "", LEVELS), choice(fields, "dimension", "", DIMENSIONS)
+
+
+def _levels(fields: Fields) -> dict[str, Counts]:
+    return {level: _counts(counts) for level in LEVELS if (counts := _object(fields, level)) is not None}
+
+
+def _counts(fields: Fields) -> Counts:
+    msgs, size = (None if fields.get(name) is None else integer(fields, name, None) for name in DIMENSIONS)
+    return msgs, size

@@ -1,0 +1,211 @@
+"""Endpoints of dispatch limits: rates at each level, the broker's settings, stats of topics."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+from urllib.parse import unquote, unquote_plus
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from enforcer.admin import docs as admin_docs
+from enforcer.admin.dispatch.broker import NAMES, delete_value, put_value, values
+from enforcer.admin.dispatch.rates import (
+    RATE_SCHEMA,
+    Place,
+    applied_rate,
+    delete_rate,
+    put_rate,
+    rate_at,
+    rate_fields,
+)
+from enforcer.admin.dispatch.stats import TopicStats, topic_stats
+from enforcer.admin.docs import refusals
+from enforcer.admin.groups import Holder, Refused
+from enforcer.admin.parts import NO_CONTENT, Name, Parts, body_of
+from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.topics import RateKind
+
+NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+TOPIC: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+_BEFORE_SUBSCRIPTION: Final = TOPIC.count("/") + 1
+_TO_SUBSCRIPTION: Final = "{subscription:path}"
+_FLAGS: Final = {"true": True, "false": False}
+_Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
+# Names of consumer groups may hold what paths are made of.
+_Subscription = Annotated[str, Path()]
+
+
+def rate_routes(parts: Parts) -> APIRouter:
+    """Dispatch rates on each level that has a name."""
+    router = APIRouter()
+    for kind in RateKind:
+        _add_rates(router, parts, f"{NAMESPACE}/{kind}", "Namespaces", _of_namespace(kind), _never)
+        _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of_topic(kind), _applied)
+    own = f"{TOPIC}/{_TO_SUBSCRIPTION}/{RateKind.TOPIC}"
+    _add_rates(router, parts, own, "Topics", _of_subscription, _applied)
+    return router
+
+
+def stats_routes(parts: Parts) -> APIRouter:
+    """Deliveries of a topic."""
+    router = APIRouter(tags=["Topics"])
+
+    @router.get(
+        f"{TOPIC}/stats",
+        response_model=TopicStats,
+        responses=refusals(404, 412),
+        summary="Deliveries of a topic and its subscriptions, and what may be delivered now",
+    )
+    async def stats(tenant: Name, namespace: Name, topic: Name) -> Response:
+        holder = _topic_holder(tenant, namespace, topic)
+        holder.check()
+        now_ms = time.time_ns() // 1_000_000
+        found = topic_stats(parts.deliveries, holder.name, PolicySet(parts.store.entries), now_ms)
+        if found is None:
+            raise Refused(404, f"Topic {holder.name} not found")
+        return JSONResponse(found)
+
+    return router
+
+
+def broker_routes(parts: Parts) -> APIRouter:
+    """The broker's settings, as Pulsar's dynamic configuration; changes of it answer 200 there."""
+    router = APIRouter(prefix="/admin/v2/brokers/configuration", tags=["Brokers"])
+    store = parts.store
+
+    @router.get("", response_model=list[str], summary="Names of all settings")
+    async def names() -> Response:
+        return JSONResponse(list(NAMES))
+
+    @router.get("/values", response_model=dict[str, str], summary="The settings that are set, as texts")
+    async def held() -> Response:
+        return JSONResponse(values(store.entries))
+
+    @router.post(
+        "/{name}/{value}",
+        response_class=Response,
+        responses=refusals(400, 412),
+        summary="Set a setting for all brokers",
+    )
+    async def put(name: Name, value: Name) -> Response:
+        await store.change(lambda entries: put_value(entries, name, value))
+        return Response()
+
+    @router.delete(
+        "/{name}",
+        response_class=Response,
+        responses=refusals(412),
+        summary="Back to the default",
+    )
+    async def delete(name: Name) -> Response:
+        await store.change(lambda entries: delete_value(entries, name))
+        return Response()
+
+    return router
+
+
+def _add_rates(
+    router: APIRouter,
+    parts: Parts,
+    path: str,
+    tag: str,
+    place_of: Callable[..., Place],
+    applied_of: Callable[..., bool],
+) -> None:
+    """GET, POST and DELETE of the rates at one kind of place."""
+    store, of_path, asked = parts.store, Depends(place_of), Depends(applied_of)
+    told: dict[str, Any] = {"tags": [tag], "response_class": Response}
+
+    @router.get(
+        path,
+        responses=admin_docs.or_empty(RATE_SCHEMA) | refusals(400, 412),
+        summary="The dispatch rate; empty: none",
+        **told,
+    )
+    async def get(place: Place = of_path, applied: bool = asked) -> Response:
+        rate = applied_rate(store.entries, place) if applied else rate_at(store.entries, place)
+        # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
+        return Response(media_type="application/json") if rate is None else JSONResponse(rate)
+
+    @router.post(
+        path,
+        status_code=NO_CONTENT,
+        responses=refusals(400, 408, 412, 413),
+        openapi_extra=admin_docs.body(RATE_SCHEMA),
+        summary="Set the dispatch rate, in place of the one before",
+        **told,
+    )
+    async def post(request: Request, place: Place = of_path) -> Response:
+        fields = rate_fields(await body_of(request, parts.settings))
+        await store.change(lambda entries: put_rate(entries, place, fields))
+        return Response(status_code=NO_CONTENT)
+
+    @router.delete(
+        path,
+        status_code=NO_CONTENT,
+        responses=refusals(400, 412),
+        summary="Remove the dispatch rate, if there is one",
+        **told,
+    )
+    async def delete(place: Place = of_path) -> Response:
+        await store.change(lambda entries: delete_rate(entries, place))
+        return Response(status_code=NO_CONTENT)
+
+
+def _of_namespace(kind: RateKind) -> Callable[..., Place]:
+    def place(tenant: Name, namespace: Name) -> Place:
+        return Place(holder=Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}"), kind=kind)
+
+    return place
+
+
+def _of_topic(kind: RateKind) -> Callable[..., Place]:
+    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: _Flag = "false") -> Place:
+        _not_global(isGlobal)
+        return Place(holder=_topic_holder(tenant, namespace, topic), kind=kind)
+
+    return place
+
+
+def _of_subscription(
+    request: Request,
+    tenant: Name,
+    namespace: Name,
+    topic: Name,
+    subscription: _Subscription,
+    isGlobal: _Flag = "false",
+) -> Place:
+    _not_global(isGlobal)
+    # As it was sent: pulsar-admin writes a space as a plus, which only Pulsar reads so in a path.
+    sent = "/".join(request.scope["raw_path"].decode("ascii", "replace").split("/")[_BEFORE_SUBSCRIPTION:-1])
+    if unquote(sent) != subscription:
+        raise Refused(412, "Topic name is not valid")
+    holder = _topic_holder(tenant, namespace, topic)
+    return Place(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))
+
+
+def _topic_holder(tenant: str, namespace: str, topic: str) -> Holder:
+    return Holder(section=Section.TOPICS, name=f"persistent://{tenant}/{namespace}/{topic}")
+
+
+def _never() -> bool:
+    """A namespace has nothing above it that would apply."""
+    return False
+
+
+def _applied(applied: _Flag = "false") -> bool:
+    return _flag("applied", applied)
+
+
+def _not_global(text: str) -> None:
+    if _flag("isGlobal", text):
+        raise Refused(
+            412, "Policies here are those of one cluster; there are no global ones that others would follow"
+        )
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise Refused(400, f"{name}: expected true or false")
+    return _FLAGS[text.lower()]
