@@ -1,8 +1,8 @@
 """A relay before a broker that serves Produce requests one at a time, each in a given time; a process.
 
 The time is real: a request that others are before waits for them, as at a broker whose disk is slow. What it
-is told stands in lines of JSON on its standard input: `{"service_ms": 2.0}` changes the time, `{"take": true}`
-is answered with the round trips since the last time.
+is told stands in lines of JSON on its standard input: `{"service_ms": 2.0}` changes the time, and
+`{"take": true}` is answered with the round trips since the last time.
 """
 
 import asyncio
