@@ -65,6 +65,7 @@ class Company:
 
     Attributes:
         proxies: those that run.
+        job: it runs.
         path: by which a proxy that stands apart reaches Weir's topics, and it alone; or by which traffic
             goes.
     """
@@ -94,9 +95,9 @@ class Company:
             starting.enter_context(self.kafka)
             ensure_topics(self.kafka.bootstrap, self.topics)
             self._policies = PolicyWriter(self.kafka.bootstrap, self.topics)
-            job = Job(self.folder, self.kafka.bootstrap)
-            starting.callback(job.close)
-            job.start()
+            self.job = Job(self.folder, self.kafka.bootstrap)
+            starting.callback(self.job.close)
+            self.job.start()
             starting.callback(self._kill_all)
             self._running = starting.pop_all()
         return self
