@@ -1,4 +1,4 @@
-"""Dispatch limits on real traffic: Kafka, the job, one or two `weir proxy`, real consumers; figures are printed.
+"""Dispatch limits on real traffic: Kafka, the job, one or two `weir proxy`, real consumers; figures printed.
 
 Rates are those that the consumers see, from the beginning of one period's burst to that of another.
 """

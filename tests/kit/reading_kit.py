@@ -25,9 +25,8 @@ def fill(
         size: bytes of a value.
         partitions: how many.
     """
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)])[topic].result(
-        _LIMIT_S
-    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_LIMIT_S)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap, "linger.ms": 10_000, "batch.num.messages": batch,
