@@ -23,6 +23,7 @@ COMMANDS = {
     "policy": "weir.commands.policy",
     "dump": "weir.commands.dump",
     "replay": "weir.commands.replay",
+    "simulate": "weir.simulate.command",
     "kafka": "weir.commands.kafka",
     "job": "weir.commands.job",
     "proxy": "weir.commands.proxy",

@@ -27,13 +27,13 @@ _STYLE = {
 }
 
 
-def draw(plot: Plot, *, log_x: bool = False) -> str:
-    """The SVG of a plot and those below it; both axes from 0, or the first one logarithmic."""
+def draw(plot: Plot, *, log_x: bool = False, log_y: bool = False) -> str:
+    """The SVG of a plot and those below it; axes from 0, or logarithmic."""
     with rc_context(_STYLE):
-        return _svg(lines(plot, log_x=log_x), plot.title)
+        return _svg(lines(plot, log_x=log_x, log_y=log_y), plot.title)
 
 
-def lines(plot: Plot, *, log_x: bool = False) -> Figure:
+def lines(plot: Plot, *, log_x: bool = False, log_y: bool = False) -> Figure:
     """The figure of a plot and those below it, laid out.
 
     The legend stands below the axes, where no curve is.
@@ -43,12 +43,12 @@ def lines(plot: Plot, *, log_x: bool = False) -> Figure:
         plots.append(plots[-1].below)
     figure = Figure(figsize=(WIDTH, HEIGHT * len(plots)), layout="constrained")
     for axes, each in zip(figure.subplots(len(plots), squeeze=False).flat, plots, strict=True):
-        _fill(axes, each, log_x)
+        _fill(axes, each, log_x, log_y)
     figure.draw_without_rendering()
     return figure
 
 
-def _fill(axes: Axes, plot: Plot, log_x: bool) -> None:
+def _fill(axes: Axes, plot: Plot, log_x: bool, log_y: bool) -> None:
     for number, curve in enumerate(plot.curves):
         x, y = zip(*curve.points, strict=True)
         colour, dashes = _COLOURS[number % len(_COLOURS)], _DASHES if curve.dashed else "-"
@@ -57,7 +57,12 @@ def _fill(axes: Axes, plot: Plot, log_x: bool) -> None:
         axes.set_xscale("log")
     axes.margins(x=0)
     axes.set_xlim(left=None if log_x else 0)
-    axes.set_ylim(bottom=0)
+    if log_y:
+        axes.set_yscale("log")
+        axes.minorticks_off()
+        axes.yaxis.set_major_formatter("{x:g}")
+    else:
+        axes.set_ylim(bottom=0)
     axes.grid(color="#ccc", linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set(title=plot.title, xlabel=plot.x_label, ylabel=plot.y_label)

@@ -1,7 +1,9 @@
-"""Draw what each law says of itself as docs/plots/LAW.svg: `.venv/bin/python docs/plots/plot_laws.py`."""
+"""Draw what each law says of itself as docs/plots/LAW.svg, and the simulation of concurrency limits:
+`.venv/bin/python docs/plots/plot_laws.py`."""
 
 from pathlib import Path
 
+import plot_simulation
 from pictures import draw
 
 from streaming.laws.registry import LAWS
@@ -12,8 +14,10 @@ PLOTS = {law.name: law.plot for law in LAWS.by_name.values() if law.plot is not 
 
 def main() -> None:
     """Write every plot beside this file."""
-    for law, plot in PLOTS.items():
-        (Path(__file__).parent / f"{law}.svg").write_text(draw(plot()))
+    drawn = {law: draw(plot()) for law, plot in PLOTS.items()}
+    drawn |= {name: plot_simulation.picture(name) for name in plot_simulation.PLOTS}
+    for name, text in drawn.items():
+        (Path(__file__).parent / f"{name}.svg").write_text(text)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,17 @@ from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.figure import Figure
 
 from streaming.laws.law import Curve, Plot
 from streaming.laws.registry import LAWS
+from weir.simulate.figures import contender, figures
+from weir.simulate.scenario import DEMAND, Scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 BYTES_MAX = 40_000
+SIMULATED_BYTES_MAX = 30_000
+SIMULATED = [f"simulation-{series}-{how}" for how in ("windowed", "each") for series in ("limit", "latency")]
 
 
 @pytest.fixture
@@ -38,6 +43,14 @@ def pictures(scripts: Path) -> ModuleType:
     return pictures
 
 
+@pytest.fixture
+def simulation(scripts: Path) -> ModuleType:
+    """What draws the simulation of concurrency limits."""
+    import plot_simulation
+
+    return plot_simulation
+
+
 @pytest.mark.parametrize("law", LAWS.by_name)
 def test_a_plot_is_what_its_law_draws(plots: ModuleType, law: str) -> None:
     """Drawn again it is the same file, small and well-formed; plot_laws.py mends it."""
@@ -49,7 +62,60 @@ def test_a_plot_is_what_its_law_draws(plots: ModuleType, law: str) -> None:
 @pytest.mark.parametrize("law", LAWS.by_name)
 def test_every_curve_can_be_seen(pictures: ModuleType, plots: ModuleType, law: str) -> None:
     """It stays within its axes, and the legend, which names each, within the picture and outside of them."""
-    drawn = pictures.lines(plots.PLOTS[law]())
+    assert_seen(pictures.lines(plots.PLOTS[law]()))
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_plot_is_what_the_simulation_draws(simulation: ModuleType, pictures: ModuleType, name: str) -> None:
+    """The same of what `weir simulate concurrency` says without options; plot_laws.py mends it."""
+    text = simulation.picture(name)
+    assert (DOCS / "plots" / f"{name}.svg").read_text() == text
+    assert len(text) < SIMULATED_BYTES_MAX and ElementTree.fromstring(text).tag.endswith("svg")
+    assert_seen(pictures.lines(simulation.PLOTS[name](), log_y=True))
+
+
+def test_the_table_of_the_page_is_what_the_simulation_says(simulation: ModuleType) -> None:
+    """Each run has its row, rounded to whole numbers."""
+    page = (DOCS / "laws.md").read_text()
+    for run in simulation.simulated()["runs"]:
+        calm, slow, recovery = run["phases"].values()
+        how = "-" if run["algorithm"] == "fixed" else "windowed" if run["windowed"] else "each"
+        cells = [
+            f"{calm['latency_ms']:.0f}",
+            f"{calm['completed_per_s']:.0f}, {calm['rejected_per_s']:.0f}",
+            f"{slow['latency_ms']:,.0f}",
+            f"{slow['p99_ms']:,.0f}",
+            f"{slow['completed_per_s']:.0f}, {slow['rejected_per_s']:.0f}",
+            f"{recovery['latency_ms']:.0f}",
+            f"{recovery['completed_per_s']:.0f}, {recovery['rejected_per_s']:.0f}",
+            f"{run['recovered_s']} s",
+        ]
+        assert f"| {run['algorithm']} | {how} | {' | '.join(cells)} |" in page
+
+
+def test_what_the_page_says_of_several_proxies() -> None:
+    """Rejected in a second while all is well."""
+    fixed = contender({"algorithm": "fixed"})
+    rejected = [
+        figures(Scenario(**given), [fixed])["runs"][0]["phases"]["calm"]["rejected_per_s"]
+        for given in (
+            {"proxies": 4, "first_part": 0.7},
+            {"proxies": 4, "first_part": 0.7, "division": DEMAND},
+            {},
+        )
+    ]
+    equal, demand, alone = (round(each) for each in rejected)
+    assert f"{equal} a second are rejected with equal parts, {demand} with parts by demand" in page()
+    assert alone == 0
+
+
+def page() -> str:
+    """docs/laws.md as one line."""
+    return " ".join((DOCS / "laws.md").read_text().split())
+
+
+def assert_seen(drawn: Figure) -> None:
+    """Every curve within its axes, its name in a legend outside of them."""
     for axes in drawn.axes:
         frame, legend = axes.get_window_extent(), axes.get_legend()
         box = legend.get_window_extent()
@@ -78,11 +144,12 @@ def test_an_axis_can_be_logarithmic(pictures: ModuleType) -> None:
     assert widths[1] - widths[0] == pytest.approx(widths[2] - widths[1])
 
 
-def test_every_plot_is_shown(plots: ModuleType) -> None:
+def test_every_plot_is_shown(plots: ModuleType, simulation: ModuleType) -> None:
     """The page names each picture that there is, and each file that it links to is there."""
     page = (DOCS / "laws.md").read_text()
     there = {file.stem for file in (DOCS / "plots").glob("*.svg") if not file.stem.startswith("bench-")}
-    assert set(re.findall(r"\(plots/([a-z0-9-]+)\.svg\)", page)) == set(plots.PLOTS) == there
+    assert list(simulation.PLOTS) == SIMULATED
+    assert set(re.findall(r"\(plots/([a-z0-9-]+)\.svg\)", page)) == {*plots.PLOTS, *SIMULATED} == there
     for link in re.findall(r"\]\(([^)#]+)\)", page):
         assert (DOCS / link).exists(), link
 

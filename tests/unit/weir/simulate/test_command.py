@@ -1,0 +1,92 @@
+"""The command `weir simulate concurrency`."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from weir.cli import main
+from weir.simulate.command import DEFAULT_OUT
+
+COMMAND = ["simulate", "concurrency"]
+SHORT = [*COMMAND, "--seconds", "6", "--slow-at", "2", "--slow-for", "2"]
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> str:
+    """A file that limits one partition."""
+    file = tmp_path / "policies.yaml"
+    file.write_text("version: 1\nbackpressure:\n  partitions:\n    broker-1: {algorithm: vegas}\n")
+    return str(file)
+
+
+def test_the_same_options_give_the_same_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    """And another seed gives others."""
+    printed = []
+    for seed in ("5", "5", "6"):
+        assert main([*SHORT, "--json", "--seed", seed]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != printed[2]
+    assert orjson.loads(printed[0])["scenario"]["seed"] == 5
+
+
+def test_a_table_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The picture lies in the current folder if nothing else is said."""
+    monkeypatch.chdir(tmp_path)
+    assert main(SHORT) == 0
+    assert capsys.readouterr().out.endswith(f"drawn as {DEFAULT_OUT}\n")
+    assert (tmp_path / DEFAULT_OUT).read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_alone_draws_nothing(tmp_path: Path) -> None:
+    """Nor does it load what draws, in an interpreter of its own."""
+    code = "import sys; from weir.cli import main; main(sys.argv[1:]);assert 'matplotlib' not in sys.modules"
+    subprocess.run(
+        [sys.executable, "-c", code, *SHORT, "--json"],
+        cwd=tmp_path, env={"PYTHONPATH": str(Path(__file__).parents[4])}, check=True, capture_output=True,
+    )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_partitions_own_settings(policies: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stand last."""
+    assert main([*SHORT, "--json", "--policies", policies, "--partition", "broker-1"]) == 0
+    last = orjson.loads(capsys.readouterr().out)["runs"][-1]
+    assert (last["partition"], last["algorithm"], last["windowed"]) == ("broker-1", "vegas", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--arrival-rate", "0"], "'0'; expected a number at least 0.001"),
+        (["--service-rate", "nan"], "'nan'; expected a number"),
+        (["--slow-factor", "0.5"], "'0.5'; expected a number at least 1"),
+        (["--proxies", "0"], "'0'; expected a whole number at least 1"),
+        (["--seconds", "1.5"], "'1.5'; expected a whole number"),
+        (["--first-part", "0.5"], "expected --proxies of at least 2"),
+        (["--slow-at", "80"], "expected a slow time within the simulation"),
+        (["--arrival-rate", "5", "--clients", "5"], "not allowed with"),
+        (["--partition", "broker-1"], "--policies and --partition go together"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_usage_ends_with_2(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And says what was expected."""
+    with pytest.raises(SystemExit) as ended:
+        main([*COMMAND, *words])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_partition_without_a_limit_is_bad_usage(policies: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As is a file that is wrong."""
+    with pytest.raises(SystemExit) as ended:
+        main([*SHORT, "--policies", policies, "--partition", "broker-2"])
+    assert ended.value.code == 2
+    assert "limits no partition 'broker-2'" in capsys.readouterr().err
+    Path(policies).write_text("version: 1\nbackpressure: 5\n")
+    assert main([*SHORT, "--policies", policies, "--partition", "broker-1"]) == 2

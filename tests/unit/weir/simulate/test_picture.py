@@ -1,0 +1,36 @@
+"""The picture of all runs."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.contract.errors import WeirError
+from weir.simulate.figures import contender, contenders, figures
+from weir.simulate.picture import ROWS, draw, write
+from weir.simulate.scenario import Scenario
+
+SHORT = Scenario(seconds=6, slow_at=2, slow_for=2)
+
+
+def test_runs_stand_side_by_side() -> None:
+    """A column for each algorithm and the partition, a row for each quantity, a line for each run."""
+    drawn = draw(figures(SHORT, [*contenders(), contender({}, "broker-1")]))
+    assert len(drawn.axes) == 7 * len(ROWS)
+    titles = [axes.get_title() for axes in drawn.axes[:7]]
+    assert titles == ["aimd", "aimd-plain", "fixed", "vegas", "gradient", "gradient2", "broker-1: aimd"]
+    assert [len(axes.lines) for axes in drawn.axes[:7]] == [2, 2, 1, 2, 2, 2, 1]
+
+
+def test_the_same_figures_are_the_same_bytes(tmp_path: Path) -> None:
+    """A PNG without a date."""
+    result = figures(SHORT, [contender({})])
+    for name in ("a.png", "b.png"):
+        write(tmp_path / name, result)
+    first, second = ((tmp_path / name).read_bytes() for name in ("a.png", "b.png"))
+    assert first == second and first.startswith(b"\x89PNG")
+
+
+def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """With the reason."""
+    with pytest.raises(WeirError, match="No such file"):
+        write(tmp_path / "nowhere" / "a.png", figures(SHORT, [contender({})]))

@@ -1,0 +1,132 @@
+"""Whole runs: what must hold of every one of them."""
+
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.laws.concurrency.settings import LimitSettings
+from weir.simulate.figures import Contender, contenders
+from weir.simulate.run import Outcome, simulate
+from weir.simulate.scenario import DEMAND, EQUAL, NS, Scenario
+
+SHORT: dict[str, Any] = {
+    "seconds": 12,
+    "slow_at": 4,
+    "slow_for": 4,
+    "service_rate": 200.0,
+    "arrival_rate": 160.0,
+}
+TEN_AT_ONCE = LimitSettings.of({"algorithm": "fixed", "fixed": {"limit": 10}})
+
+
+def counted(outcome: Outcome) -> tuple[int, int]:
+    """What arrived, and what became of it."""
+    seconds = outcome.seconds
+    ended = sum(second.completed + second.rejected for second in seconds)
+    return sum(second.arrived for second in seconds), ended + outcome.inflight + outcome.waiting
+
+
+worlds = st.builds(
+    lambda **given: Scenario(**SHORT | given),
+    seed=st.integers(0, 2**63 - 1),
+    servers=st.integers(1, 20),
+    arrival_rate=st.floats(1, 600),
+    clients=st.none() | st.integers(1, 60),
+    slow_factor=st.sampled_from([1, 10, 1e6]),
+    proxies=st.integers(1, 5),
+    division=st.sampled_from([EQUAL, DEMAND]),
+    decision_ms=st.sampled_from([0, 300]),
+    round_s=st.integers(1, 3),
+    waiting=st.sampled_from([0, 1, 30]),
+    wait_ms=st.sampled_from([1, 500]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds, st.sampled_from(list(contenders())))
+def test_nothing_is_lost(world: Scenario, tried: Contender) -> None:
+    """Arrivals are completed, rejected, in flight or waiting, in whatever world."""
+    outcome = simulate(world, tried.settings)
+    arrived, accounted = counted(outcome)
+    assert arrived == accounted
+    assert 0 <= outcome.waiting <= world.waiting * world.proxies
+
+
+@pytest.mark.parametrize(
+    "tried", list(contenders()), ids=lambda tried: f"{tried.settings.algorithm}-{tried.windowed}"
+)
+def test_a_lone_proxy_is_never_above_its_limit(tried: Contender) -> None:
+    """No request is sent on that would make more than the limit, slow or not."""
+    outcome = simulate(Scenario(**SHORT), tried.settings)
+    assert outcome.most_above <= 0
+    assert sum(second.rejected for second in outcome.seconds) > 0
+
+
+@pytest.mark.parametrize(("proxies", "above"), [(2, 0), (4, 0), (10, 0), (16, 6)])
+def test_several_proxies_keep_the_limit_together(proxies: int, above: int) -> None:
+    """In equal parts: but for those whose part is less than one request."""
+    world = Scenario(**SHORT | {"proxies": proxies, "arrival_rate": 600.0})
+    assert simulate(world, TEN_AT_ONCE).most_above <= above
+
+
+def test_parts_by_demand_exceed_the_limit_by_what_a_round_moves_at_most() -> None:
+    """Who loses a part has requests of it in flight still, while the other has it already."""
+    world = Scenario(**SHORT | {"proxies": 2, "division": DEMAND, "first_part": 0.95, "round_s": 1})
+    equal = Scenario(**SHORT | {"proxies": 2, "first_part": 0.95})
+    outcome = simulate(world, TEN_AT_ONCE)
+    assert outcome.most_above <= 5
+    rejected = [
+        sum(second.rejected for second in run.seconds[:4]) for run in (outcome, simulate(equal, TEN_AT_ONCE))
+    ]
+    assert rejected[0] < rejected[1]
+
+
+@pytest.mark.parametrize("given", [{}, {"clients": 30}, {"waiting": 20}, {"proxies": 3}], ids=str)
+def test_littles_law(given: dict[str, Any]) -> None:
+    """In flight on average is throughput x time at the broker, but for those under way at the end."""
+    outcome = simulate(Scenario(**SHORT | given | {"slow_for": 0, "seconds": 30}), TEN_AT_ONCE)
+    inflight = sum(second.inflight_ns for second in outcome.seconds) / NS / 30
+    rtts = [rtt for second in outcome.seconds for rtt in second.rtts_ns]
+    assert inflight == pytest.approx(len(rtts) / 30 * fmean(rtts) / NS, rel=0.01)
+
+
+def test_every_algorithm_meets_the_same_requests() -> None:
+    """An open system's arrivals do not hang on what is answered."""
+    runs = [simulate(Scenario(**SHORT), tried.settings) for tried in contenders()]
+    assert len({tuple(second.arrived for second in run.seconds) for run in runs}) == 1
+
+
+def test_a_limit_that_is_heard_of_late_lets_more_in() -> None:
+    """The broker has what the old limit allowed for as long."""
+    falling = LimitSettings.of({"algorithm": "aimd", "useWindowed": False})
+    at_once, late = (simulate(Scenario(**SHORT | {"decision_ms": age}), falling) for age in (0, 1_000))
+    worst = [max(second.inflight_ns for second in run.seconds) for run in (at_once, late)]
+    assert worst[0] < worst[1]
+
+
+def test_those_that_wait_are_rejected_when_their_time_is_up() -> None:
+    """None is answered later than its wait and its time at the broker; room to wait rejects fewer."""
+    world = Scenario(**SHORT | {"waiting": 1_000, "wait_ms": 200})
+    for second in simulate(world, TEN_AT_ONCE).seconds:
+        for latency_ns, rtt_ns in zip(second.latencies_ns, second.rtts_ns, strict=True):
+            assert latency_ns - rtt_ns <= 200 * 10**6
+    calm = [
+        sum(
+            second.rejected
+            for second in simulate(Scenario(**SHORT | {"waiting": places}), TEN_AT_ONCE).seconds[:4]
+        )
+        for places in (0, 50)
+    ]
+    assert calm[1] < calm[0]
+
+
+def test_clients_of_a_closed_system_are_never_more_than_they_are() -> None:
+    """Each has one request at a time, rejected ones come back after the time that was set."""
+    world = Scenario(**SHORT | {"clients": 5, "slow_for": 0})
+    outcome = simulate(world, TEN_AT_ONCE)
+    assert outcome.inflight <= 5 and all(second.inflight_ns <= 5 * NS for second in outcome.seconds)
+    crowd = simulate(Scenario(**SHORT | {"clients": 50, "retry_ms": 500, "slow_for": 0}), TEN_AT_ONCE)
+    assert max(second.rejected for second in crowd.seconds[1:]) <= 2 * 50
