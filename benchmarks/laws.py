@@ -26,7 +26,7 @@ from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
 
 TITLE = "Law cost: nanoseconds per event, one thread"
-DURATION_S = 45
+DURATION_S = 66
 _EVENTS, _SMOKE_EVENTS = 50_000, 3_000
 _REPEATS, _SMOKE_REPEATS = (3, 30), (1, 1)
 """Runs of each: at least and at most, as many as there is time for."""

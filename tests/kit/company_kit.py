@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import orjson
 import yaml
@@ -45,19 +45,36 @@ class Admitted:
     mutations: int
 
 
+class Way(Protocol):
+    """A relay before the broker, which is told where it leads before it is entered."""
+
+    to: tuple[str, int]
+    address: str
+
+    def __enter__(self) -> Any:
+        """Open."""
+        ...
+
+    def __exit__(self, *_: Any) -> None:
+        """Close."""
+        ...
+
+
 class Company:
     """Broker, job, and proxies by name; a context manager that leaves nothing behind.
 
     Attributes:
         proxies: those that run.
-        path: by which a proxy that stands apart reaches Weir's topics, and it alone.
+        job: it runs.
+        path: by which a proxy that stands apart reaches Weir's topics, and it alone; or by which traffic
+            goes.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, path: Way | None = None) -> None:
         self.folder = folder
         self.topics = Topics()
         self.proxies: dict[str, ProxyProcess] = {}
-        self.path = CutPath()
+        self.path: Any = CutPath() if path is None else path
         port = free_port()
         self.kafka = LocalKafka(
             folder / "kafka",
@@ -78,9 +95,9 @@ class Company:
             starting.enter_context(self.kafka)
             ensure_topics(self.kafka.bootstrap, self.topics)
             self._policies = PolicyWriter(self.kafka.bootstrap, self.topics)
-            job = Job(self.folder, self.kafka.bootstrap)
-            starting.callback(job.close)
-            job.start()
+            self.job = Job(self.folder, self.kafka.bootstrap)
+            starting.callback(self.job.close)
+            self.job.start()
             starting.callback(self._kill_all)
             self._running = starting.pop_all()
         return self
@@ -96,22 +113,32 @@ class Company:
         self._policies.put(f"quotas[user=ANONYMOUS,client-id={client_id}]", quota)
         return f"user=ANONYMOUS,client-id={client_id}"
 
-    def launch(self, name: str, *, ahead_ms: int = 0, apart: bool = False) -> None:
+    def put(self, path: str, value: dict[str, Any] | None) -> None:
+        """Set or remove a policy."""
+        self._policies.put(path, value)
+
+    def launch(
+        self, name: str, *, ahead_ms: int = 0, apart: bool = False, traffic_by_path: bool = False
+    ) -> None:
         """Start a proxy, or start it again where it was.
 
         Args:
             name: its id.
             ahead_ms: how far its clock is off.
             apart: it reads and writes Weir's topics by `path`.
+            traffic_by_path: all else goes that way.
         """
         listen, metrics = self._ports.setdefault(name, (f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"))
         settings: dict[str, Any] = {"proxy": {"broker_port_base": 0}}
         if apart:
             settings["kafka"] = {"client": {"bootstrap.servers": self.path.address}}
+        if traffic_by_path:
+            settings["kafka"] = {"client": {"bootstrap.servers": self.kafka.bootstrap}}
+        kafka = self.path.address if traffic_by_path else self.kafka.bootstrap
         given = self.folder / f"{name}.yaml"
         given.write_text(yaml.safe_dump(settings))
         program = [_SKEWED, str(ahead_ms)] if ahead_ms else ["-m", "weir"]
-        words = ["proxy", "--kafka", self.kafka.bootstrap, "--settings", str(given), "--id", name]
+        words = ["proxy", "--kafka", kafka, "--settings", str(given), "--id", name]
         words += ["--listen", listen, "--metrics", metrics]
         log = self.folder / f"{name}.log"
         with log.open("ab") as output:

@@ -1,0 +1,173 @@
+"""Ten thousand subscriptions with a dispatch limit each: what that costs the proxy and the job."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.kit.machine import cpu_s, resident_bytes
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import Result, Row
+from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load.subscribers import Subscribers, fill
+from streaming.contract.errors import WeirError
+
+TITLE: Final = "Dispatch limits: 10,000 subscriptions through one proxy"
+DURATION_S: Final = 110
+_LIMIT_S: Final = 60.0
+_SETTLE_S: Final = 5.0
+_NAMESPACE: Final = "namespaces.public/default"
+_NEVER: Final = 10_000_000
+"""A rate that is never reached."""
+_SIZE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        groups: consumer groups.
+        topics: that each reads.
+        records: in each topic.
+        rate: messages a second of each subscription.
+        window_s: for which that is watched.
+    """
+
+    groups: int = 20
+    topics: int = 500
+    records: int = 60
+    rate: int = 1
+    window_s: float = 20.0
+
+
+_SMOKE: Final = Scale(groups=2, topics=10, records=20, rate=1, window_s=3.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was seen of a stretch of time.
+
+    Attributes:
+        seconds: how long.
+        records: that the consumers got.
+        proxy_s, job_s: processor time.
+        resident: memory of the proxy at its end, bytes.
+    """
+
+    seconds: float
+    records: int
+    proxy_s: float
+    job_s: float
+    resident: int
+
+
+class _Bench:
+    """One stack with a proxy, and groups that come one after the other."""
+
+    def __init__(self, stack: Stack, scale: Scale) -> None:
+        self._stack, self._scale = stack, scale
+        self._topics = [f"t{number:04}" for number in range(scale.topics)]
+        fill(stack.bootstrap, self._topics, scale.records, _SIZE)
+        self._job = stack.start_job()["pid"]
+        ready = stack.start_proxy()
+        self._proxy, self._listen = ready["pid"], ready["listen"]
+
+    def _subscribers(self, name: str) -> Subscribers:
+        groups = [f"{name}-{number:02}" for number in range(self._scale.groups)]
+        return Subscribers(self._listen, groups, self._topics)
+
+    def read_all(self, name: str) -> Seen:
+        """All groups read everything."""
+        total = self._scale.groups * self._scale.topics * self._scale.records
+        with self._subscribers(name) as readers:
+            begun, before = time.monotonic(), (cpu_s(self._proxy), cpu_s(self._job))
+            while sum(readers.counts()) < total:
+                self._stack.check()
+                if time.monotonic() - begun > _LIMIT_S:
+                    raise WeirError(f"{sum(readers.counts())} of {total} records in {_LIMIT_S:.0f} s")
+                time.sleep(0.1)
+            return self._seen(begun, total, before)
+
+    def read_slowly(self, name: str) -> Seen:
+        """All groups read for a while, once all of them read."""
+        scale = self._scale
+        with self._subscribers(name) as readers:
+            begun = time.monotonic()
+            while min(readers.counts()) < scale.topics * scale.rate:
+                self._stack.check()
+                if time.monotonic() - begun > _LIMIT_S:
+                    raise WeirError(f"the groups have got {readers.counts()} in {_LIMIT_S:.0f} s")
+                time.sleep(0.1)
+            time.sleep(_SETTLE_S)
+            begun, before = time.monotonic(), (cpu_s(self._proxy), cpu_s(self._job))
+            had = sum(readers.counts())
+            time.sleep(scale.window_s)
+            return self._seen(begun, sum(readers.counts()) - had, before)
+
+    def _seen(self, begun: float, records: int, before: tuple[float, float]) -> Seen:
+        return Seen(
+            seconds=time.monotonic() - begun,
+            records=records,
+            proxy_s=cpu_s(self._proxy) - before[0],
+            job_s=cpu_s(self._job) - before[1],
+            resident=resident_bytes(self._proxy),
+        )
+
+
+def run(smoke: bool, progress: Progress) -> Result:
+    """Measure without limits, with limits that are never reached, and with limits that hold."""
+    scale = _SMOKE if smoke else Scale()
+    with Stack(work_dir()) as stack:
+        progress.step(f"filling {scale.topics} topics, starting", 0.0)
+        bench = _Bench(stack, scale)
+        progress.step("reading without limits", 0.4)
+        free = bench.read_all("free")
+        _limit(stack, _NEVER)
+        progress.step("reading below limits", 0.5)
+        below = bench.read_all("below")
+        _limit(stack, scale.rate)
+        progress.step(f"reading at {scale.rate} a second and subscription", 0.6)
+        held = bench.read_slowly("held")
+    return _result(scale, free, below, held)
+
+
+def _limit(stack: Stack, rate: int) -> None:
+    value: Mapping[str, Any] = {"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": rate}}
+    stack.publish({_NAMESPACE: value})
+    # In force 2 s after they are published.
+    time.sleep(_SETTLE_S)
+
+
+def _result(scale: Scale, free: Seen, below: Seen, held: Seen) -> Result:
+    subscriptions = scale.groups * scale.topics
+    none = "no limits"
+    rows = [
+        Row(
+            what="proxy's processor time a record, limits never reached",
+            value=below.proxy_s / below.records * 1e6, unit="µs",
+            baseline=free.proxy_s / free.records * 1e6, baseline_what=none,
+        ),
+        Row(
+            what="records a second, limits never reached",
+            value=below.records / below.seconds, unit="records/s",
+            baseline=free.records / free.seconds, baseline_what=none,
+        ),
+        Row(
+            what=f"memory of the proxy with {subscriptions:,} subscriptions",
+            value=below.resident / 2**20, unit="MiB", baseline=free.resident / 2**20, baseline_what=none,
+        ),
+        Row(
+            what=f"delivered at {scale.rate} a second and subscription",
+            value=held.records / held.seconds, unit="records/s",
+            baseline=float(subscriptions * scale.rate), baseline_what="the limits together",
+        ),
+        Row(what="proxy's processor time then", value=held.proxy_s / held.seconds, unit="s/s"),
+        Row(what="job's processor time then", value=held.job_s / held.seconds, unit="s/s"),
+        Row(what="memory of the proxy then", value=held.resident / 2**20, unit="MiB"),
+    ]  # fmt: skip
+    notes = [
+        f"{scale.groups} consumer groups (confluent-kafka) read {scale.topics} topics each; records of "
+        f"{_SIZE} bytes, each a batch of its own; broker, job, proxy and consumers share the machine.",
+    ]
+    return Result(name="dispatch", title=TITLE, rows=rows, notes=notes)

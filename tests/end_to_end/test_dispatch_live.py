@@ -1,0 +1,97 @@
+"""Dispatch limits on real traffic: Kafka, the job, one or two `weir proxy`, real consumers; figures printed.
+
+Rates are those that the consumers see, from the beginning of one period's burst to that of another.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+from cluster_kit import fresh
+from company_kit import Company
+from exam_kit import said
+from proxy_kit import until
+from reading_kit import Reading, fill
+
+pytestmark = pytest.mark.soak
+LOOK_S = 20.0
+RATE = 100
+WITHIN = 0.02
+WITHIN_SEVERAL = 0.05
+Say = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
+    """Kafka and the job; each test starts the proxies that it wants."""
+    with Company(tmp_path_factory.mktemp("dispatch")) as running:
+        yield running
+
+
+@pytest.fixture
+def say(pytestconfig: pytest.Config) -> Say:
+    """Print a line."""
+    return partial(said, pytestconfig)
+
+
+def limit(company: Company, topic: str, kind: str, **rates: int) -> None:
+    """Give a topic a dispatch rate, and wait until it is in force everywhere."""
+    company.put(f"topics.persistent://public/default/{topic}", {kind: rates})
+    time.sleep(3)
+
+
+def once_and_in_order(reading: Reading, topic: str) -> bool:
+    """Whether what came of a topic is its beginning, each record once."""
+    parts = [numbers for (name, _), numbers in reading.numbers.items() if name == topic]
+    return all(set(each.values()) == {1} and max(each) == len(each) - 1 for each in parts)
+
+
+def test_two_proxies_hold_one_limit(company: Company, say: Say) -> None:
+    """A consumer of the group at each of two proxies: together at the rate, within 5 %."""
+    topic, group = fresh("shared"), fresh("group")
+    fill(company.kafka.bootstrap, topic, 20_000, partitions=2)
+    for name in ("one", "two"):
+        company.launch(name)
+    company.await_all()
+    limit(company, topic, "subscriptionDispatchRate", dispatchThrottlingRateInMsg=RATE)
+    with ExitStack() as running:
+        readers = [
+            running.enter_context(Reading(proxy.bootstrap, group, [topic]))
+            for proxy in company.proxies.values()
+        ]
+        until(lambda: all(reader.came for reader in readers), 60, "both read")
+        time.sleep(5)
+        before, since = sum(len(reader.came) for reader in readers), time.monotonic()
+        time.sleep(LOOK_S)
+        rate = (sum(len(reader.came) for reader in readers) - before) / (time.monotonic() - since)
+        parts = [reader.rate(topic, LOOK_S) for reader in readers]
+    say(f"two proxies: {rate:.1f} msg/s together of {RATE}, {parts[0]:.1f} and {parts[1]:.1f}")
+    assert abs(rate / RATE - 1) <= WITHIN_SEVERAL
+    assert all(part > RATE / 10 for part in parts)
+    assert all(once_and_in_order(reader, topic) for reader in readers)
+    company.kill("two")
+
+
+def test_the_job_may_be_away(company: Company, say: Say) -> None:
+    """A lone proxy goes on at the rate while the job is dead, and agrees with it when it is back."""
+    topic, group = fresh("away"), fresh("group")
+    fill(company.kafka.bootstrap, topic, 10_000)
+    if "one" not in company.proxies:
+        company.launch("one")
+    company.await_all()
+    limit(company, topic, "subscriptionDispatchRate", dispatchThrottlingRateInMsg=RATE)
+    with Reading(company.proxies["one"].bootstrap, group, [topic]) as reader:
+        until(lambda: reader.came, 60, "it reads")
+        company.job.end(signal.SIGKILL)
+        time.sleep(LOOK_S)
+        away = reader.rate(topic, LOOK_S - 2)
+        company.job.start()
+        time.sleep(LOOK_S)
+        back = reader.rate(topic, LOOK_S / 2)
+    say(f"without the job {away:.1f} msg/s, with it again {back:.1f}, of {RATE}")
+    assert abs(away / RATE - 1) <= WITHIN
+    assert abs(back / RATE - 1) <= WITHIN
+    assert once_and_in_order(reader, topic)

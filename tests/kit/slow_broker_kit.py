@@ -1,0 +1,139 @@
+"""A broker that can be made slow, and producers that put load on it (slow_relay)."""
+
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+from confluent_kafka import Producer
+
+from weir.stack.kafka import HOST, free_port
+
+_RELAY = str(Path(__file__).with_name("slow_relay.py"))
+_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the broker's side saw for a while.
+
+    Attributes:
+        took_ms: round trips, sorted.
+        most: Produce requests under way at a time, the greatest number.
+    """
+
+    took_ms: list[float]
+    most: int
+
+    def quantile(self, part: float) -> float:
+        """Of the round trips, ms."""
+        return self.took_ms[min(len(self.took_ms) - 1, int(len(self.took_ms) * part))]
+
+
+class SlowBroker:
+    """The relay before a broker; a context manager.
+
+    Attributes:
+        address: where it listens, as the broker must advertise.
+        to: where the broker itself is; to be set before it is entered.
+
+    Args:
+        service_ms: how long each Produce request takes.
+    """
+
+    def __init__(self, service_ms: float) -> None:
+        self._port, self._service_ms = free_port(), service_ms
+        self.address = f"{HOST}:{self._port}"
+        self.to = (HOST, 0)
+
+    def __enter__(self) -> Self:
+        words = [sys.executable, _RELAY, str(self._port), str(self.to[1]), str(self._service_ms)]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.take()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(_LIMIT_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def serve_in(self, service_ms: float) -> None:
+        """Each Produce request takes so long from now on."""
+        self._tell({"service_ms": service_ms})
+
+    def take(self) -> Served:
+        """What was seen since the last time."""
+        said = self._tell({"take": True})
+        return Served(sorted(said["took_ms"]), said["most"])
+
+    def _tell(self, what: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(orjson.dumps(what) + b"\n")
+        self._process.stdin.flush()
+        found: dict[str, Any] = orjson.loads(self._process.stdout.readline())
+        return found
+
+
+class Producers:
+    """Many real producers, each with one record under way; a context manager.
+
+    Args:
+        bootstrap: where they connect.
+        topic: it exists.
+        count: how many; each sends without pause.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, count: int) -> None:
+        self._properties = {
+            "bootstrap.servers": bootstrap, "linger.ms": 0, "acks": 1, "socket.timeout.ms": 60_000,
+            "message.timeout.ms": 120_000, "log_level": 0,
+        }  # fmt: skip
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._took_ms: list[float] = []
+        self.sent = 0
+        """Records that were acknowledged."""
+        self.failed = 0
+        """Those that were given up."""
+        self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in range(count)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(2 * _LIMIT_S)
+            assert not thread.is_alive()
+
+    def take(self) -> list[float]:
+        """What records took since the last time, ms, sorted."""
+        with self._lock:
+            took, self._took_ms = self._took_ms, []
+        return sorted(took)
+
+    def _run(self, number: int) -> None:
+        producer = Producer(self._properties | {"client.id": f"load-{number}"})
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            producer.produce(self._topic, b"x" * 100, partition=0, on_delivery=self._delivered)
+            producer.flush(2 * _LIMIT_S)
+            with self._lock:
+                self._took_ms.append(1000 * (time.monotonic() - begun))
+
+    def _delivered(self, error: object, _message: object) -> None:
+        with self._lock:
+            self.sent += error is None
+            self.failed += error is not None
