@@ -50,7 +50,7 @@ VALUES: dict[str, list[dict[str, Any]]] = {
 
 def report(groups: Sequence[str], broker: str) -> Event:
     counts = {"publishedMsg": 5, "publishedBytes": 70, "dispatchedMsg": 2}
-    usage = dict.fromkeys(groups, counts)
+    usage = {group: counts for group in groups}
     return {"type": "group_usage", "broker": broker, "period_ms": 1000, "usage": usage}
 
 
