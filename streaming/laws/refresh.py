@@ -79,10 +79,11 @@ class Refresh:
             return
         gone = pc.is_in(self._rows["key"], value_set=pa.array(list(newest), type=pa.string()))
         kept = self._rows.filter(pc.invert(gone))
+        # What will have ended before its first repeat need not be kept for it.
         holding = [
             (key, value, decision["ttl_ms"], now, until)
             for key, (value, decision) in newest.items()
-            if (until := self._form.until(decision)) > now
+            if (until := self._form.until(decision)) > now + self._form.repeat_ms
         ]
         columns = zip(*holding, strict=True) if holding else [()] * len(_SCHEMA.names)
         added = pa.table([pa.array(column) for column in columns], names=_SCHEMA.names).cast(_SCHEMA)
