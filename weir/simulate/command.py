@@ -125,16 +125,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _own(args: argparse.Namespace) -> "list[Contender]":
     """The settings of --partition; bad usage if it has none."""
-    from streaming.laws.concurrency.settings import entry_for
     from streaming.policy.files import load_policies
-    from streaming.policy.policy_set import PolicySet
+    from streaming.policy.policy_set import PolicySet, partition_entry
     from weir.simulate.figures import contender
 
     if (args.policies is None) != (args.partition is None):
         args.usage_error("--policies and --partition go together")
     if args.policies is None:
         return []
-    value = entry_for(PolicySet(load_policies(args.policies)), args.partition)
+    value = partition_entry(PolicySet(load_policies(args.policies)), args.partition)
     if value is not None:
         return [contender(value, args.partition)]
     args.usage_error(
