@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-import pyarrow as pa
 from usage_kit import Event, decide
 
 from enforcer.core.dispatch.book import Book
 from enforcer.core.dispatch.counter import Delivery
-from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.core.feeds.dispatches import Dispatched, dispatch_of
+from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.dispatch.law import LEVELS
 from streaming.laws.dispatch.table import DispatchTable
-from streaming.policy.dispatch_limits import limit_of
 from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
@@ -44,15 +43,11 @@ class Job:
         self.table = DispatchTable()
 
     def decide(self, event: Event) -> Dispatched:
-        """Apply one event."""
-        decide(self.table, [event], self.timeline)
-        names = event["broker"], event["topic"], event["subscription"]
-        rows = self.acquired()
-        at = int(self.table.state["last"][self.table.rows(_key(names[:1]))[0]])
-        policies = self.timeline.at(at)
-        limiting = [any(limit_of(policies, names[:level]).rate) for level in (1, 2, 3)]
-        acquired = [rows[names[:level]] if limiting[level - 1] else None for level in (1, 2, 3)]
-        return Dispatched(event["id"], at, event["proxy"], *names, tuple(acquired))
+        """Apply one event; its decision as a proxy reads it."""
+        (decision,) = decide(self.table, [event], self.timeline)
+        said = dispatch_of(decision, TS_MAX_MS)
+        assert said is not None
+        return said
 
     def acquired(self) -> dict[tuple[str, ...], tuple[int, int]]:
         """All counters as they were after their last event."""
@@ -69,10 +64,6 @@ class Job:
         other = Job(self.timeline)
         other.table = copy
         return other.acquired()
-
-
-def _key(names: tuple[str, ...]) -> Any:
-    return pa.array([orjson.dumps(list(names)).decode()])
 
 
 def event_of(

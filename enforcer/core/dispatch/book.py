@@ -18,7 +18,7 @@ statement add up to what that leaves. What was delivered too much is in the coun
 pay for it.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -66,13 +66,11 @@ class _Broker:
         ts: the newest time that was asked for, ms: an own delivery is not older.
         newest: applied time of its newest decision, ms.
         tail: own deliveries whose decision was not read, by number, in order.
-        places: the same by topic and subscription.
     """
 
     ts: int = -1
     newest: int = -1
     tail: OrderedDict[int, Delivery] = field(default_factory=OrderedDict)
-    places: dict[tuple[str, str], deque[Delivery]] = field(default_factory=dict)
 
 
 class Book:
@@ -138,7 +136,6 @@ class Book:
             counter.note(delivery)
             counter.tail[delivery.seq] = delivery
         known.tail[delivery.seq] = delivery
-        known.places.setdefault(delivery.place, deque()).append(delivery)
         while len(known.tail) > self._tail_max:
             self._fold(broker, known)
         return ts
@@ -146,11 +143,10 @@ class Book:
     def state(self, said: Dispatched, own: int | None) -> None:
         """Take a decision.
 
-        An own delivery that was decided leaves the tail, and so do the earlier ones of its topic and
-        subscription: the events of a broker stand in one partition in the order in which they were made,
-        and are applied in that order, so these were decided before it, or never will be. Of other topics
-        that cannot be said, though their events are in that order too: the record of a single decision has
-        its topic and subscription for a key, so theirs may stand in another partition, still to be read.
+        An own delivery that was decided leaves the tail, and so do the earlier ones of its broker. A broker
+        is one routing key: their events stand in one partition in the order in which they were made, are
+        applied in it, since their times never go back, and the decisions stand in one partition in the same
+        order. So these were read before it, or the job never heard of them.
 
         Args:
             said: the decision.
@@ -173,7 +169,7 @@ class Book:
             if counter.state(said.at, acquired, noted, self.proxies) and delivery is not None:
                 counter.drop_stated(delivery)
         if own is not None:
-            self._decided(said.broker, known, (said.topic, said.subscription), own)
+            self._decided(said.broker, known, own)
         while known.tail and (oldest := next(iter(known.tail.values()))).ts + LOST_MS < said.at:
             self._drop(said.broker, known, oldest)
             self.counts.lost += 1
@@ -263,20 +259,14 @@ class Book:
         counter.folded = -1
         return False
 
-    def _decided(self, broker: str, known: _Broker, place: tuple[str, str], own: int) -> None:
-        waiting = known.places.get(place)
-        while waiting and waiting[0].seq <= own:
-            first = waiting[0]
-            self.counts.lost += first.seq < own
-            self._drop(broker, known, first)
+    def _decided(self, broker: str, known: _Broker, own: int) -> None:
+        while known.tail and (oldest := next(iter(known.tail.values()))).seq <= own:
+            self.counts.lost += oldest.seq < own
+            self._drop(broker, known, oldest)
 
     def _drop(self, broker: str, known: _Broker, delivery: Delivery) -> None:
-        """Take a delivery, the oldest of its place, out of the tail."""
+        """Take a delivery out of the tail."""
         del known.tail[delivery.seq]
-        waiting = known.places[delivery.place]
-        waiting.popleft()
-        if not waiting:
-            del known.places[delivery.place]
         for names in _all_names((broker, *delivery.place)):
             counter = self.counters.get(names)
             if counter is not None:
