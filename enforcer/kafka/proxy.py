@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.core.brain import Brain
+from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.pool import Pool
@@ -31,6 +32,7 @@ from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.metering.dispatch.shares import DispatchShares
 from enforcer.metering.groups import Groups
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
@@ -101,6 +103,7 @@ class KafkaProxy:
         self.brain.take_shares = self.groups.take
         self.groups.alive = lambda: self.coordinator.local.company
         self.meter = self.groups.meter
+        self.dispatch = self._make_dispatch(proxy_id)
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.brokers = self._make_brokers()
         self._look_after_topics(properties)
@@ -119,6 +122,25 @@ class KafkaProxy:
         self._stopping = False
         self._empty = asyncio.Event()
         self.metrics_address: Address | None = None
+
+    def _make_dispatch(self, proxy_id: str) -> Dispatch:
+        """Dispatch rates, tied to the brain."""
+        brain, policies = self.brain, self.coordinator.policies
+        dispatch = Dispatch(
+            proxy_id,
+            self.settings,
+            self.metrics,
+            brain.clock,
+            brain.brokers_ms,
+            policies,
+            brain.send_usage,
+            brain.send_usage_pack,
+        )
+        dispatch.reports.call_later = self.call_later
+        dispatch.shared = DispatchShares(self.meter)
+        dispatch.proxies = lambda: self.coordinator.local.book.proxies
+        brain.take_dispatches = dispatch.take
+        return dispatch
 
     def _look_after_topics(self, properties: Mapping[str, str]) -> None:
         """What is known of the cluster's topics, and whose they are."""
@@ -152,13 +174,15 @@ class KafkaProxy:
             self._id_watch.start()
         await self.brain.start()
         self.groups.look()
-        if self.meter.active:
+        self.dispatch.look()
+        if self.meter.active or self.dispatch.active:
             await self.brain.read_back_shares(self.groups.share_life_ms)
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()
         self._spawn(self._tick())
         self._spawn(self.brain.probe())
         self._spawn(self.groups.run())
+        self._spawn(self.dispatch.run())
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -180,6 +204,7 @@ class KafkaProxy:
         self._watch.stop()
         self._id_watch.stop()
         self.groups.stop()
+        self.dispatch.stop()
         await self.brain.stop()
         self.mover.close()
 

@@ -7,8 +7,10 @@ from typing import Any, cast
 
 from coordinator_kit import Desk
 
+from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
+from enforcer.core.metrics import Metrics
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.guard.guard import Guard
@@ -147,6 +149,21 @@ class Timer:
         """The tests look at what was asked for, not at this."""
 
 
+def _dispatch_of(desk: Desk) -> Dispatch:
+    """Dispatch rates by the desk's clock and policies; what is reported of them goes nowhere."""
+    coordinator = desk.coordinator
+    return Dispatch(
+        "p1",
+        desk.settings,
+        Metrics(10),
+        coordinator.clock,
+        coordinator.clock.wall_ms,
+        coordinator.policies,
+        lambda _event, _key: True,
+        lambda _value, _key: True,
+    )
+
+
 class Rig:
     """A connection between a fake client and a fake broker.
 
@@ -161,6 +178,7 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter, desk.settings) if beside is None else beside.frame_meter
+        self.dispatch = _dispatch_of(desk) if beside is None else beside.dispatch
         self.free_questions = FreeQuestions(10, 10, 100, self.now_ms)
         self.recent_topics = RecentTopics(
             keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms

@@ -1,0 +1,121 @@
+"""What the tests of dispatch rates in a proxy share: several proxies, and the job's own table beside them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from usage_kit import Event, decide
+
+from enforcer.core.dispatch.book import Book
+from enforcer.core.dispatch.counter import Delivery
+from enforcer.core.feeds.dispatches import Dispatched, dispatch_of
+from streaming.contract.fields import TS_MAX_MS
+from streaming.laws.dispatch.law import LEVELS
+from streaming.laws.dispatch.table import DispatchTable
+from streaming.policy.timeline import PolicyTimeline
+
+T0 = 1_795_166_700_000
+TOPIC = "persistent://acme/orders/t1"
+PLACE = (TOPIC, "sub1")
+PER_SUBSCRIPTION = "dispatchThrottlingRatePerSubscriptionInMsg"
+
+
+def ten_a_second(**broker: Any) -> dict[str, Any]:
+    """Policies with ten messages a second for each subscription."""
+    return {"broker": {PER_SUBSCRIPTION: 10} | broker}
+
+
+def book_of(policies: Mapping[str, Any] | PolicyTimeline, **bounds: int) -> Book:
+    """A book over some policies."""
+    timeline = policies if isinstance(policies, PolicyTimeline) else PolicyTimeline(policies)
+    return Book(timeline, **{"counters_max": 1_000, "tail_max": 1_000} | bounds)
+
+
+class Job:
+    """The job: its own table of counters, and a decision for each event in the order of the log.
+
+    Args:
+        timeline: the policies.
+    """
+
+    def __init__(self, timeline: PolicyTimeline) -> None:
+        self.timeline = timeline
+        self.table = DispatchTable()
+
+    def decide(self, event: Event) -> Dispatched:
+        """Apply one event; its decision as a proxy reads it."""
+        (decision,) = decide(self.table, [event], self.timeline)
+        said = dispatch_of(decision, TS_MAX_MS)
+        assert said is not None
+        return said
+
+    def acquired(self) -> dict[tuple[str, ...], tuple[int, int]]:
+        """All counters as they were after their last event."""
+        values = self.table.state["acquired"].tolist()
+        names = (tuple(orjson.loads(name)) for name in self.table.names.to_pylist())
+        return {name: (msgs, size) for name, (msgs, size) in zip(names, values, strict=True)}
+
+    def at(self, ts: int) -> dict[tuple[str, ...], tuple[int, int]]:
+        """All counters at a time, ms: by a copy, each rolled by a delivery of nothing."""
+        copy = DispatchTable.from_columns(self.table.columns())
+        for name in self.acquired():
+            if len(name) == len(LEVELS):
+                decide(copy, [event_of("roll", ts, 0, 0, 0, True, name)], self.timeline)
+        other = Job(self.timeline)
+        other.table = copy
+        return other.acquired()
+
+
+def event_of(
+    name: str, ts: int, msgs: int, size: int, entries: int, backlog: bool,
+    names: tuple[str, ...], proxy: str = "p1",
+) -> Event:  # fmt: skip
+    """A delivery as its event."""
+    broker, topic, subscription = names
+    return {
+        "type": "dispatch_usage", "id": name, "ts": ts, "broker": broker, "topic": topic,
+        "subscription": subscription, "msgs": msgs, "bytes": size, "entries": entries, "backlog": backlog,
+        "proxy": proxy,
+    }  # fmt: skip
+
+
+class Proxy:
+    """One proxy's book, with the numbers of its events.
+
+    Args:
+        name: in events.
+        timeline: the policies.
+        bounds: of the book.
+    """
+
+    def __init__(self, name: str, timeline: PolicyTimeline, **bounds: int) -> None:
+        self.name = name
+        self.timeline = timeline
+        self.book = book_of(timeline, **bounds)
+        self.seq = 0
+
+    def deliver(
+        self, now: int, msgs: int, size: int = 0, entries: int = 1, *, backlog: bool = True,
+        broker: str = "b1", place: tuple[str, str] = PLACE,
+    ) -> Event | None:  # fmt: skip
+        """Deliver something; its event, if it is to be reported."""
+        self.seq += 1
+        ts = self.book.deliver(broker, Delivery(self.seq, 0, msgs, size, entries, backlog, place), now)
+        if ts is None:
+            return None
+        name = f"{self.name}-{self.seq}"
+        return event_of(name, ts, msgs, size, entries, backlog, (broker, *place), self.name)
+
+    def read(self, said: Dispatched) -> None:
+        """Read a decision."""
+        own = int(said.id.rpartition("-")[2]) if said.proxy == self.name else None
+        self.book.state(said, own)
+
+    def acquired(self, ts: int) -> dict[tuple[str, ...], tuple[int, int]]:
+        """All counters at a time, ms."""
+        found = {}
+        for names, counter in self.book.counters.items():
+            self.book._catch_up(counter)
+            counter.roll(max(ts, counter.at), self.timeline, self.book.proxies)
+            found[names] = counter.acquired[0], counter.acquired[1]
+        return found
