@@ -41,6 +41,19 @@ class Namespaces:
         match = self._expression.fullmatch(topic)
         return None if match is None else f"{match['tenant']}/{match['namespace']}"
 
+    def full_name(self, topic: str) -> str:
+        """A topic's name as Pulsar writes it (docs/contract.md 3.3).
+
+        >>> Namespaces("tenant.namespace.topic").full_name("acme.orders.eu.created")
+        'persistent://acme/orders/eu.created'
+        >>> Namespaces("tenant.namespace.topic").full_name("created")
+        'persistent://public/default/created'
+        """
+        match = self._expression.fullmatch(topic)
+        if match is None:
+            return f"persistent://public/default/{topic}"
+        return f"persistent://{match['tenant']}/{match['namespace']}/{match['topic']}"
+
 
 def _expression(pattern: str) -> str:
     parts = _SPLIT.split(pattern)
