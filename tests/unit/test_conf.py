@@ -55,7 +55,7 @@ def test_metrics_of_the_proxy_are_listed() -> None:
     of_groups = {"weir_proxy_groups", "weir_proxy_unmetered"}
     listed = {
         name: kind
-        for part in ("weir_proxy_", "weir_unacknowledged_")
+        for part in ("weir_proxy_", "weir_unacknowledged_", "weir_dispatch_")
         for name, (kind, _) in documented(part).items()
         if name not in of_groups
     }

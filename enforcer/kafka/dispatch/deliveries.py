@@ -157,6 +157,8 @@ class Deliveries:
                 msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
             )  # fmt: skip
         if cut:
+            # Now they are used up, so that it is known which.
+            left = dispatch.left(want.broker, want.name, want.group)
             dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
 
     def _read(self, response: bytes, topic: GotTopic, want: Wanted, committed: bool) -> list[_Read]:

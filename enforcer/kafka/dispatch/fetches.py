@@ -21,7 +21,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.lines import RESERVED_MS, Claim
+from enforcer.kafka.dispatch.lines import RESERVED_MS, Claim, Counter
 from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.dispatch.session import LookUp, Naming, Session
 from enforcer.kafka.protocol.frames import RequestHeader
@@ -39,6 +39,8 @@ _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
+_LEVELS_MAX: Final = 1_000
+"""Topics of a connection of which it is remembered what limited them last."""
 
 
 class Plan(NamedTuple):
@@ -73,6 +75,7 @@ class Fetches:
         self._deliveries = Deliveries(desk)
         self._waiting: dict[Claim, None] = {}
         self._going: list[Claim] = []
+        self._levels: dict[Claim, str] = {}
         self._held_since_ms = inf
 
     def wake(self) -> None:
@@ -191,12 +194,13 @@ class Fetches:
         left = desk.dispatch.left(want.broker, want.name, want.group)
         if left.msgs is None and left.bytes is None:
             return
-        counter = desk.counter(want.broker, want.name, want.group, left.level)
+        counter = self._counter(want, left.level)
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)
+        in_line = counter and not caught_up
         if msgs <= 0 or size <= 0:
             want.wait_ms = max(1.0, float(left.wait_ms))
-        elif not caught_up:
+        elif in_line:
             its_msgs, its_size = lines.others(counter, want.claim)
             msgs, size = msgs - its_msgs, size - its_size
             if msgs <= 0 or size <= 0 or not lines.is_next(counter, want.claim):
@@ -205,12 +209,23 @@ class Fetches:
             lines.join(counter, want.claim, want.wait_ms + _COME_BACK_MS)
             if want.claim not in self._waiting:
                 self._waiting[want.claim] = None
-                desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+                if left.level:
+                    desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
             return
         self._estimate(want, msgs, size)
-        if not caught_up:
+        if in_line:
             lines.reserve(counter, want.claim, want.est_msgs, want.est_size)
             self._going.append(want.claim)
+
+    def _counter(self, want: Wanted, level: str) -> Counter:
+        """Whose counters limit a topic: those that did last; none before any did."""
+        if level:
+            if len(self._levels) >= _LEVELS_MAX:
+                self._levels.clear()
+            self._levels[want.claim] = level
+        else:
+            level = self._levels.get(want.claim, "")
+        return self._desk.counter(want.broker, want.name, want.group, level) if level else ()
 
     def _estimate(self, want: Wanted, msgs: float, size: float) -> None:
         """How much may be read of a topic, and what that may bring."""
