@@ -1,14 +1,16 @@
-"""Limits of dispatch at real consumers: rates, order, groups beside each other (docs/protocol_notes.md 3.6)."""
+"""Limits of dispatch at real consumers: rates, order, groups side by side (docs/protocol_notes.md 3.6)."""
 
+import asyncio
+import re
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer  # noqa: F401  # used by the soak part
+from aiokafka import AIOKafkaConsumer
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -18,6 +20,8 @@ from kafka.protocol.producer import ProduceResponse
 from proxy_kit import ProxyThread, until
 from traffic_kit import batch, produce_to
 from wire_client import WireClient
+
+from weir.stack.jars import java_command
 
 LIMIT_S = 60.0
 Arrivals = list[tuple[float, int, int]]
@@ -123,13 +127,180 @@ def in_order(arrivals: Arrivals, count: int) -> None:
         assert offsets == list(range(len(offsets)))
 
 
-@pytest.mark.parametrize("consume", [confluent, kafka_python])
-def test_batches_of_six_at_ten(cluster: Cluster, proxy_with: Start, consume: Any) -> None:
-    """12, 12, 6 and again: ten a second."""
-    count, group = 72, fresh("group")
-    topic = filled(cluster, count, 6)
-    running, counted = limited(proxy_with, subscriptions={(full_name(topic), group): (10, 0)})
+def java(bootstrap: str, group: str, topic: str, count: int, protocol: str = "classic") -> Arrivals:
+    """The same with Kafka's console consumer."""
+    command = java_command(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning",
+        "--max-messages", str(count), "--timeout-ms", "30000",
+        "--consumer-property", f"group.protocol={protocol}",
+        *(part for name in ("partition", "offset") for part in ("--property", f"print.{name}=true")),
+        "--property", "print.value=false",
+    )  # fmt: skip
+    found: Arrivals = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        for line in running.stdout:
+            numbers = re.findall(r":(\d+)", line)
+            assert len(numbers) == 2, line
+            found.append((time.time(), int(numbers[0]), int(numbers[1])))
+        assert running.wait(LIMIT_S) == 0, running.stderr.read()
+    return found
+
+
+def aio(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """The same with aiokafka."""
+
+    async def consume() -> Arrivals:
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+        )  # fmt: skip
+        await consumer.start()
+        found: Arrivals = []
+        try:
+            while len(found) < count:
+                message = await asyncio.wait_for(consumer.getone(), 20)
+                found.append((time.time(), message.partition, message.offset))
+        finally:
+            await consumer.stop()
+        return found
+
+    return asyncio.run(consume())
+
+
+def new_confluent(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """librdkafka with the consumer protocol (KIP-848)."""
+    return confluent(bootstrap, group, topic, count, **{"group.protocol": "consumer"})
+
+
+def new_java(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """Java with the consumer protocol."""
+    return java(bootstrap, group, topic, count, "consumer")
+
+
+RATES = [
+    # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
+    (confluent, 1_000, 1, 4_000),
+    (kafka_python, 100, 30, 420),
+    (aio, 100, 6, 402),
+    (java, 1_000, 30, 4_020),
+    (new_java, 100, 1, 400),
+    (new_confluent, 10, 30, 60),
+]
+LONG_RATES = [
+    (client, *case)
+    for client in (confluent, kafka_python, aio, java, new_confluent, new_java)
+    for case in (
+        (10, 1, 90), (10, 6, 102), (10, 30, 120), (100, 1, 900), (100, 6, 1_002), (100, 30, 1_020),
+        (1_000, 1, 9_000), (1_000, 6, 10_002), (1_000, 30, 9_990 + 30),
+    )
+]  # fmt: skip
+
+
+def check_rate(
+    cluster: Cluster, start: Start, consume: Callable[..., Arrivals], limit: int, per_batch: int, count: int
+) -> None:
+    """A group gets what its limit lets it, and every record once."""
+    group, topic = fresh("group"), filled(cluster, count, per_batch)
+    running, counted = limited(start, subscriptions={(full_name(topic), group): (limit, 0)})
     arrivals = consume(running.bootstrap, group, topic, count)
-    print(Counter(int(at) for at, _, _ in arrivals))
     in_order(arrivals, count)
-    assert rate(arrivals) == pytest.approx(10, rel=0.02)
+    assert rate(arrivals) == pytest.approx(limit, rel=0.02)
+    assert {delivered.place[2] for delivered in counted.delivered} == {group}
+
+
+@pytest.mark.parametrize(("consume", "limit", "per_batch", "count"), RATES)
+def test_rates(
+    cluster: Cluster, proxy_with: Start, consume: Any, limit: int, per_batch: int, count: int
+) -> None:
+    """Within 2 % in the long run, whatever client, protocol and batches."""
+    check_rate(cluster, proxy_with, consume, limit, per_batch, count)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("consume", "limit", "per_batch", "count"), LONG_RATES)
+def test_all_rates(
+    cluster: Cluster, proxy_with: Start, consume: Any, limit: int, per_batch: int, count: int
+) -> None:
+    """The same for every client with every rate and batch."""
+    check_rate(cluster, proxy_with, consume, limit, per_batch, count)
+
+
+def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
+    """Another group on the topic, and another topic of the limited consumer, do not wait."""
+    group, other = fresh("group"), fresh("other")
+    slow, fast = filled(cluster, 60, 6), filled(cluster, 30_000, 500)
+    running, _ = limited(proxy_with, subscriptions={(full_name(slow), group): (10, 0)})
+    found: dict[str, Arrivals] = {slow: [], fast: []}
+    consumer = Consumer({
+        "bootstrap.servers": running.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+    })  # fmt: skip
+    consumer.subscribe([slow, fast])
+    begun = time.monotonic()
+    beside: Arrivals = []
+    aside = threading.Thread(
+        target=lambda: beside.extend(confluent(running.bootstrap, other, slow, 60, **{"client.id": other}))
+    )
+    aside.start()
+    while len(found[slow]) < 42 and time.monotonic() < begun + LIMIT_S:
+        for message in consumer.consume(500, 0.05):
+            found[message.topic()].append((time.time(), message.partition(), message.offset()))
+    consumer.close()
+    aside.join()
+    in_order(found[fast], 30_000)
+    first, last = found[fast][0][0], found[fast][-1][0]
+    assert last - first < 2.0
+    in_order(beside, 60)
+    assert beside[-1][0] - beside[0][0] < 1.0
+    assert rate(found[slow]) == pytest.approx(10, rel=0.1)
+
+
+def test_two_groups_share_the_limit_of_a_topic(cluster: Cluster, proxy_with: Start) -> None:
+    """Together they get the limit, and each its turn."""
+    topic, groups = filled(cluster, 200, 1), [fresh("group"), fresh("group")]
+    running, _ = limited(proxy_with, topics={full_name(topic): (10, 0)})
+    found: dict[str, Arrivals] = {group: [] for group in groups}
+
+    def consume(group: str) -> None:
+        found[group] += confluent(running.bootstrap, group, topic, 40, **{"client.id": group})
+
+    threads = [threading.Thread(target=consume, args=(group,)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    both = sorted(arrival for arrivals in found.values() for arrival in arrivals)
+    # Each has had 40, so until then the first to have them had no more than a turn more than its part.
+    until_s = min(int(arrivals[-1][0]) for arrivals in found.values())
+    counts = [sum(int(at) <= until_s for at, _, _ in found[group]) for group in groups]
+    assert min(counts) >= 20
+    assert rate(both[:70]) == pytest.approx(10, rel=0.02)
+
+
+def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None:
+    """A member that joins takes partitions over; the limit is still one, and no record is lost."""
+    group, count = fresh("group"), 120
+    topic = filled(cluster, count // 2, 6, partitions=2)
+    running, _ = limited(proxy_with, subscriptions={(full_name(topic), group): (20, 0)})
+    properties = {
+        "bootstrap.servers": running.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": "100", "heartbeat.interval.ms": "500",
+    }  # fmt: skip
+    members = [Consumer(properties), Consumer(properties)]
+    members[0].subscribe([topic])
+    found: Arrivals = []
+    deadline = time.monotonic() + LIMIT_S
+    while len({arrival[1:] for arrival in found}) < count and time.monotonic() < deadline:
+        for member in members:
+            for message in member.consume(100, 0.02):
+                found.append((time.time(), message.partition(), message.offset()))
+        if len(found) >= 40 and not members[1].assignment():
+            members[1].subscribe([topic])
+    for member in members:
+        member.close()
+    assert {arrival[1:] for arrival in found} == {
+        (partition, offset) for partition in (0, 1) for offset in range(count // 2)
+    }
+    assert len(found) <= count
+    assert rate(found) <= 20 * 1.02
