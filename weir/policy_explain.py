@@ -23,7 +23,7 @@ from streaming.policy.topics import (
     dispatch_candidates,
     resource_group,
 )
-from streaming.policy.yaml_text import rendered
+from streaming.policy.yaml.text import rendered
 
 USER_LEVEL = 3
 _PATH_WIDTH = 48

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from enforcer.admin.groups import Refused
 from streaming.contract.errors import ConfigError, Problem
 from streaming.policy.validation import Closed, Form, expected, sorted_problems, wrong
-from streaming.policy.yaml_lines import read_yaml
+from streaming.policy.yaml.lines import read_yaml
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Set by anything that passes requests on; its clients may be anywhere.

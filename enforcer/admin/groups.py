@@ -19,7 +19,7 @@ from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, Section
 from streaming.policy.schema import MIN_RATE, Unlimited, limit
 from streaming.policy.validation import Closed, Form
-from streaming.policy.yaml_lines import dotted
+from streaming.policy.yaml.lines import dotted
 
 Entries = Mapping[str, Any]
 Changes = dict[str, Any | None]

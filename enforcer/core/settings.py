@@ -245,7 +245,25 @@ class ProxySettings(Settings):
         524_288, "a usage report is split into records of at most this size, bytes", minimum=1_024
     )
     pack_min: int = setting(
-        16, "groups of a usage report from which on it is a packed record, else JSON", minimum=2
+        16,
+        "groups of a usage report, or deliveries that are reported together, from which on they are a packed"
+        " record, else JSON",
+        minimum=2,
+    )
+    pack_linger_ms: int = setting(
+        20, "how long the report of a delivery waits for others, to be packed with them, ms", minimum=0
+    )
+    dispatch_rows_max: int = setting(
+        50_000,
+        "brokers, topics and subscriptions whose deliveries are counted under dispatch rates; while all are"
+        " in use, further ones are not limited",
+        minimum=3,
+    )
+    dispatch_tail_max: int = setting(
+        10_000,
+        "own deliveries through one broker whose decision was not read, kept to count by; the oldest are"
+        " summed up",
+        minimum=1,
     )
     start_timeout_ms: int = setting(
         10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0

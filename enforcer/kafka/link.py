@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from enforcer.core.coordinator import QuotaCoordinator
+from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
@@ -121,6 +122,7 @@ class Hub(Protocol):
     pool: Pool
     guard: Guard
     mover: Mover
+    dispatch: Dispatch
 
     def now_ms(self) -> float:
         """The steady clock."""

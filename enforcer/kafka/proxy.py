@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.core.brain import Brain
+from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.pool import Pool
@@ -20,7 +21,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
-from enforcer.kafka.dispatch.desk import FetchDesk, Unlimited
+from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import Protected
@@ -102,10 +103,11 @@ class KafkaProxy:
         self.brain.take_shares = self.groups.take
         self.groups.alive = lambda: self.coordinator.local.company
         self.meter = self.groups.meter
+        self.dispatch = self._make_dispatch(proxy_id)
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.brokers = self._make_brokers()
         self.fetch_desk = FetchDesk(
-            Unlimited(), self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
+            self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
@@ -123,6 +125,24 @@ class KafkaProxy:
         self._stopping = False
         self._empty = asyncio.Event()
         self.metrics_address: Address | None = None
+
+    def _make_dispatch(self, proxy_id: str) -> Dispatch:
+        """Dispatch rates, tied to the brain."""
+        brain, policies = self.brain, self.coordinator.policies
+        dispatch = Dispatch(
+            proxy_id,
+            self.settings,
+            self.metrics,
+            brain.clock,
+            brain.brokers_ms,
+            policies,
+            brain.send_usage,
+            brain.send_usage_pack,
+        )
+        dispatch.reports.call_later = self.call_later
+        dispatch.proxies = lambda: self.coordinator.local.book.proxies
+        brain.take_dispatches = dispatch.take
+        return dispatch
 
     def _look_after_topics(self, properties: Mapping[str, str]) -> None:
         """What is known of the cluster's topics, and whose they are."""
@@ -156,6 +176,7 @@ class KafkaProxy:
             self._id_watch.start()
         await self.brain.start()
         self.groups.look()
+        self.dispatch.look()
         if self.meter.active:
             await self.brain.read_back_shares(self.groups.share_life_ms)
         await self._serve(self._listener, lambda: next(self._bootstrap))
@@ -163,6 +184,7 @@ class KafkaProxy:
         self._spawn(self._tick())
         self._spawn(self.brain.probe())
         self._spawn(self.groups.run())
+        self._spawn(self.dispatch.run())
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -184,6 +206,7 @@ class KafkaProxy:
         self._watch.stop()
         self._id_watch.stop()
         self.groups.stop()
+        self.dispatch.stop()
         await self.brain.stop()
         self.mover.close()
 

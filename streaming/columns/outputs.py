@@ -34,6 +34,7 @@ class DecisionColumns:
         source: index of the record that each answers.
         keys: their keys, Arrow text.
         key: number of each one's key; None: `keys` has one for each.
+        routing: the text that each one's partition is chosen by; None: its key.
     """
 
     type: str
@@ -44,6 +45,7 @@ class DecisionColumns:
     source: Integers
     keys: pa.Array
     key: Integers | None = None
+    routing: pa.Array | None = None
 
     def __len__(self) -> int:
         return len(self.ts)
@@ -51,7 +53,7 @@ class DecisionColumns:
     @classmethod
     def of(
         cls, *, type: str, values: Sequence[bytes], ids: Sequence[str], keys: Sequence[str],
-        ts: Sequence[int], source: Sequence[int],
+        ts: Sequence[int], source: Sequence[int], routing: Sequence[str] | None = None,
     ) -> Self:  # fmt: skip
         """Decisions that were written one by one; a value each, and what else is known of it."""
         ends = np.zeros(len(values) + 1, dtype=np.int64)
@@ -64,6 +66,7 @@ class DecisionColumns:
             ts=np.array(ts, dtype=np.int64),
             source=np.array(source, dtype=np.int64),
             keys=pa.array(keys, pa.string()),
+            routing=None if routing is None else pa.array(routing, pa.string()),
         )
 
     def column(self, name: str) -> pa.Array:

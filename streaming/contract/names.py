@@ -10,6 +10,8 @@ from streaming.contract.errors import BadEvent
 DEFAULT_NAME: Final = "<default>"
 QUOTA_GROUP_PREFIX: Final = "quota/"
 """Byte rates of a quota are shared out as the group of this name and the quota's subject."""
+DISPATCH_GROUP_PREFIX: Final = "dispatch/"
+"""Dispatch rates across brokers are shared out as the group of this name, the topic and the subscription."""
 PROBE_SUFFIX: Final = "-probe"
 """Ends the id of a request by which a proxy only asks whether the job decides; no client has a say in ids."""
 # The less-than sign, so that a user called <default> is not the default user.

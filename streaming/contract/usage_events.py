@@ -72,6 +72,7 @@ class DispatchUsage:
         entries: the entries (batches) that held them.
         backlog: whether a consumer of the subscription has a backlog.
         avg_publish_entry_bytes: mean size of a published entry; None: not known.
+        proxy: the one that delivered for the broker, and goes on from the decision; None: the broker itself.
     """
 
     id: str
@@ -85,6 +86,7 @@ class DispatchUsage:
     entries: int
     backlog: bool
     avg_publish_entry_bytes: float | None
+    proxy: str | None = None
 
 
 def group_usage(fields: Fields, name: str, ts: int) -> GroupUsage:
@@ -140,6 +142,7 @@ def dispatch_usage(fields: Fields, name: str, ts: int) -> DispatchUsage:
         backlog=flag(fields, "backlog", True),
         # A broker that has seen nothing published yet reports 0, which says nothing about sizes.
         avg_publish_entry_bytes=average or None,
+        proxy=text(fields, "proxy", None) if "proxy" in fields else None,
     )
 
 

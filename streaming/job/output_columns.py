@@ -9,24 +9,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.byte_strings import Integers
-from streaming.columns.outputs import DecisionRows, Outputs
+from streaming.columns.outputs import Decided, DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.topics import Topics
 from streaming.job.spark.arrow_serializer import Columns
+from streaming.laws.law import DecisionForm
 from streaming.laws.name_hashes import partition_of
 from streaming.laws.registry import LAWS
 
+_PARTITION: Final = 3
+"""Of the columns of `schemas.OUTPUT`."""
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NEVER: Final = 2**62
+"""So many decisions are never there at once."""
 _PACKED: Final = pa.scalar([{"key": HEADER, "value": CONTENT_TYPE.encode()}], _HEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """How decisions leave as packed records.
+    """How decisions leave, packed or one by one.
 
     Attributes:
-        least: decisions of one type for one partition; fewer leave one by one.
+        least: decisions of one type for one partition that leave packed; fewer leave one by one.
         partitions: of the topic of decisions.
     """
 
@@ -43,9 +48,16 @@ def output_columns(outputs: Outputs, topics: Topics, packing: Packing | None) ->
         if isinstance(decided, DecisionRows) and len(decided) >= packing.least:
             parts += _packed(decided, topics, packing)
         else:
-            parts.append(_singly(Outputs(columns=[decided]), topics))
+            parts.append(_decisions_singly(decided, topics, packing))
     joined = zip(*parts, strict=True)
     return parts[0] if len(parts) == 1 else [pa.concat_arrays(columns) for columns in joined]
+
+
+def _decisions_singly(decided: Decided, topics: Topics, packing: Packing) -> Columns:
+    columns = _singly(Outputs(columns=[decided]), topics)
+    if _form(decided).routing:
+        columns[_PARTITION] = pa.array(_partitions(decided, packing.partitions), pa.int32())
+    return columns
 
 
 def _singly(outputs: Outputs, topics: Topics) -> Columns:
@@ -62,10 +74,10 @@ def _singly(outputs: Outputs, topics: Topics) -> Columns:
 
 def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator[Columns]:
     """The decisions in order of their partitions and receivers, those packed that are enough together."""
-    receiver = LAWS.by_decision[decided.type].decision.receiver
+    receiver = _form(decided).receiver
     for partition, which, rows in _together(decided, receiver, packing.partitions):
         if len(which) < packing.least:
-            yield _singly(Outputs(columns=[decided.take(which)]), topics)
+            yield _decisions_singly(decided.take(which), topics, packing)
             continue
         # What is for one alone is much and comes rarely, and all others' readers fetch it too.
         values = list(pack(decided.type, rows, small=bool(receiver)))
@@ -85,8 +97,7 @@ def _together(
     """Partition, numbers and rows of the decisions of one partition, and for one receiver, in their order."""
     groups = np.zeros(len(decided), dtype=np.int64)
     if partitions > 1:
-        names = partition_of(decided.keys, partitions)
-        groups = names if decided.key is None else names[decided.key]
+        groups = _partitions(decided, partitions)
     if receiver:
         of = decided.rows[receiver]
         of = of if pa.types.is_dictionary(of.type) else of.dictionary_encode()
@@ -100,6 +111,23 @@ def _together(
     for begin, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         which = order[begin:end]
         yield int(groups[which[0]] % partitions), which, rows.slice(begin, end - begin)
+
+
+def _partitions(decided: Decided, partitions: int) -> Integers:
+    """The partition of each decision."""
+    routing = _form(decided).routing
+    if not routing:
+        names = partition_of(decided.keys, partitions)
+        return names if decided.key is None else names[decided.key]
+    column = decided.rows[routing] if isinstance(decided, DecisionRows) else decided.routing
+    assert column is not None, f"a decision of type {decided.type} without its {routing}"
+    words = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    found: Integers = partition_of(words.dictionary, partitions)[words.indices.to_numpy()]
+    return found
+
+
+def _form(decided: Decided) -> DecisionForm:
+    return LAWS.by_decision[decided.type].decision
 
 
 def _order(groups: Integers) -> Integers:

@@ -6,7 +6,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
 from streaming.job.operator import Input, decide
-from streaming.job.output_columns import Packing
+from streaming.job.output_columns import NEVER, Packing
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.spark.blob_files import blob_stores_of
 from streaming.job.spark.counts import BatchCounts
@@ -58,10 +58,10 @@ def names_of(topics: Topics) -> tuple[str, ...]:
 
 
 def packing_of(settings: JobSettings, partitions: int | None) -> Packing | None:
-    """How decisions leave packed; None: they do not."""
-    if partitions is None or not settings.pack_decisions:
+    """How decisions leave; None: one by one, and the sink finds their partitions."""
+    if partitions is None:
         return None
-    return Packing(least=settings.pack_min, partitions=partitions)
+    return Packing(least=settings.pack_min if settings.pack_decisions else NEVER, partitions=partitions)
 
 
 def start_query(

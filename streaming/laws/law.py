@@ -232,15 +232,20 @@ class DecisionForm:
         subject: the fields that together name whom one is about, joined by slashes.
         standing: the fields that name what a newer decision replaces; empty: none is repeated by what was
             written (docs/contract.md 1).
+        routing: the field that a decision's partition is chosen by, where its order with others of that name
+            matters; empty: its key.
         receiver: the field that names the one enforcer whom a decision is for; empty: it is for all.
         until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
+        repeat_ms: how often one that stands is said again, event time; 0: at a quarter of its life time.
     """
 
     type: str
     subject: tuple[str, ...]
     standing: tuple[str, ...] = ()
+    routing: str = ""
     receiver: str = ""
     until: Callable[[Decision], int] = lambda decision: FOR_EVER
+    repeat_ms: int = 0
 
     def subject_of(self, decision: Mapping[str, Any]) -> str:
         """Whom a decision is about: the record key, and the name in summaries."""
@@ -261,6 +266,7 @@ class DecisionForm:
             keys=[self.subject_of(decision) for _, decision in decided],
             ts=[decision["ts"] for _, decision in decided],
             source=[source for source, _ in decided],
+            routing=[decision[self.routing] for _, decision in decided] if self.routing else None,
         )
 
 

@@ -4,7 +4,8 @@ A law that says in its `DecisionForm` what a newer decision replaces has them ke
 `LawState.repeats` what stands, so that no bytes need to be kept.
 
 An enforcer that starts reads the decisions topic back by one longest life time and knows all, so what holds
-on must be said again before half of its life time has passed. Time moves by events and ticks, never by a
+on must be said again before half of its life time has passed; dispatch debts, which may last for days, each
+half minute. Time moves by events and ticks, never by a
 clock, so a log is repeated alike however it is cut into batches, except for the repeats themselves.
 """
 
@@ -67,10 +68,13 @@ class Refresh:
     def note(self, decided: Decided, now: int) -> None:
         """Take newly written decisions; a subject's last one counts, and what has ended already goes."""
         newest: dict[str, tuple[bytes, Decision]] = {}
+        # In the order in which they were made, since some speak of the same counters, and the last one holds.
         for value in _latest(decided, self._form).column("value"):
             decision = orjson.loads(bytes(value.as_py()))
             if "ttl_ms" in decision:
-                newest[" ".join(decision[name] for name in self._form.standing)] = value.as_py(), decision
+                key = " ".join(decision[name] for name in self._form.standing)
+                newest.pop(key, None)
+                newest[key] = value.as_py(), decision
         if not newest:
             return
         gone = pc.is_in(self._rows["key"], value_set=pa.array(list(newest), type=pa.string()))
@@ -92,7 +96,8 @@ class Refresh:
             return None
         self._rows = self._rows.filter(pc.greater(self._rows["until"], now))
         written = self._rows["written"].to_numpy()
-        due = written + self._rows["ttl"].to_numpy() // REPEAT_PARTS <= now
+        every = self._form.repeat_ms or self._rows["ttl"].to_numpy() // REPEAT_PARTS
+        due = written + every <= now
         if not due.any():
             return None
         place = self._rows.schema.get_field_index("written")
@@ -105,7 +110,7 @@ class Refresh:
 
 
 def _latest(decided: Decided, form: DecisionForm) -> Decided:
-    """The decisions that can still stand: of columns each subject's last one, in the order of their first."""
+    """The decisions that can still stand: of columns each subject's last one, in their order."""
     if not isinstance(decided, DecisionRows):
         return decided
     names = [pc.cast(decided.rows[name], pa.string()) for name in form.standing]
@@ -113,7 +118,7 @@ def _latest(decided: Decided, form: DecisionForm) -> Decided:
     last = np.empty(len(subject.dictionary), dtype=np.int64)
     # Of what is assigned to one place the last remains.
     last[subject.indices.to_numpy()] = np.arange(len(subject))
-    return decided.take(last)
+    return decided.take(np.sort(last))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -10,8 +10,8 @@ from streaming.contract.errors import BadEvent, ConfigError
 from streaming.policy.policy_set import Entity, EntryPath, Section, parse_path
 from streaming.policy.schema import ENTITY, FILE, FILE_VERSION, NAMES, VALUES
 from streaming.policy.validation import Finding, sorted_problems, suggestion
-from streaming.policy.yaml_lines import YamlFile, dotted, read_yaml
-from streaming.policy.yaml_text import rendered
+from streaming.policy.yaml.lines import YamlFile, dotted, read_yaml
+from streaming.policy.yaml.text import rendered
 
 _NAMED = (Section.RESOURCE_GROUPS, Section.TENANTS, Section.NAMESPACES, Section.TOPICS)
 

@@ -195,6 +195,7 @@ class _DispatchRate(_Closed, total=False):
     dispatchThrottlingRateInMsg: _WholeRate
     dispatchThrottlingRateInByte: _WholeRate
     ratePeriodInSecond: _Period
+    across_brokers: bool
 
 
 class _SizeQuota(_Closed):

@@ -25,8 +25,8 @@ from streaming.policy.validation import (
     suggestion,
     within_64_bits,
 )
-from streaming.policy.yaml_lines import YamlFile, read_yaml
-from streaming.policy.yaml_text import rendered
+from streaming.policy.yaml.lines import YamlFile, read_yaml
+from streaming.policy.yaml.text import rendered
 
 # What weir.yaml may hold: each part of the program reads its own section and lets the others be.
 SECTIONS = ("kafka", "job", "proxy", "admin", "collect", "local")

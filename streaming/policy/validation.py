@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from streaming.contract.errors import Problem
 from streaming.contract.fields import INT64_MAX
-from streaming.policy.yaml_lines import Path
+from streaming.policy.yaml.lines import Path
 
 INT64_MIN = -INT64_MAX - 1
 # Of a wrong value a message shows this much.

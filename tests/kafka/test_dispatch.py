@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer
 from cluster_kit import Cluster, fresh
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
-from dispatch_kit import Counted
+from counted_kit import Counted
 from kafka import KafkaConsumer
 from kafka.protocol.producer import ProduceResponse
 from proxy_kit import ProxyThread, until

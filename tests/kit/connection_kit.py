@@ -7,11 +7,13 @@ from typing import Any, cast
 
 from coordinator_kit import Desk
 
+from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
+from enforcer.core.metrics import Metrics
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
-from enforcer.kafka.dispatch.desk import FetchDesk, Unlimited
+from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
@@ -148,6 +150,21 @@ class Timer:
         """The tests look at what was asked for, not at this."""
 
 
+def _dispatch_of(desk: Desk) -> Dispatch:
+    """Dispatch rates by the desk's clock and policies; what is reported of them goes nowhere."""
+    coordinator = desk.coordinator
+    return Dispatch(
+        "p1",
+        desk.settings,
+        Metrics(10),
+        coordinator.clock,
+        coordinator.clock.wall_ms,
+        coordinator.policies,
+        lambda _event, _key: True,
+        lambda _value, _key: True,
+    )
+
+
 class Rig:
     """A connection between a fake client and a fake broker.
 
@@ -162,6 +179,7 @@ class Rig:
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter, desk.settings) if beside is None else beside.frame_meter
+        self.dispatch = _dispatch_of(desk) if beside is None else beside.dispatch
         self.free_questions = FreeQuestions(10, 10, 100, self.now_ms)
         self.recent_topics = RecentTopics(
             keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms
@@ -170,7 +188,7 @@ class Rig:
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
         self.fetch_desk = FetchDesk(
-            Unlimited(), desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
+            self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
         protected = Protected(Topics(), desk.settings.protect_topics)
         self.guard = Guard(protected, desk.settings, desk.metrics, self.now_ms)

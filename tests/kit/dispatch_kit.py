@@ -1,128 +1,121 @@
-"""Limits of dispatch without policies or decisions: the law's counters of one process."""
+"""What the tests of dispatch rates in a proxy share: several proxies, and the job's own table beside them."""
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
-from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
+import orjson
+from usage_kit import Event, decide
 
-SECOND = 1_000
-Names = tuple[str, ...]
-Rates = tuple[int, int]
+from enforcer.core.dispatch.book import Book
+from enforcer.core.dispatch.counter import Delivery
+from enforcer.core.feeds.dispatches import Dispatched, dispatch_of
+from streaming.contract.fields import TS_MAX_MS
+from streaming.laws.dispatch.law import LEVELS
+from streaming.laws.dispatch.table import DispatchTable
+from streaming.policy.timeline import PolicyTimeline
 
-
-class Left(NamedTuple):
-    """What may be delivered (desk.Left)."""
-
-    msgs: int | None
-    bytes: int | None
-    wait_ms: int
-    level: str
-    dimension: str
-
-
-class Delivered(NamedTuple):
-    """What was said to be delivered."""
-
-    place: Names
-    msgs: int
-    size: int
-    entries: int
-    backlog: bool
+T0 = 1_795_166_700_000
+TOPIC = "persistent://acme/orders/t1"
+PLACE = (TOPIC, "sub1")
+PER_SUBSCRIPTION = "dispatchThrottlingRatePerSubscriptionInMsg"
 
 
-class Counted:
-    """The arithmetic (desk.Dispatch).
+def ten_a_second(**broker: Any) -> dict[str, Any]:
+    """Policies with ten messages a second for each subscription."""
+    return {"broker": {PER_SUBSCRIPTION: 10} | broker}
+
+
+def book_of(policies: Mapping[str, Any] | PolicyTimeline, **bounds: int) -> Book:
+    """A book over some policies."""
+    timeline = policies if isinstance(policies, PolicyTimeline) else PolicyTimeline(policies)
+    return Book(timeline, **{"counters_max": 1_000, "tail_max": 1_000} | bounds)
+
+
+class Job:
+    """The job: its own table of counters, and a decision for each event in the order of the log.
 
     Args:
-        now_ms: the brokers' time.
-        topics: messages and bytes a second of topics, by their full names; 0: not limited.
-        subscriptions: the same of (topic, group).
-        broker: the same of each broker.
-        fields: its flags.
+        timeline: the policies.
     """
 
-    def __init__(
-        self,
-        now_ms: Callable[[], float],
-        topics: Mapping[str, Rates] | None = None,
-        subscriptions: Mapping[tuple[str, str], Rates] | None = None,
-        broker: Rates = (0, 0),
-        **fields: bool,
-    ) -> None:
-        self.now_ms = now_ms
-        self.topics, self.subscriptions, self.broker = dict(topics or {}), dict(subscriptions or {}), broker
-        self.active, self.by_subscription = True, bool(subscriptions)
-        self.by_entry, self.all_charged = False, True
-        self.generation = 0
-        for name, value in fields.items():
-            setattr(self, name, value)
-        self._acquired: dict[Names, list[int]] = {}
-        self._at: dict[Names, int] = {}
-        self._seen: dict[Names, list[int]] = {}
-        self.delivered: list[Delivered] = []
-        self.held: list[tuple[str, ...]] = []
+    def __init__(self, timeline: PolicyTimeline) -> None:
+        self.timeline = timeline
+        self.table = DispatchTable()
 
-    def limits(self, topic: str, subscription: str) -> bool:
-        """Whether a rate applies."""
-        return any(any(rates) for _, _, rates in self._levels("", topic, subscription))
+    def decide(self, event: Event) -> Dispatched:
+        """Apply one event; its decision as a proxy reads it."""
+        (decision,) = decide(self.table, [event], self.timeline)
+        said = dispatch_of(decision, TS_MAX_MS)
+        assert said is not None
+        return said
 
-    def left(self, broker: str, topic: str, subscription: str) -> Left:
-        """As the law says."""
-        now = int(self.now_ms())
-        least: list[int | None] = [None, None]
-        longest, by = 0, ("", "")
-        for level, names, rates in self._levels(broker, topic, subscription):
-            for dimension, rate in enumerate(rates):
-                if not rate:
-                    continue
-                acquired = self._rolled(names, rates, now)[dimension]
-                free = available(acquired, rate)
-                before = least[dimension]
-                least[dimension] = free if before is None else min(before, free)
-                wait = wait_ms(acquired, rate, SECOND, now)
-                if wait > longest:
-                    longest, by = wait, (level, DIMENSIONS[dimension])
-        return Left(*least, longest, *by)
+    def acquired(self) -> dict[tuple[str, ...], tuple[int, int]]:
+        """All counters as they were after their last event."""
+        values = self.table.state["acquired"].tolist()
+        names = (tuple(orjson.loads(name)) for name in self.table.names.to_pylist())
+        return {name: (msgs, size) for name, (msgs, size) in zip(names, values, strict=True)}
+
+    def at(self, ts: int) -> dict[tuple[str, ...], tuple[int, int]]:
+        """All counters at a time, ms: by a copy, each rolled by a delivery of nothing."""
+        copy = DispatchTable.from_columns(self.table.columns())
+        for name in self.acquired():
+            if len(name) == len(LEVELS):
+                decide(copy, [event_of("roll", ts, 0, 0, 0, True, name)], self.timeline)
+        other = Job(self.timeline)
+        other.table = copy
+        return other.acquired()
+
+
+def event_of(
+    name: str, ts: int, msgs: int, size: int, entries: int, backlog: bool,
+    names: tuple[str, ...], proxy: str = "p1",
+) -> Event:  # fmt: skip
+    """A delivery as its event."""
+    broker, topic, subscription = names
+    return {
+        "type": "dispatch_usage", "id": name, "ts": ts, "broker": broker, "topic": topic,
+        "subscription": subscription, "msgs": msgs, "bytes": size, "entries": entries, "backlog": backlog,
+        "proxy": proxy,
+    }  # fmt: skip
+
+
+class Proxy:
+    """One proxy's book, with the numbers of its events.
+
+    Args:
+        name: in events.
+        timeline: the policies.
+        bounds: of the book.
+    """
+
+    def __init__(self, name: str, timeline: PolicyTimeline, **bounds: int) -> None:
+        self.name = name
+        self.timeline = timeline
+        self.book = book_of(timeline, **bounds)
+        self.seq = 0
 
     def deliver(
-        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
-    ) -> None:
-        """Count it."""
-        place = (broker, topic, subscription)
-        self.delivered.append(Delivered(place, msgs, size, entries, backlog))
-        seen = self._seen.setdefault(place, [0, 0, 0])
-        for number, count in enumerate((msgs, size, entries)):
-            seen[number] += count
-        if not backlog and not self.all_charged:
-            return
-        for _, names, rates in self._levels(broker, topic, subscription):
-            acquired = self._rolled(names, rates, int(self.now_ms()))
-            for number, count in enumerate((entries if self.by_entry else msgs, size)):
-                acquired[number] += count if rates[number] else 0
+        self, now: int, msgs: int, size: int = 0, entries: int = 1, *, backlog: bool = True,
+        broker: str = "b1", place: tuple[str, str] = PLACE,
+    ) -> Event | None:  # fmt: skip
+        """Deliver something; its event, if it is to be reported."""
+        self.seq += 1
+        ts = self.book.deliver(broker, Delivery(self.seq, 0, msgs, size, entries, backlog, place), now)
+        if ts is None:
+            return None
+        name = f"{self.name}-{self.seq}"
+        return event_of(name, ts, msgs, size, entries, backlog, (broker, *place), self.name)
 
-    def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
-        """Of all that was delivered."""
-        msgs, size, entries = self._seen.get((broker, topic, subscription), (0, 0, 0))
-        return (msgs / entries, size / entries) if entries else (1.0, 0.0)
+    def read(self, said: Dispatched) -> None:
+        """Read a decision."""
+        own = int(said.id.rpartition("-")[2]) if said.proxy == self.name else None
+        self.book.state(said, own)
 
-    def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
-        """Noted."""
-        self.held.append((broker, topic, subscription, level, dimension))
-
-    def _levels(self, broker: str, topic: str, subscription: str) -> list[tuple[str, Names, Rates]]:
-        levels = [
-            ("broker", (broker,), self.broker),
-            ("topic", (broker, topic), self.topics.get(topic, (0, 0))),
-        ]
-        if subscription:
-            rates = self.subscriptions.get((topic, subscription), (0, 0))
-            levels.append(("subscription", (broker, topic, subscription), rates))
-        return levels
-
-    def _rolled(self, names: Names, rates: Rates, now: int) -> list[int]:
-        acquired = self._acquired.setdefault(names, [0, 0])
-        since = self._at.get(names, now)
-        for number, rate in enumerate(rates):
-            acquired[number] = rolled(acquired[number], rate, SECOND, since, now)
-        self._at[names] = now
-        return acquired
+    def acquired(self, ts: int) -> dict[tuple[str, ...], tuple[int, int]]:
+        """All counters at a time, ms."""
+        found = {}
+        for names, counter in self.book.counters.items():
+            self.book._catch_up(counter)
+            counter.roll(max(ts, counter.at), self.timeline, self.book.proxies)
+            found[names] = counter.acquired[0], counter.acquired[1]
+        return found

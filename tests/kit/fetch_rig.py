@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cachetools import LRUCache
-from dispatch_kit import Counted
+from counted_kit import Counted
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, response
 from traffic_kit import fetch_request, key_of, topic_id

@@ -133,7 +133,7 @@ class History:
             if decision.get("late") is True:
                 self.late.add(decision["id"])
                 _check_size(self.late)
-            subject, ts = decision.get("subject"), decision.get("ts")
+            subject, ts = _whose(decision), decision.get("ts")
             if isinstance(subject, str) and type(ts) is int:
                 self._follow(subject, decision["id"], ts, decision)
 
@@ -248,6 +248,14 @@ def _object(value: bytes) -> dict[str, Any] | None:
 def _time(event: dict[str, Any], default: int, name: str = "ts") -> int:
     time = event.get(name, default)
     return time if type(time) is int else default
+
+
+def _whose(decision: dict[str, Any]) -> object:
+    """Whose time a decision moves on: a subject's, or that of a broker's counters."""
+    if decision.get("type") == "dispatch":
+        # No subject begins so: all begin with user= or client-id=.
+        return f"broker {decision.get('broker')}"
+    return decision.get("subject")
 
 
 def _name(event: dict[str, Any], record: RawRecord) -> str:

@@ -33,8 +33,13 @@ class Policies:
         self.timeline = PolicyTimeline()
         self.forgetting: Callable[[int], None] = lambda _ts: None
         self._on_change = on_change
+        self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
         self._wall_ms = wall_ms
         self._unfolded = 0
+
+    def follow(self, changed: Callable[[int], None], forgetting: Callable[[int], None]) -> None:
+        """Tell others too: of changes as `on_change`, and before any is forgotten as `forgetting`."""
+        self._followers.append((changed, forgetting))
 
     def at(self, ts: int) -> PolicySet:
         """The policies in force at a time, ms since the epoch."""
@@ -58,10 +63,14 @@ class Policies:
             # by the clock: the newest change may be dated far ahead.
             upto = self._wall_ms() - KEEP_MS
             self.forgetting(upto)
+            for _, forgetting in self._followers:
+                forgetting(upto)
             self.timeline.forget_before(upto)
             self._unfolded = 0
         for ts in sorted({change.ts for change in changes}):
             self._on_change(ts)
+            for changed, _ in self._followers:
+                changed(ts)
 
 
 def parse_policy(

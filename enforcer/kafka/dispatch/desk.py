@@ -1,10 +1,11 @@
 """What all connections share to keep limits of dispatch: the arithmetic, who reads, who waits."""
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from cachetools import LRUCache
 
+from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
@@ -19,97 +20,6 @@ _FETCHES_AND_GROUPS: Final = _FETCHES | GROUP_KEYS
 _NONE: Final[frozenset[int]] = frozenset()
 _BROKER_LEVEL: Final = "broker"
 _TOPIC_LEVEL: Final = "topic"
-
-
-class Left(Protocol):
-    """What may still be delivered; see enforcer.core.dispatch."""
-
-    @property
-    def msgs(self) -> int | None:
-        """Messages, or entries where these are counted; None: nothing limits them."""
-        ...
-
-    @property
-    def bytes(self) -> int | None:
-        """Bytes; None: nothing limits them."""
-        ...
-
-    @property
-    def wait_ms(self) -> int:
-        """Time until something is left in every limited dimension; 0: it is."""
-        ...
-
-    @property
-    def level(self) -> str:
-        """Which level limits most."""
-        ...
-
-    @property
-    def dimension(self) -> str:
-        """In which dimension."""
-        ...
-
-
-class Dispatch(Protocol):
-    """The arithmetic of dispatch limits; see enforcer.core.dispatch."""
-
-    active: bool
-    generation: int
-    by_entry: bool
-    all_charged: bool
-    by_subscription: bool
-
-    def limits(self, topic: str, subscription: str) -> bool:
-        """Whether anything limits this subscription of a topic."""
-        ...
-
-    def left(self, broker: str, topic: str, subscription: str) -> Left:
-        """What may be delivered now."""
-        ...
-
-    def deliver(
-        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
-    ) -> None:
-        """So much was delivered."""
-        ...
-
-    def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
-        """Messages and bytes of an entry so far."""
-        ...
-
-    def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
-        """Something was held back."""
-        ...
-
-
-class Unlimited:
-    """Nothing limits anything; what stands in for the arithmetic where there is none."""
-
-    active = False
-    generation = 0
-    by_entry = False
-    all_charged = True
-    by_subscription = False
-
-    def limits(self, topic: str, subscription: str) -> bool:
-        """Nothing does."""
-        return False
-
-    def left(self, broker: str, topic: str, subscription: str) -> Left:
-        """Not asked: nothing limits."""
-        raise AssertionError("nothing is limited")
-
-    def deliver(
-        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
-    ) -> None:
-        """Not counted."""
-
-    def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
-        """Nobody counted."""
-        return 1.0, 0.0
-
-    def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
-        """Never."""
 
 
 class FetchDesk:

@@ -24,6 +24,7 @@ _FIELDS = (
     *(pa.field(count, pa.int64()) for count in _COUNTS),
     pa.field("backlog", pa.bool_()),
     pa.field("published", pa.float64()),
+    pa.field("proxy", pa.string()),
 )
 
 
@@ -32,7 +33,7 @@ class Deliveries:
     """A batch of deliveries in order.
 
     Attributes:
-        rows: columns source, id, ts, at (see sheet.HEAD), broker, topic, subscription.
+        rows: columns source, id, ts, at (see sheet.HEAD), broker, topic, subscription, proxy.
         at: when each is applied, ms.
         delivered: messages, bytes and entries of each.
         published: mean size of a published entry, 0: not known.
@@ -118,6 +119,7 @@ class DeliveryIntake(Gathering, Intake):
             *(pa.array(sheet.integers(count, MISSING)) for count in _COUNTS),
             pa.array(sheet.flags("backlog", False)),
             pa.array(sheet.sizes("avg_publish_entry_bytes")),
+            sheet.texts("proxy"),
         ]
 
     def listed(self, events: Sequence[DispatchUsage]) -> list[pa.Array]:
@@ -127,6 +129,7 @@ class DeliveryIntake(Gathering, Intake):
             *(pa.array([getattr(e, count) for e in events], pa.int64()) for count in _COUNTS),
             pa.array([e.backlog for e in events]),
             pa.array([e.avg_publish_entry_bytes or 0.0 for e in events], pa.float64()),
+            pa.array([e.proxy for e in events], pa.string()),
         ]
 
     def events(self, timeline: PolicyTimeline, *, replay: bool) -> Deliveries | None:

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.columns.compilable import compilable
+from streaming.policy.dispatch_limits import NOT_LIMITED
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -45,8 +46,6 @@ Doubles = NDArray[np.float64]
 
 COUNT_MAX: Final = 2**63 - 1
 """Sums and times beyond 64 bits are cut here."""
-NOT_LIMITED: Final = 0
-"""Rate of a counter that does not limit."""
 NONE: Final = -1
 """No number: nothing limits."""
 
@@ -111,6 +110,21 @@ def wait_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
     periods = acquired // rate
     if periods == 0:
         return 0
+    if periods > COUNT_MAX // period_ms - now // period_ms:
+        return COUNT_MAX
+    return (now // period_ms + periods) * period_ms - now
+
+
+@compilable
+def paid_ms(acquired: int, rate: int, period_ms: int, now: int) -> int:
+    """Time until periods have paid everything off, if nothing more is delivered; 0 if nothing is owed.
+
+    >>> [paid_ms(count, 10, 1000, 500) for count in (0, 1, 10, 11)]
+    [0, 500, 500, 1500]
+    """
+    if acquired == 0:
+        return 0
+    periods = (acquired - 1) // rate + 1
     if periods > COUNT_MAX // period_ms - now // period_ms:
         return COUNT_MAX
     return (now // period_ms + periods) * period_ms - now
@@ -242,6 +256,18 @@ def last_to_free(
 
 
 @compilable
+def all_paid_ms(acquired: Integers, rate: Integers, period_ms: Integers, rows: Integers, now: int) -> int:
+    """Time until all counters of `rows` are 0, if nothing more is delivered."""
+    longest = 0
+    for row in rows:
+        for dimension in range(len(DIMENSIONS)):
+            if rate[row, dimension] != NOT_LIMITED:
+                paid = paid_ms(acquired[row, dimension], rate[row, dimension], period_ms[row], now)
+                longest = max(longest, paid)
+    return longest
+
+
+@compilable
 def walk(
     order: Integers,
     at: Integers,
@@ -261,20 +287,23 @@ def walk(
     throttle_ms: Integers,
     freed_by: Integers,
     to_read: Integers,
+    counted: Integers,
+    owed_ms: Integers,
 ) -> None:
     """Take deliveries in order through the counters of their levels; exact sequential arithmetic.
 
-    Event columns (one entry an event): `at` in ms, `delivered` (messages, bytes, entries), `published` (mean
-    entry, 0: not known), whether it is `charged`, and `rows` of its broker, topic and subscription. `order`
-    holds the events to walk, in order; `precise` and `by_entry` as in `entries_to_read`. State columns (one
-    entry a row): `last` event and `rolled_at` in ms, `acquired`, `rate` and `period_ms` of its counters,
-    `seen` (a subscription's deliveries so far). Results (one entry an event): `left` available (NONE: not
-    limited), `throttle_ms`, `freed_by` (level * 2 + dimension of the counter that frees last, NONE: not
-    throttled), `to_read` entries.
+    Event columns (one entry an event): `at` in ms, brought to the broker's clock in place, `delivered`
+    (messages, bytes, entries), `published` (mean entry, 0: not known), whether it is `charged`, and `rows` of
+    its broker, topic and subscription. `order` holds the events to walk, in order; `precise` and `by_entry`
+    as in `entries_to_read`. State columns (one entry a row): `last` event and `rolled_at` in ms, `acquired`,
+    `rate` and `period_ms` of its counters, `seen` (a subscription's deliveries so far). Results (one entry an
+    event): `left` available (NONE: not limited), `throttle_ms`, `freed_by` (level * 2 + dimension of the
+    counter that frees last, NONE: not throttled), `to_read` entries, `counted` (its counters after it, a row
+    a level), `owed_ms` until these are 0.
     """
     for i in order:
         subscription = rows[i, 2]
-        now = max(at[i], last[rows[i, 0]])  # the broker's clock
+        now = at[i] = max(at[i], last[rows[i, 0]])  # the broker's clock
         if now - last[subscription] > FORGET_MS:
             seen[subscription] = 0
         for place in range(len(delivered[i])):
@@ -287,6 +316,10 @@ def walk(
             if charged[i]:
                 charge_row(acquired[row], rate[row], units, delivered[i, SEEN_BYTES])
         throttle_ms[i], freed_by[i] = last_to_free(acquired, rate, period_ms, rows[i], now)
+        owed_ms[i] = all_paid_ms(acquired, rate, period_ms, rows[i], now)
+        for level in range(len(LEVELS)):
+            for dimension in range(len(DIMENSIONS)):
+                counted[i, level, dimension] = acquired[rows[i, level], dimension]
         for dimension in range(len(DIMENSIONS)):
             left[i, dimension] = least_available(acquired[rows[i], dimension], rate[rows[i], dimension])
         to_read[i] = entries_to_read(

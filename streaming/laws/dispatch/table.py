@@ -4,9 +4,8 @@ The law itself is in law.py. Here names become row numbers and policies become r
 broker are in its shard: the broker is the routing key of its deliveries.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 import orjson
@@ -17,69 +16,61 @@ from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.dispatch import law
 from streaming.laws.dispatch.deliveries import Deliveries
-from streaming.laws.dispatch.law import (
-    COUNT_MAX,
-    DIMENSIONS,
-    FORGET_MS,
-    LEVELS,
-    NONE,
-    NOT_LIMITED,
-    Integers,
-)
-from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
+from streaming.laws.dispatch.law import DIMENSIONS, FORGET_MS, LEVELS, NONE, Flags, Integers
+from streaming.laws.law import FOR_EVER, Batch, Decision, DecisionForm, LawState
 from streaming.laws.row_fields import worded
 from streaming.policy.derived import Derived, stretches
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, limit_of
+from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
-from streaming.policy.topics import RateKind, dispatch_candidates
 from streaming.state.subject_table import SubjectTable
 
 roll_rows, walk = machine(law.roll_rows), machine(law.walk)
 Names = tuple[str, ...]
 """Whose counters a row holds: (broker,), (broker, topic) or (broker, topic, subscription)."""
 MIN_LIFE_MS: Final = 1000
-"""The shortest time for which a decision stands (docs/contract.md 1)."""
+"""The shortest time for which a decision stands (docs/contract.md 3.3)."""
+REPEAT_MS: Final = 30_000
+"""A debt may last for days, and who starts reads back much less (docs/contract.md 3.3)."""
 SEEN: Final = 3
+
+
+def _paid_at(decision: Decision) -> int:
+    """Event time (ms) from which all counters of a decision are 0."""
+    # A debt beyond all times must not overflow where times are kept.
+    return min(FOR_EVER, int(decision.get("applied_ts", decision["ts"]) + decision["ttl_ms"]))
+
+
 DECISION: Final = DecisionForm(
     type="dispatch",
     subject=("topic", "subscription"),
     # Counters are kept per broker, which the subject does not name.
     standing=("broker", "topic", "subscription"),
-    # A debt beyond all times must not overflow where times are kept.
-    until=lambda decision: min(FOR_EVER, int(decision["ts"] + decision["throttle_time_ms"])),
+    # Those of all its topics tell of the broker's own counters: the last one counts.
+    routing="broker",
+    until=_paid_at,
+    repeat_ms=REPEAT_MS,
 )
+_OPTIONAL: Final = frozenset({"proxy", "acquired", "applied_ts"})
 MAX_CACHED: Final = 64
 """Sets of policies whose limits are remembered: those of a worker's shards."""
 
 
-class Limit(NamedTuple):
-    """Rates of one row's counters.
-
-    Attributes:
-        rate: messages and bytes per period; NOT_LIMITED where there is none.
-        period_ms: its length.
-    """
-
-    rate: tuple[int, int]
-    period_ms: int
-
-
-NO_LIMIT: Final = Limit(rate=(NOT_LIMITED, NOT_LIMITED), period_ms=MIN_LIFE_MS)
-
-
 @dataclass(frozen=True, slots=True)
 class _Results:
-    """What is found out about a batch of deliveries, a row each; see `law.walk` for the first four.
+    """What is found out about a batch of deliveries, a row each; see `law.walk` for all but the last.
 
     Attributes:
-        life_ms: how long each decision stands.
+        limited: which levels limit.
     """
 
     left: Integers
     throttle_ms: Integers
     freed_by: Integers
     to_read: Integers
-    life_ms: Integers
+    counted: Integers
+    owed_ms: Integers
+    limited: Flags
 
     @classmethod
     def of(cls, count: int) -> Self:
@@ -88,29 +79,10 @@ class _Results:
             throttle_ms=np.zeros(count, dtype=np.int64),
             freed_by=np.full(count, NONE, dtype=np.int64),
             to_read=np.zeros(count, dtype=np.int64),
-            life_ms=np.full(count, MIN_LIFE_MS, dtype=np.int64),
+            counted=np.zeros((count, len(LEVELS), len(DIMENSIONS)), dtype=np.int64),
+            owed_ms=np.zeros(count, dtype=np.int64),
+            limited=np.zeros((count, len(LEVELS)), dtype=np.bool_),
         )
-
-
-def limit_of(policies: PolicySet, names: Names) -> Limit:
-    """What limits a broker, a topic or a subscription at one broker (docs/contract.md 2)."""
-    if len(names) == 1:
-        broker = policies.entries.get(Section.BROKER, {})
-        return _limit(broker, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    kind = RateKind.TOPIC if len(names) == 2 else RateKind.SUBSCRIPTION
-    subscription = names[2] if len(names) == 3 else None
-    for place in dispatch_candidates(policies, names[1], subscription, kind):
-        if place.wins and place.value is not None:
-            return _limit(place.value, "dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
-    return NO_LIMIT
-
-
-def _limit(value: Mapping[str, Any], msgs: str, size: str) -> Limit:
-    msgs_rate, size_rate = (
-        NOT_LIMITED if value.get(key, UNLIMITED) == UNLIMITED else min(int(value[key]), COUNT_MAX)
-        for key in (msgs, size)
-    )
-    return Limit((msgs_rate, size_rate), int(value.get("ratePeriodInSecond", 1)) * 1000)
 
 
 limits_of: Final = Derived(
@@ -145,7 +117,7 @@ class DispatchTable(SubjectTable, LawState):
         results = _Results.of(len(at))
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(deliveries, at, rows, order, since, batch.timeline, results)
-        return _decisions(deliveries, results)
+        return _decisions(deliveries, at, results)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Let the rows go that had no event for an hour and whose counters are paid off at `horizon`.
@@ -180,7 +152,7 @@ class DispatchTable(SubjectTable, LawState):
 
         Args:
             deliveries: the batch.
-            at: when each is applied, ms.
+            at: when each is applied, ms; filled in.
             rows: of each one's broker, topic and subscription.
             order: which are of this stretch.
             since: when it begins, ms.
@@ -194,12 +166,11 @@ class DispatchTable(SubjectTable, LawState):
         number = limits.of(self.names.take(pa.array(present)))
         rate = np.zeros((len(self), len(DIMENSIONS)), dtype=np.int64)
         rate[present] = limits.field("rate", number, NO_LIMIT.rate)
-        period_ms = np.full(len(self), MIN_LIFE_MS, dtype=np.int64)
+        period_ms = np.full(len(self), NO_LIMIT.period_ms, dtype=np.int64)
         period_ms[present] = limits.field("period_ms", number, NO_LIMIT.period_ms)
         broker = policies.entries.get(Section.BROKER, {})
         all_charged = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
-        periods = np.where(rate.any(axis=1), period_ms, MIN_LIFE_MS)
-        results.life_ms[order] = np.maximum(periods[rows[order]].max(axis=1), MIN_LIFE_MS)
+        results.limited[order] = (rate != NOT_LIMITED).any(axis=1)[rows[order]]
         walk(
             order, at, deliveries.delivered, deliveries.published, deliveries.backlog | all_charged,
             broker.get("preciseDispatcherFlowControl", False),
@@ -207,7 +178,8 @@ class DispatchTable(SubjectTable, LawState):
             rows,
             self.state["last"], self.state["rolled_at"], self.state["acquired"], rate, period_ms,
             self.state["seen"],
-            results.left, results.throttle_ms, results.freed_by, results.to_read,
+            results.left, results.throttle_ms, results.freed_by, results.to_read, results.counted,
+            results.owed_ms,
         )  # fmt: skip
 
     def _settle(self, rows: Integers, upto: int, timeline: PolicyTimeline) -> None:
@@ -229,20 +201,23 @@ class DispatchTable(SubjectTable, LawState):
         roll_rows(rows, self.state["acquired"], self.state["rolled_at"], rate, period_ms, upto)
 
 
-def _decisions(deliveries: Deliveries, results: _Results) -> DecisionRows:
-    """The decisions of docs/contract.md 3.3; each stands for the longest period that limits."""
+def _decisions(deliveries: Deliveries, at: Integers, results: _Results) -> DecisionRows:
+    """The decisions of docs/contract.md 3.3; each stands until its counters are 0."""
     rows, count = deliveries.rows, len(deliveries.at)
     level, dimension = np.divmod(results.freed_by, len(DIMENSIONS))
     free = results.freed_by == NONE
+    ts = rows["ts"].to_numpy()
     columns = {
         "id": rows["id"],
         "ts": rows["ts"],
+        "proxy": rows["proxy"],
         "broker": rows["broker"],
         "topic": rows["topic"],
         "subscription": rows["subscription"],
         "available": pa.StructArray.from_arrays(
             [_numbers(results.left[:, place]) for place in range(len(DIMENSIONS))], list(DIMENSIONS)
         ),
+        "acquired": _acquired(results, rows["proxy"].is_null()),
         "throttle_time_ms": pa.array(results.throttle_ms),
         "limited_by": pa.StructArray.from_arrays(
             [worded(level, pa.array(LEVELS), free), worded(dimension, pa.array(DIMENSIONS), free)],
@@ -251,15 +226,34 @@ def _decisions(deliveries: Deliveries, results: _Results) -> DecisionRows:
         ),
         "entries_to_read": _numbers(results.to_read),
         "shadow": pa.array(np.zeros(count, dtype=np.bool_)),
-        "ttl_ms": pa.array(results.life_ms),
+        "ttl_ms": pa.array(np.maximum(results.owed_ms, MIN_LIFE_MS)),
+        "applied_ts": pa.array(at, mask=at == ts),
     }
+    # What only events of proxies and late ones say is mostly no column at all.
+    said = {
+        name: column for name, column in columns.items()
+        if name not in _OPTIONAL or column.null_count < count
+    }  # fmt: skip
     return DecisionRows(
         type=DECISION.type,
-        rows=pa.RecordBatch.from_pydict(columns),
+        rows=pa.RecordBatch.from_pydict(said),
         source=rows["source"].to_numpy(),
         keys=deliveries.keys,
         key=deliveries.places[:, -1],
     )
+
+
+def _acquired(results: _Results, unsaid: pa.Array) -> pa.StructArray:
+    """The state of each one's counters, of the levels that limit; null where it is `unsaid`."""
+    levels = [
+        pa.StructArray.from_arrays(
+            [pa.array(results.counted[:, level, place]) for place in range(len(DIMENSIONS))],
+            list(DIMENSIONS),
+            mask=pa.array(~results.limited[:, level]),
+        )
+        for level in range(len(LEVELS))
+    ]
+    return pa.StructArray.from_arrays(levels, list(LEVELS), mask=unsaid)
 
 
 def _numbers(counts: Integers) -> pa.Array:

@@ -14,8 +14,9 @@ from streaming.columns.outputs import DecisionColumns, DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
-from streaming.job.output_columns import Packing, output_columns
+from streaming.job.output_columns import NEVER, Packing, output_columns
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, limit_record_size
+from streaming.laws.dispatch.table import DECISION
 from streaming.laws.name_hashes import partition_of
 
 TOPICS = Topics()
@@ -88,6 +89,29 @@ def test_shares_are_packed_by_the_one_that_they_are_for() -> None:
         assert {row["key"].decode()} == brokers or row["partition"] is None
     assert sum(map(len, map(written, rows))) == 60
     assert {row["key"] for row in rows if row["partition"] is not None} == {b"b0", b"b1"}
+
+
+@pytest.mark.parametrize("least", [4, NEVER])
+def test_decisions_of_a_broker_keep_their_order_whatever_their_topics(least: int) -> None:
+    """Dispatch decisions go where their broker belongs, packed, one by one and said again."""
+    rows = [
+        {"id": f"d{n}", "ts": n, "broker": f"b{n % 5}", "topic": f"t{n % 3}", "subscription": "s"}
+        for n in range(40)
+    ]
+    keys = pa.array([f"{row['topic']}/s" for row in rows])
+    decided = DecisionRows(type="dispatch", rows=columns_of(rows), source=np.arange(40), keys=keys)
+    again = DECISION.columns([(0, {"type": "dispatch", **row, "repeat": True}) for row in rows])
+    found = sent(Outputs(columns=[decided, again]), least)
+    brokers = [f"b{n}" for n in range(5)]
+    places = dict(zip(brokers, partition_of(pa.array(brokers), PARTITIONS).tolist(), strict=True))
+    seen: dict[str, list[str]] = {}
+    for row in found:
+        for value in written(row):
+            one = orjson.loads(value)
+            assert row["partition"] == places[one["broker"]]
+            seen.setdefault(one["broker"], []).append(one["id"])
+    assert all(ids == [*dict.fromkeys(ids)] * 2 for ids in seen.values())
+    assert all((row["headers"] is None) == (row["key"] != b"") for row in found)
 
 
 def test_dead_letters_and_texts_leave_one_by_one_before_and_between() -> None:

@@ -57,6 +57,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "entries": COUNTS,
         "backlog": st.booleans(),
         "avg_publish_entry_bytes": st.sampled_from([0.0, 30.0, 0.3, -1.0]),
+        "proxy": st.sampled_from(["p1", "p2"]),
     },
     "latency": {"partition": st.sampled_from(["p", "q"])},
     "backlog": {

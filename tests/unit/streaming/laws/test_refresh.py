@@ -23,16 +23,9 @@ def limit(partition: str, ts: int) -> dict[str, Any]:
     return {"type": "limit", "id": partition, "ts": ts, "partition": partition, "limit": 7, "ttl_ms": 60_000}
 
 
-def throttle(ts: int, throttle_ms: int, broker: str = "b1") -> dict[str, Any]:
-    subject = {"broker": broker, "topic": TOPIC, "subscription": "s"}
-    return {
-        "type": "dispatch",
-        "id": "d",
-        "ts": ts,
-        **subject,
-        "throttle_time_ms": throttle_ms,
-        "ttl_ms": 1000,
-    }
+def debt(ts: int, paid_ms: int, broker: str = "b1", subscription: str = "s", **more: int) -> dict[str, Any]:
+    subject = {"broker": broker, "topic": TOPIC, "subscription": subscription}
+    return {"type": "dispatch", "id": "d", "ts": ts, **subject, "ttl_ms": paid_ms, **more}
 
 
 def held_of(form: DecisionForm, *decisions: dict[str, Any], now: int) -> Refresh:
@@ -73,16 +66,33 @@ def test_a_newer_decision_takes_the_place_of_the_older() -> None:
     held = held_of(LIMIT, limit("p", 0), limit("q", 0), now=0)
     note(held, LIMIT, limit("p", 9), now=9)
     assert sorted(again["ts"] for again in repeated(held, 60_000)) == [0, 9]
-    held = held_of(DISPATCH, throttle(0, 5000, "b1"), throttle(0, 5000, "b2"), now=0)
-    assert len(repeated(held, 400)) == 2
+    held = held_of(DISPATCH, debt(0, 50_000, "b1"), debt(0, 50_000, "b2"), now=0)
+    assert len(repeated(held, 30_000)) == 2
 
 
-def test_a_throttle_stands_until_it_has_passed() -> None:
-    """After that its numbers are wrong: nobody is told again."""
-    held = held_of(DISPATCH, throttle(1000, 3000), now=1000)
-    assert len(repeated(held, 3999)) == 1
-    assert repeated(held, 4000) == []
+def test_a_debt_is_repeated_each_half_minute_until_it_is_paid() -> None:
+    """However long that takes; after that it says nothing."""
+    held = held_of(DISPATCH, debt(1000, 90_000), debt(1000, 5000, "b2"), now=1000)
+    assert repeated(held, 30_999) == []
+    assert repeated(held, 31_000) == [debt(1000, 90_000) | {"repeat": True}]
+    assert repeated(held, 60_999) == []
+    assert len(repeated(held, 90_999)) == 1
+    assert repeated(held, 91_000) == []
     assert len(held) == 0
+
+
+def test_a_debt_lasts_from_when_it_was_applied() -> None:
+    """That of a late delivery begins later than its own time."""
+    held = held_of(DISPATCH, debt(1000, 40_000, applied_ts=21_000), now=21_000)
+    assert len(repeated(held, 60_999)) == 1
+    assert repeated(held, 61_000) == []
+
+
+def test_repeats_are_in_the_order_of_the_decisions() -> None:
+    """Two subscriptions tell of one topic's counter: the later decision must stay the later one."""
+    first, second = debt(0, 90_000, subscription="s1"), debt(1, 90_000, subscription="s2")
+    held = held_of(DISPATCH, first, second, debt(2, 90_000, subscription="s1"), now=2)
+    assert [again["ts"] for again in repeated(held, 30_002)] == [1, 2]
 
 
 def test_a_backlog_that_nobody_reports_is_forgotten() -> None:

@@ -78,6 +78,20 @@ def test_decisions_say_when_their_events_were_applied() -> None:
     assert history.turn == {"b": 1, "c": 2}
 
 
+def test_deliveries_are_applied_by_the_clock_of_their_broker() -> None:
+    """Whatever their topic: all that a broker delivers goes through its own counters."""
+    history = History()
+    dispatched = {"type": "dispatch", "topic": "t", "subscription": "s"}
+    history.read_decisions([
+        decision("a", 1000, **dispatched, broker="b1"),
+        decision("b", 900, **dispatched, broker="b1", applied_ts=1000),
+        decision("c", 1000, **dispatched | {"topic": "u"}, broker="b1"),
+        decision("d", 1000, **dispatched, broker="b2"),
+    ])  # fmt: skip
+    assert history.applied == {"b": 1000}
+    assert history.turn == {"b": 1, "c": 2}
+
+
 def test_a_refund_stands_before_the_admission_that_lists_it() -> None:
     """Applied at its own time, if its subject had not seen a later one; after the admission before."""
     history = History()

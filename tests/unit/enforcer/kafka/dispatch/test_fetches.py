@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from dispatch_kit import Delivered
+from counted_kit import Delivered
 from fetch_rig import ADDRESS, BROKER, CLIENT, GROUP, Rig, World, full, sizes
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request

@@ -72,7 +72,7 @@ def test_contract_decision() -> None:
         "limited_by": {"level": "subscription", "dimension": "msgs"},
         "entries_to_read": 0,
         "shadow": False,
-        "ttl_ms": 1000,
+        "ttl_ms": 2000,
     }
 
 
@@ -99,7 +99,8 @@ def test_long_period() -> None:
     )
     assert left(decided) == [0, 0, 5, 10]
     assert [decision["throttle_time_ms"] for decision in decided] == [9999, 5000, 0, 0]
-    assert {decision["ttl_ms"] for decision in decided} == {5000}
+    # Until the counter is 0: 25, 15 and 5 of 10.
+    assert [decision["ttl_ms"] for decision in decided] == [14_999, 10_000, 5000, 1000]
 
 
 def test_bytes_by_entries() -> None:
@@ -335,3 +336,62 @@ def test_a_debt_for_ever_does_not_fail_its_batch() -> None:
     decisions, reasons = stepped("dispatch", [records], subscription_rate(1), live=True)
     assert (len(decisions), reasons) == (1, [])
     assert orjson.loads(decisions[0])["throttle_time_ms"] > 2**62
+
+
+def test_a_delivery_of_a_proxy_is_told_the_state_of_all_counters() -> None:
+    """Of every level that limits, both numbers; 0 in a dimension that does not."""
+    policies = subscription_rate(10, 1000) | {"broker": {"dispatchThrottlingRateInMsg": 100}}
+    first, second = run(policies, delivery(0, 11, 1100, proxy="p1"), delivery(1000, 1, 50, proxy="p2"))
+    assert list(first)[:6] == ["type", "id", "ts", "proxy", "broker", "topic"]
+    assert (first["proxy"], second["proxy"]) == ("p1", "p2")
+    assert first["acquired"] == {
+        "broker": {"msgs": 11, "bytes": 0},
+        "subscription": {"msgs": 11, "bytes": 1100},
+    }
+    assert second["acquired"] == {
+        "broker": {"msgs": 1, "bytes": 0},
+        "subscription": {"msgs": 2, "bytes": 150},
+    }
+    (free,) = run({}, delivery(0, 11, proxy="p1"))
+    assert free["acquired"] == {}
+
+
+def test_only_proxies_are_told_of_counters() -> None:
+    """A broker has its own; among deliveries of both each is told its own."""
+    without, of_proxy = run(TEN, delivery(0, 5), delivery(1, 5, proxy="p1"))
+    assert not {"proxy", "acquired", "applied_ts"} & set(without)
+    assert of_proxy["acquired"] == {"subscription": {"msgs": 10, "bytes": 0}}
+
+
+def test_a_decision_stands_until_all_its_counters_are_zero() -> None:
+    """The topic's debt is paid after the subscription's; at least a second."""
+    policies = {NAMESPACE: {"dispatchRate": rate(5, period_s=10), "subscriptionDispatchRate": rate(10)}}
+    decided = run(policies, delivery(0, 0), delivery(1, 11), delivery(15_000))
+    assert [decision["ttl_ms"] for decision in decided] == [1000, 29_999, 15_000]
+
+
+def test_late_deliveries_say_when_they_were_applied() -> None:
+    """At the newest time of their broker, in their own batch and in later ones."""
+    table, timeline = DispatchTable(), PolicyTimeline(TEN)
+    (first,) = decide(table, [delivery(1000, 11, proxy="p1")], timeline)
+    late, fresh = decide(table, [delivery(900, 1, proxy="p2"), delivery(1001, proxy="p2")], timeline)
+    assert "applied_ts" not in first and "applied_ts" not in fresh
+    assert (late["ts"], late["applied_ts"]) == (T0 + 900, T0 + 1000)
+    assert late["acquired"] == {"subscription": {"msgs": 12, "bytes": 0}}
+
+
+def test_consumers_without_a_group_count_at_topic_and_broker() -> None:
+    """The empty subscription has no limit of its own."""
+    policies = {NAMESPACE: {"dispatchRate": rate(20), "subscriptionDispatchRate": rate(5)}}
+    (decision,) = run(policies, delivery(0, 7, subscription="", proxy="p1"))
+    assert decision["available"]["msgs"] == 13
+    assert decision["acquired"] == {"topic": {"msgs": 7, "bytes": 0}}
+
+
+def test_a_rate_across_brokers_is_no_affair_of_one_broker() -> None:
+    """It is shared out as a group; the other levels apply as before."""
+    shared = {"dispatchThrottlingRateInMsg": 5, "across_brokers": True}
+    policies = {NAMESPACE: {"dispatchRate": shared, "subscriptionDispatchRate": rate(20)}}
+    (decision,) = run(policies, delivery(0, 7, proxy="p1"))
+    assert decision["available"]["msgs"] == 13
+    assert decision["acquired"] == {"subscription": {"msgs": 7, "bytes": 0}}

@@ -7,8 +7,11 @@ from interpreted_kit import interpreted
 from property_kit import tries
 from usage_kit import Event, decide, in_order, reloaded
 
+from streaming.laws.dispatch import law
 from streaming.laws.dispatch.table import DispatchTable
 from streaming.laws.routing import shard_of
+from streaming.policy.dispatch_limits import NO_LIMIT, limit_of
+from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
 T0 = 1_795_166_700_000
@@ -165,6 +168,62 @@ def test_wait_is_exact(history: tuple[list[Event], PolicyTimeline]) -> None:
         poll |= {"msgs": 0, "bytes": 0, "entries": 0}
         (polled,) = [d for d in decide(DispatchTable(), [*events, poll], timeline) if d["id"] == "poll"]
         assert polled["throttle_time_ms"] == early
+
+
+class Tail:
+    """What a proxy makes of statements and of the deliveries after them, with the law's own steps."""
+
+    def __init__(self, policies: PolicySet) -> None:
+        self.policies = policies
+        self.counters: dict[tuple[str, ...], tuple[list[int], int]] = {}
+
+    def hear(self, decision: Event) -> None:
+        """Take the state that a decision tells, as of its time."""
+        for level, counts in decision["acquired"].items():
+            self.counters[names_of(decision, level)] = [counts["msgs"], counts["bytes"]], decision["ts"]
+
+    def walk(self, event: Event) -> Event:
+        """Go on by a delivery whose decision is not read; the state that the decision tells."""
+        broker = self.policies.entries.get("broker", {})
+        units = event["entries" if broker.get("dispatchThrottlingOnBatchMessageEnabled") else "msgs"]
+        charged = event["backlog"] or broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
+        state: Event = {}
+        for level in law.LEVELS:
+            names = names_of(event, level)
+            limit = limit_of(self.policies, names)
+            if limit == NO_LIMIT:
+                continue
+            before, since = self.counters.get(names, ([0, 0], event["ts"]))
+            after = []
+            for count, rate, more in zip(before, limit.rate, (units, event["bytes"]), strict=True):
+                rolled = law.rolled(count, rate, limit.period_ms, since, event["ts"])
+                after.append(law.added(rolled, more) if charged and rate else rolled)
+            self.counters[names] = after, event["ts"]
+            state[level] = dict(zip(law.DIMENSIONS, after, strict=True))
+        return state
+
+
+def names_of(event: Event, level: str) -> tuple[str, ...]:
+    return tuple(event[each] for each in law.LEVELS[: law.LEVELS.index(level) + 1])
+
+
+@tries(80)
+@given(histories(), st.data())
+def test_a_statement_and_the_tail_after_it_are_the_law(
+    history: tuple[list[Event], PolicyTimeline], data: st.DataObject
+) -> None:
+    """Of any two proxies: who has read up to any decision and walks on has the job's own state."""
+    events, timeline = history
+    policies = timeline.at(T0)
+    events = [event | {"proxy": data.draw(st.sampled_from(["p1", "p2"]))} for event in events]
+    decided = decide(DispatchTable(), events, PolicyTimeline(policies.entries))
+    read = data.draw(st.integers(0, len(events)))
+    tail = Tail(policies)
+    for decision in decided[:read]:
+        tail.hear(decision)
+    for event, decision in zip(events[read:], decided[read:], strict=True):
+        assert tail.walk(event) == decision["acquired"]
+        assert decision["proxy"] == event["proxy"]
 
 
 SCRIPT = """

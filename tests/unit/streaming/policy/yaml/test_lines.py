@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contract.errors import ConfigError
-from streaming.policy import yaml_lines
-from streaming.policy.yaml_lines import YamlFile, dotted, parse_yaml, read_yaml
-from streaming.policy.yaml_text import rendered
+from streaming.policy.yaml.lines import YamlFile, dotted, parse_yaml, read_yaml
+from streaming.policy.yaml.text import rendered
 
 SCALARS = (
     st.none()
@@ -167,7 +166,7 @@ def test_wrong_yaml_is_refused_with_its_line(text: str | bytes, line: int, why: 
 
 def test_aliases_cannot_blow_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of values is bounded."""
-    monkeypatch.setattr(yaml_lines, "MAX_NODES", 1000)
+    monkeypatch.setattr("streaming.policy.yaml.lines.MAX_NODES", 1000)
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 9)]
     assert "is too large; expected at most 1000 values" in refusal("\n".join(lines))
@@ -176,7 +175,7 @@ def test_aliases_cannot_blow_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_numbers_and_files_have_a_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digits without end are a problem, not a crash of int()."""
     assert messages(f"a: {'9' * 5000}") == ["f:1: a: is a number of 5000 characters; expected at most 400"]
-    monkeypatch.setattr(yaml_lines, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("streaming.policy.yaml.lines.MAX_FILE_BYTES", 10)
     assert "is too large" in refusal("a: 1\n" * 5)
 
 

@@ -1,4 +1,4 @@
-"""Values written as YAML that `yaml_lines` reads back equal. PyYAML writes the YAML of 1.1, where `1e6` and
+"""Values written as YAML that `lines` reads back equal. PyYAML writes the YAML of 1.1, where `1e6` and
 `0o7` are text and need no quotes."""
 
 import re

@@ -1,0 +1,100 @@
+"""What may be delivered now, by all levels together (docs/contract.md 3.3).
+
+Alone at 10 per second, 11 delivered and 700 ms gone since the second began: nothing, for 300 ms more.
+
+>>> counter = Present(2, (10, 0), 1000, (11, 0), (0, 0))
+>>> left_of([counter], 1_700, 1)
+Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
+
+One of three proxies has its part of what the statement left, here (10 - 4) / 3 and one period's third each
+period; whoever is below it may deliver one more, whatever that brings.
+
+>>> left_of([Present(2, (10, 0), 1000, (4, 0), (4, 0))], 1_700, 3)
+Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
+>>> left_of([Present(2, (10, 0), 1000, (6, 0), (4 + 3 * 2, 0))], 1_700, 3)
+Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
+from streaming.policy.dispatch_limits import NOT_LIMITED
+
+
+class Left(NamedTuple):
+    """What may be delivered now.
+
+    Attributes:
+        msgs: units: messages, or entries with dispatchThrottlingOnBatchMessageEnabled; None: not limited.
+        bytes: the same in bytes.
+        wait_ms: 0 if something is left in every limited dimension, else the time until the period in which it
+            is, if nothing more is delivered; a decision may end it sooner.
+        level: which of LEVELS frees last; "" if none is waited for.
+        dimension: the same of DIMENSIONS.
+    """
+
+    msgs: int | None
+    bytes: int | None
+    wait_ms: int
+    level: str
+    dimension: str
+
+
+UNLIMITED = Left(None, None, 0, "", "")
+"""Nothing limits."""
+
+
+class Present(NamedTuple):
+    """A counter as it is now.
+
+    Attributes:
+        level: its place in LEVELS.
+        rate: messages and bytes per period.
+        period_ms: its length.
+        acquired: what was delivered and not paid off.
+        part: the same of this proxy's part, P times over; of no meaning where it is alone.
+    """
+
+    level: int
+    rate: Sequence[int]
+    period_ms: int
+    acquired: Sequence[int]
+    part: Sequence[int]
+
+
+def left_of(presents: Iterable[Present], at: int, proxies: int) -> Left:
+    """The least that the counters leave, and the longest wait.
+
+    Args:
+        presents: counters that limit, in the order of LEVELS.
+        at: their time, ms.
+        proxies: P.
+    """
+    least: list[int | None] = [None, None]
+    longest, freed_by = 0, ("", "")
+    for level, rates, period_ms, acquired, part in presents:
+        for dimension, rate in enumerate(rates):
+            if rate == NOT_LIMITED:
+                continue
+            free = available(acquired[dimension], rate)
+            wait = wait_ms(acquired[dimension], rate, period_ms, at)
+            if proxies > 1:
+                # Rounded up: who is below its part may deliver.
+                free = min(free, -(-available(part[dimension], rate) // proxies))
+                wait = max(wait, wait_ms(part[dimension], rate, period_ms, at))
+            before = least[dimension]
+            least[dimension] = free if before is None else min(before, free)
+            if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
+                longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
+    return Left(least[0], least[1], longest, *freed_by)
+
+
+def debt_of(presents: Iterable[Present]) -> tuple[int, int]:
+    """What was delivered beyond the period's rate and waits to be paid off, messages and bytes."""
+    debts = [0, 0]
+    for present in presents:
+        for dimension, rate in enumerate(present.rate):
+            if rate != NOT_LIMITED:
+                debts[dimension] = max(debts[dimension], present.acquired[dimension] - rate)
+    return debts[0], debts[1]

@@ -1,0 +1,99 @@
+"""What the policies in force say of deliveries, looked up once for each name (docs/contract.md 2 and 3.3)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streaming.policy.derived import Derived
+from streaming.policy.dispatch_limits import NO_LIMIT, Limit, dispatch_rate, limit_of
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.topics import RateKind
+
+Names = tuple[str, ...]
+"""Whose counters: (broker,), (broker, topic) or (broker, topic, subscription)."""
+SETS_MAX: Final = 8
+"""Sets of policies of which this is remembered."""
+NAMES_MAX: Final = 50_000
+"""Names whose limit is remembered; of more all are looked up again."""
+_RATES: Final = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+_PER_TOPIC: Final = ("dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte")
+_PER_SUBSCRIPTION: Final = (
+    "dispatchThrottlingRatePerSubscriptionInMsg",
+    "dispatchThrottlingRatePerSubscriptionInByte",
+)
+
+
+class Terms:
+    """One set of policies.
+
+    Attributes:
+        by_entry: entries are counted, not messages (dispatchThrottlingOnBatchMessageEnabled).
+        all_charged: those without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
+        precise: preciseDispatcherFlowControl.
+        active: some entry sets a dispatch rate.
+        by_subscription: some entry sets one of a subscription.
+
+    Args:
+        policies: the set.
+    """
+
+    def __init__(self, policies: PolicySet) -> None:
+        self._policies = policies
+        self._limits: dict[Names, Limit] = {}
+        self._shared: dict[Names, Limit] = {}
+        broker = policies.entries.get(Section.BROKER, {})
+        self.by_entry: bool = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
+        self.all_charged: bool = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
+        self.precise: bool = broker.get("preciseDispatcherFlowControl", False)
+        attached = [
+            value
+            for path, value in policies.entries.items()
+            if path.startswith((f"{Section.NAMESPACES}.", f"{Section.TOPICS}."))
+        ]
+        self.by_subscription = _sets(broker, _PER_SUBSCRIPTION) or any(map(_limits_subscriptions, attached))
+        self.active = (
+            self.by_subscription
+            or _sets(broker, _RATES)
+            or _sets(broker, _PER_TOPIC)
+            or any(_sets(value.get(RateKind.TOPIC), _RATES) for value in attached)
+        )
+
+    def limit(self, names: Names) -> Limit:
+        """What limits these counters; NO_LIMIT also where a group limits in their place.
+
+        Raises:
+            BadEvent: the topic has no full name.
+        """
+        limit = self._limits.get(names)
+        if limit is None:
+            if len(self._limits) >= NAMES_MAX:
+                self._limits.clear()
+            limit = self._limits[names] = limit_of(self._policies, names)
+        return limit
+
+    def shared(self, names: Names) -> Limit:
+        """What limits a topic or subscription at all brokers together; without a group: nothing does so."""
+        limit = self._shared.get(names)
+        if limit is None:
+            if len(self._shared) >= NAMES_MAX:
+                self._shared.clear()
+            found = dispatch_rate(self._policies, names[1], names[2] if len(names) == 3 else None)
+            limit = self._shared[names] = NO_LIMIT if found is None or not found.group else found
+        return limit
+
+    def limits(self, names: Names) -> bool:
+        """Whether anything limits these counters, here or in a group."""
+        return any(self.limit(names).rate) or (len(names) > 1 and any(self.shared(names).rate))
+
+
+terms_of: Final = Derived(Terms, SETS_MAX)
+"""What a set of policies says."""
+
+
+def _sets(value: Mapping[str, Any] | None, rates: tuple[str, ...]) -> bool:
+    return value is not None and any(value.get(rate, UNLIMITED) != UNLIMITED for rate in rates)
+
+
+def _limits_subscriptions(value: Mapping[str, Any]) -> bool:
+    if _sets(value.get(RateKind.SUBSCRIPTION), _RATES):
+        return True
+    return any(_sets(own.get("dispatchRate"), _RATES) for own in value.get("subscriptions", {}).values())
