@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from counted_kit import Counted
 from kafka import KafkaConsumer
@@ -75,6 +76,12 @@ def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
     counted = Counted(wall_ms, **limits)
     running.proxy.fetch_desk.dispatch = counted
     return running, counted
+
+
+def ambiguous(running: ProxyThread) -> float | None:
+    """Topics fetched by nobody knows which group."""
+    assert running.proxy is not None
+    return running.proxy.metrics.registry.get_sample_value("weir_dispatch_ambiguous_fetches_total")
 
 
 def confluent(bootstrap: str, group: str, topic: str, count: int, **more: str) -> Arrivals:
@@ -304,3 +311,84 @@ def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None
     }
     assert len(found) <= count
     assert rate(found) <= 20 * 1.02
+
+
+def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Start) -> None:
+    """Their fetch sessions end as a broker would end them: no record is lost, and from then on it holds."""
+    group = fresh("group")
+    topic = filled(cluster, 600, 6)
+    running, counted = limited(proxy_with, active=False)
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=running.bootstrap, group_id=group, auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000, fetch_max_wait_ms=100, max_partition_fetch_bytes=1_024,
+    )  # fmt: skip
+    found: Arrivals = []
+    slow: Arrivals = []
+    for message in consumer:
+        (slow if counted.active else found).append((time.time(), message.partition, message.offset))
+        if len(found) == 300 and not counted.active:
+            counted.topics[full_name(topic)] = (20, 0)
+            counted.active, counted.generation = True, 1
+        if len(slow) == 120:
+            break
+    consumer.close()
+    in_order(found + slow, 420)
+    # What had been fetched before comes at once.
+    assert rate(slow[-80:]) == pytest.approx(20, rel=0.2)
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_aborted_transactions_do_not_count(cluster: Cluster, proxy_with: Start, level: str) -> None:
+    """Where the consumer does not see them; nor do the markers of either."""
+    group, topic = fresh("group"), filled(cluster, 1, 1)
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(LIMIT_S)
+    for commits in (False, True, False, True):
+        producer.begin_transaction()
+        for _ in range(20):
+            producer.produce(topic, b"x" * 100)
+        producer.flush(LIMIT_S)
+        (producer.commit_transaction if commits else producer.abort_transaction)(LIMIT_S)
+    count = 41 if level == "read_committed" else 81
+    running, counted = limited(proxy_with, subscriptions={(full_name(topic), group): (40, 0)})
+    arrivals = confluent(running.bootstrap, group, topic, count, **{"isolation.level": level})
+    assert len(arrivals) == count
+    assert sum(delivered.msgs for delivered in counted.delivered) == count
+
+
+def test_groups_with_one_client_id(cluster: Cluster, proxy_with: Start) -> None:
+    """What they were told to read says whose a fetch is."""
+    groups = [fresh("group"), fresh("group")]
+    topics = [filled(cluster, 60, 6), filled(cluster, 60, 6)]
+    running, counted = limited(proxy_with, subscriptions={(full_name(topics[0]), groups[0]): (20, 0)})
+    found: dict[str, Arrivals] = {}
+
+    def consume(group: str, topic: str) -> None:
+        found[group] = confluent(running.bootstrap, group, topic, 60)
+
+    threads = [threading.Thread(target=consume, args=pair) for pair in zip(groups, topics, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[groups[0]][-1][0] - found[groups[0]][0][0] > 1.0
+    assert {delivered.place[2] for delivered in counted.delivered} == {groups[0]}
+    assert ambiguous(running) == 0
+
+
+@pytest.mark.parametrize("dimension", ["Msg", "Byte"])
+def test_policies_limit_a_subscription(cluster: Cluster, dimension: str) -> None:
+    """The proxy's own arithmetic, by a policy, without the job's decisions."""
+    group = fresh("group")
+    topic = filled(cluster, 210, 30)
+    size = len(batch(30, size=100))
+    limit = 30 if dimension == "Msg" else size
+    with apart(cluster, topic) as own, serving(own) as running:
+        assert running.proxy is not None
+        dispatch = running.proxy.dispatch
+        rates = {"dispatchRate": {f"dispatchThrottlingRateIn{dimension}": limit}}
+        own.policies.put(f"topics.{full_name(topic)}", {"subscriptions": {group: rates}})
+        until(lambda: dispatch.active and dispatch.limits(full_name(topic), group))
+        arrivals = confluent(running.bootstrap, group, topic, 150)
+    in_order(arrivals, 150)
+    assert rate(arrivals) == pytest.approx(30, rel=0.02)
