@@ -30,6 +30,11 @@ GROUP_KEYS: Final = frozenset({
 """Requests that name a consumer group."""
 TOLD_KEYS: Final = frozenset({SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT})
 """Those whose answers say what a member reads."""
+_LAST_VERSION: Final = {
+    OFFSET_COMMIT: 10, OFFSET_FETCH: 10, JOIN_GROUP: 9, HEARTBEAT: 4, LEAVE_GROUP: 5, SYNC_GROUP: 5,
+    CONSUMER_GROUP_HEARTBEAT: 1,
+}  # fmt: skip
+"""The newest that is read; newer ones pass, and nothing is learnt from them."""
 _CONSUMERS: Final = ("", "consumer")
 """Protocol types of groups that consume; others are Kafka Connect's workers and the like."""
 _GROUPS_FROM: Final = 8
@@ -61,6 +66,8 @@ def acting(frame: bytes, header: RequestHeader) -> list[Acting]:
         BadFrame: it cannot be read.
     """
     version = header.api_version
+    if version > _LAST_VERSION[header.api_key]:
+        return []
     cursor = Cursor(frame, header.body_offset, is_flexible(header.api_key, version))
     return _READ[header.api_key](cursor, version)
 
@@ -144,6 +151,8 @@ def told(response: bytes, key: int, version: int) -> tuple[str, Parts | None] | 
     Raises:
         BadFrame: it cannot be read.
     """
+    if version > _LAST_VERSION[key]:
+        return None
     cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
     return _synced(cursor, version) if key == SYNC_GROUP else _beaten(cursor)
 

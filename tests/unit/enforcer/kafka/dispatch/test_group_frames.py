@@ -147,6 +147,13 @@ def test_what_a_heartbeat_tells() -> None:
     assert tell(b"\xff", error=25) is None
 
 
+def test_newer_versions_are_not_read() -> None:
+    """What a later Kafka puts into them is its own."""
+    frame = struct.pack(">hhih", SYNC_GROUP, 6, 7, -1) + NO_TAGS + b"?"
+    assert acting(frame, parse_header(frame)) == []
+    assert told(b"?", SYNC_GROUP, 6) is None
+
+
 def test_damaged_assignments() -> None:
     """Too many partitions, or too few bytes, are no assignment."""
     for content in (CONTENT[:-8], struct.pack(">hi", 1, 1_000_000), CONTENT[:9] + b"\x7f" + CONTENT[10:]):
