@@ -38,6 +38,7 @@ class Wanted:
         most: most bytes of each of its partitions; 0: as many as it asks for.
         est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
+        level: which level's limit was reached by what came, if one was.
     """
 
     topic: AskedTopic
@@ -49,6 +50,7 @@ class Wanted:
     most: int = 0
     est_msgs: float = 0.0
     est_size: float = 0.0
+    level: str = ""
 
 
 class _Read(NamedTuple):
@@ -156,10 +158,12 @@ class Deliveries:
                 want.broker, want.name, want.group,
                 msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
             )  # fmt: skip
-        if cut:
-            # Now they are used up, so that it is known which.
+        if total.used_up:
+            # Only now it is known whose limit it was.
             left = dispatch.left(want.broker, want.name, want.group)
-            dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            want.level = left.level
+            if cut:
+                dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
 
     def _read(self, response: bytes, topic: GotTopic, want: Wanted, committed: bool) -> list[_Read]:
         """The partitions without an error, those first that were served longest ago."""

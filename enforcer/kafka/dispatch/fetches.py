@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
+    NO_SESSION,
     UNKNOWN_SESSION,
     Asked,
     AskedTopic,
@@ -117,7 +118,12 @@ class Fetches:
             return Plan(frame)
         if self.naming.must_prove():
             return None
-        return self._limited(frame, header, asked, self._wanted(asked, client, ids, address))
+        wanted = self._wanted(asked, client, ids, address)
+        if not wanted:
+            # Another group may be told what it reads, so it has no session all the same.
+            self._give_up(wanted)
+            return Plan(with_session(frame, at, asked.session, NO_SESSION) if at else frame)
+        return self._limited(frame, header, asked, wanted)
 
     def take_back(self) -> None:
         """What was planned last is not sent after all."""
@@ -149,11 +155,12 @@ class Fetches:
             return ""
         known: list[str | bytes] = [desk.names.get(topic.key, ""), topic.key] if ids else [topic.key.decode()]
         group = desk.readers.reading(client, known, frozenset(part.number for part in topic.parts))
-        if group is None:
-            if self._held_since_ms == inf and desk.dispatch.limits(name, ""):
-                desk.metrics.ambiguous_fetches.inc()
-            return ""
-        return group
+        if group is not None:
+            return group
+        groups = ("", *desk.readers.groups(client))
+        if self._held_since_ms == inf and any(desk.dispatch.limits(name, one) for one in groups):
+            desk.metrics.ambiguous_fetches.inc()
+        return ""
 
     def _limited(
         self, frame: bytes, header: RequestHeader, asked: Asked, wanted: dict[int, Wanted]
@@ -181,7 +188,10 @@ class Fetches:
 
         def cut(response: bytes) -> bytes:
             self._settle()
-            return self._deliveries.taken(response, header.api_version, asked, wanted)
+            found = self._deliveries.taken(response, header.api_version, asked, wanted)
+            for want in wanted.values():
+                self._counter(want, want.level)
+            return found
 
         return Plan(request, cut)
 
@@ -206,7 +216,8 @@ class Fetches:
             if msgs <= 0 or size <= 0 or not lines.is_next(counter, want.claim):
                 want.wait_ms = RESERVED_MS
         if want.wait_ms:
-            lines.join(counter, want.claim, want.wait_ms + _COME_BACK_MS)
+            if counter:
+                lines.join(counter, want.claim, want.wait_ms + _COME_BACK_MS)
             if want.claim not in self._waiting:
                 self._waiting[want.claim] = None
                 if left.level:

@@ -112,8 +112,8 @@ def test_more_topics_than_are_remembered() -> None:
     """Such a connection has no session, so that each request lists all topics."""
     rig = Rig(World())
     many = {f"u{number}": 1 for number in range(TOPICS_MAX + 1)}
-    request, plan = rig.sent(many, epoch=0)
-    assert request.session_epoch == -1 and plan.cut is not None
+    request, _ = rig.sent(many, epoch=0)
+    assert request.session_epoch == -1
     request, _ = rig.sent({}, epoch=1, session=9)
     assert request.session_id == -1
 
@@ -210,6 +210,45 @@ def test_groups() -> None:
     assert world.counter("ambiguous") == 0
     rig.sent({"t": 1})
     assert world.counter("ambiguous") == 1
+
+
+def test_nobody_knows_which_group() -> None:
+    """A limit of a subscription alone does not hold then, and the fetch has no session all the same."""
+    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
+    rig = Rig(world)
+    for group in (GROUP, "h"):
+        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
+    request, plan = rig.sent({"t": 1}, session=5)
+    assert (request.session_id, request.session_epoch) == (5, -1) and plan.cut is None
+    assert world.counter("ambiguous") == 1
+
+
+def test_topics_of_one_connection_have_their_turns() -> None:
+    """Where the broker's limit is for both, neither is always first."""
+    world = World({"dispatch_hold_ms": 10_000}, broker=(10, 0))
+    rig = Rig(world)
+    served = []
+    for _ in range(5):
+        request, plan = rig.sent({"t": 1, "u": 1})
+        records = {topic.topic: [batch(10)] for topic in request.topics}
+        served.append(
+            [name for name, row in zip(records, sizes(rig.got(plan, records)), strict=False) if row[0]]
+        )
+        assert rig.plan({"t": 1, "u": 1}) is None
+        world.now_ms += 1_000
+    assert served == [["t"], ["t"], ["u"], ["t"], ["u"]]
+
+
+def test_what_is_remembered_of_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those beyond the bound no offsets are told while they must wait."""
+    monkeypatch.setattr("enforcer.kafka.dispatch.deliveries.MARKS_MAX", 2)
+    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LEVELS_MAX", 1)
+    rig = Rig(World(topics={full("t"): (10, 0), full("v"): (10, 0)}))
+    _, plan = rig.sent({"t": 3, "v": 1})
+    rig.got(plan, {"t": [batch(10), b"", b""], "v": [batch(10)]}, high=50)
+    _, plan = rig.sent({"t": 3, "u": 1})
+    parts = rig.got(plan, {"u": [b""]}).responses[1].partitions
+    assert [part.high_watermark for part in parts] == [50, -1, -1]
 
 
 def test_two_connections_have_their_turns() -> None:
