@@ -20,6 +20,7 @@ from kafka_kit import CORRELATION_ID, build, decode, request, response
 from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch.readers import Client
+from streaming.policy.policy_set import PolicySet
 
 SIX = batch(6)
 ME = Client("ANONYMOUS", "", "tests")
@@ -133,3 +134,28 @@ def test_damage_ends_one_connection(cut: int) -> None:
     rig, _ = limited()
     rig.connection.data_received(framed(fetch_request(12, {"t": 1})[0][:-cut]))
     assert rig.client.closed
+
+
+def test_resource_groups_are_charged_for_what_is_left() -> None:
+    """A response is cut before it is metered; a wait for the group's debt takes nothing from the limit."""
+    rig, counted = limited(topics={"persistent://acme/orders/t": (10, 0)}, proven=False)
+    policies = {
+        "resourcegroups.rg1": {"dispatchRateInMsgs": 10},
+        "namespaces.acme/orders": {"resourcegroup": "rg1"},
+    }
+    rig.meter.set_policies(PolicySet(policies))
+    rig.prove()
+    frame = framed(fetch_request(12, {"acme.orders.t": 1})[0])
+    rig.connection.data_received(frame)
+    rig.answer([response(build(MetadataResponse, 12))])
+    rig.run_timers()
+    rig.answer([fetched(12, {"acme.orders.t": [SIX * 3]}, 100)])
+    assert sizes(answer(rig)) == [[len(SIX) * 2]]
+    assert [account.used[2] for account in rig.meter.accounts.values()] == [12]
+    assert [delivered.msgs for delivered in counted.delivered] == [12]
+    sent = len(rig.upstream.sent)
+    # Its dispatch limit would let it go on; its group owes.
+    counted.topics.clear()
+    counted.topics["persistent://acme/orders/t"] = (1_000, 0)
+    rig.connection.data_received(frame)
+    assert len(rig.upstream.sent) == sent and len(rig.fetch_desk.lines) == 0
