@@ -109,9 +109,10 @@ def kafka_python(bootstrap: str, group: str, topic: str, count: int) -> Arrivals
     )  # fmt: skip
     found: Arrivals = []
     deadline = time.monotonic() + LIMIT_S
-    # Its iterator fetches ahead from where it stands and throws the answer away when it has gone on.
+    # Its iterator fetches ahead from where it stands and throws the answer away when it has gone on; a short
+    # poll() that ends while it joins its group may leave it without partitions for good.
     while len(found) < count and time.monotonic() < deadline:
-        for messages in consumer.poll(timeout_ms=200).values():
+        for messages in consumer.poll(timeout_ms=10_000).values():
             found += [(time.time(), message.partition, message.offset) for message in messages]
     consumer.close()
     return found
@@ -327,7 +328,7 @@ def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Sta
     slow: Arrivals = []
     deadline = time.monotonic() + LIMIT_S
     while len(slow) < 120 and time.monotonic() < deadline:
-        for messages in consumer.poll(timeout_ms=200, max_records=6).values():
+        for messages in consumer.poll(timeout_ms=10_000, max_records=6).values():
             for message in messages:
                 (slow if counted.active else found).append((time.time(), message.partition, message.offset))
         if len(found) >= 300 and not counted.active:
