@@ -184,12 +184,11 @@ def _dispatch(rate: Mapping[str, Any]) -> str:
     """A dispatch rate in words."""
     units = (("dispatchThrottlingRateInMsg", "messages"), ("dispatchThrottlingRateInByte", "bytes"))
     limits = [f"{rate[key]} {unit}" for key, unit in units if rate.get(key, UNLIMITED) != UNLIMITED]
+    if not limits:
+        return "not limited"
     period = rate.get("ratePeriodInSecond", 1)
-    return (
-        f"{' and '.join(limits)} per {f'{period} s' if period != 1 else 'second'}"
-        if limits
-        else "not limited"
-    )
+    whose = ", all brokers together," if rate.get("across_brokers", False) else ""
+    return f"{' and '.join(limits)} per {f'{period} s' if period != 1 else 'second'}{whose}"
 
 
 def _backlog(quota: Mapping[str, Any]) -> str:

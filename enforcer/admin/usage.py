@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from enforcer.core.feeds.shares import Share
-from streaming.contract.names import QUOTA_GROUP_PREFIX
+from streaming.contract.names import GROUP_PREFIXES
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
 from streaming.policy.groups import GroupLimits, RoundRules
 from streaming.policy.policy_set import UNLIMITED
@@ -77,7 +77,7 @@ class UsageTable:
     def take_report(self, event: GroupUsage) -> None:
         """Take a broker's report in; a stale one, older than its last, is ignored as the job does."""
         for group, report in event.usage:
-            if group.startswith(QUOTA_GROUP_PREFIX):
+            if group.startswith(GROUP_PREFIXES):
                 continue
             row = self._row(group, event.broker)
             if event.ts >= row.reported_ts:
@@ -85,7 +85,7 @@ class UsageTable:
 
     def take_share(self, share: Share, ts: int) -> None:
         """Take a share in, written or repeated at `ts`; one with `limits` None ends the broker's share."""
-        if share.group.startswith(QUOTA_GROUP_PREFIX):
+        if share.group.startswith(GROUP_PREFIXES):
             return
         row = self._row(share.group, share.broker)
         row.share, row.share_ts = (None if share.limits is None else share), ts

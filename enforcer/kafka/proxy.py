@@ -33,6 +33,7 @@ from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.metering.dispatch.shares import DispatchShares
 from enforcer.metering.groups import Groups
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
@@ -140,6 +141,7 @@ class KafkaProxy:
             brain.send_usage_pack,
         )
         dispatch.reports.call_later = self.call_later
+        dispatch.shared = DispatchShares(self.meter)
         dispatch.proxies = lambda: self.coordinator.local.book.proxies
         brain.take_dispatches = dispatch.take
         return dispatch
@@ -177,7 +179,7 @@ class KafkaProxy:
         await self.brain.start()
         self.groups.look()
         self.dispatch.look()
-        if self.meter.active:
+        if self.meter.active or self.dispatch.active:
             await self.brain.read_back_shares(self.groups.share_life_ms)
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()

@@ -11,12 +11,20 @@ Pulsar's own names follow one too:
 
 >>> Namespaces("persistent://tenant/namespace/topic").of("persistent://acme/orders/created")
 'acme/orders'
+
+Policies of topics have Pulsar's full names, and so does what is delivered (docs/contract.md 3.3):
+
+>>> Namespaces("tenant.namespace.topic").full_name("acme.orders.eu.created")
+'persistent://acme/orders/eu.created'
+>>> Namespaces("tenant.namespace.topic").full_name("clicks")
+'persistent://public/default/clicks'
 """
 
 import re
 from typing import Final
 
 from streaming.contract.errors import WeirError
+from streaming.contract.names import TOPIC, topic_of
 
 _WORDS: Final = ("tenant", "namespace", "topic")
 _SPLIT: Final = re.compile("(tenant|namespace|topic)")
@@ -52,6 +60,14 @@ class Namespaces:
         match = self._expression.fullmatch(topic)
         if match is None:
             return f"persistent://public/default/{topic}"
+        return f"persistent://{match['tenant']}/{match['namespace']}/{match['topic']}"
+
+
+    def full_name(self, topic: str) -> str:
+        """What Pulsar would call a topic; one that belongs to no namespace stands in Pulsar's default one."""
+        match = self._expression.fullmatch(topic)
+        if match is None:
+            return topic if TOPIC.fullmatch(topic) else topic_of(topic)
         return f"persistent://{match['tenant']}/{match['namespace']}/{match['topic']}"
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-MAPS: Final = frozenset({"usage", "limits"})
+MAPS: Final = frozenset({"usage", "limits", "acquired"})
 """Fields whose objects are keyed by names."""
 
 

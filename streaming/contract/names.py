@@ -12,6 +12,10 @@ QUOTA_GROUP_PREFIX: Final = "quota/"
 """Byte rates of a quota are shared out as the group of this name and the quota's subject."""
 DISPATCH_GROUP_PREFIX: Final = "dispatch/"
 """Dispatch rates across brokers are shared out as the group of this name, the topic and the subscription."""
+INFLIGHT_GROUP_PREFIX: Final = "inflight/"
+"""A partition's limit on requests in flight is shared out as the group of this name and the partition's."""
+GROUP_PREFIXES: Final = (QUOTA_GROUP_PREFIX, DISPATCH_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX)
+"""No resource group's name begins so."""
 PROBE_SUFFIX: Final = "-probe"
 """Ends the id of a request by which a proxy only asks whether the job decides; no client has a say in ids."""
 # The less-than sign, so that a user called <default> is not the default user.
@@ -26,6 +30,9 @@ TOPIC: Final = re.compile(
     rf"(?:persistent|non-persistent)://{_PULSAR_NAME}/{_PULSAR_NAME}/[^/\x00-\x1f]{{1,1024}}", re.ASCII
 )
 TOPIC_EXPECTED: Final = "persistent://TENANT/NAMESPACE/TOPIC or non-persistent://..."
+# Kafka's rule for the names of topics.
+_SHORT_TOPIC: Final = re.compile(r"(?!\.\.?\Z)[-.\w]{1,249}", re.ASCII)
+_THREE_PARTS: Final = re.compile(r"([^.]+)\.([^.]+)\.(.+)")
 
 
 def encode_name(name: str) -> str:
@@ -77,6 +84,36 @@ def is_probe(decision: Mapping[str, Any]) -> bool:
     """Whether an admission is of a proxy's own probe and cost nothing, so that people may do without it."""
     name = decision.get("id")
     return isinstance(name, str) and name.endswith(PROBE_SUFFIX) and decision.get("mutations") == 0
+
+
+def topic_of(short: str) -> str:
+    """The full name that Pulsar gives to a topic without tenant and namespace.
+
+    >>> topic_of("clicks")
+    'persistent://public/default/clicks'
+    """
+    return f"persistent://public/default/{short}"
+
+
+def full_topic(name: str) -> str:
+    """The full name of a topic that people may have written in short.
+
+    >>> full_topic("clicks"), full_topic("persistent://acme/orders/t1")
+    ('persistent://public/default/clicks', 'persistent://acme/orders/t1')
+
+    Raises:
+        BadEvent: `what is wrong; what was expected`: no name of a topic, or one that may be read in two ways:
+            most Kafka proxies take `a.b.c` for tenant, namespace and topic, and Pulsar does not.
+    """
+    if TOPIC.fullmatch(name):
+        return name
+    if not _SHORT_TOPIC.fullmatch(name):
+        raise BadEvent(f"is not a valid name; expected {TOPIC_EXPECTED}, or a Kafka topic's name")
+    parts = _THREE_PARTS.fullmatch(name)
+    if parts:
+        meant = f"persistent://{'/'.join(parts.groups())}"
+        raise BadEvent(f"may mean two topics; expected {meant} or {topic_of(name)}")
+    return topic_of(name)
 
 
 def namespace_of(topic: str) -> str:

@@ -14,7 +14,7 @@ from streaming.job.spark.settings import JobSettings, Profile
 from streaming.job.transforms import routed, routed_requests
 from streaming.laws.law import StepContext
 
-LAYOUT = 6
+LAYOUT = 7
 """Version of what a checkpoint holds. Raise it, with a line in the changelog, when sources, subscribed
 topics, grouping keys, the set or order of the laws, the numbers of `routes`, or what a shard's body holds
 change; the new one is filled by reading the topics from their start."""

@@ -4,9 +4,11 @@ A misspelt limit must not fail open, so everything that is not understood is ref
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from streaming.contract.errors import BadEvent, ConfigError
+from streaming.contract.names import full_topic
 from streaming.policy.policy_set import Entity, EntryPath, Section, parse_path
 from streaming.policy.schema import ENTITY, FILE, FILE_VERSION, NAMES, VALUES
 from streaming.policy.validation import Finding, sorted_problems, suggestion
@@ -26,7 +28,8 @@ def load_policies(path: str) -> dict[str, Any]:
     document = {} if source.value is None else source.value
     found = FILE.check(document)
     if isinstance(document, dict):
-        found += [*_repeated_entities(source, document, found), *_missing_groups(document)]
+        found += _repeated_entities(source, document, found)
+        found += [*_repeated_topics(source, document), *_missing_groups(document)]
     # What follows from a problem that the reader had with the same key is left out.
     known = {problem.path for problem in source.problems}
     problems = [source.problem(*finding) for finding in found if dotted(finding.path) not in known]
@@ -118,7 +121,7 @@ def _entries(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield _entity_path(item["entity"]), {name: value for name, value in item.items() if name != "entity"}
     for section in _NAMED:
         for name, value in _mapping(document.get(section)).items():
-            yield f"{section}.{name}", value
+            yield f"{section}.{full_topic(name) if section is Section.TOPICS else name}", value
     if document.get(Section.BROKER) is not None:
         yield Section.BROKER.value, document[Section.BROKER]
     for name, value in _mapping(_mapping(document.get("backpressure")).get("partitions")).items():
@@ -140,6 +143,18 @@ def _repeated_entities(
             line = source.line((Section.QUOTAS.value, earlier))
             message = f"is that of quotas[{earlier}] in line {line} again; expected each entity once"
             yield Finding((Section.QUOTAS.value, index, "entity"), message)
+
+
+def _repeated_topics(source: YamlFile, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """By full name: x and persistent://public/default/x are the same topic."""
+    first: dict[str, str] = {}
+    for name in _mapping(document.get(Section.TOPICS)):
+        with suppress(BadEvent):
+            earlier = first.setdefault(full_topic(str(name)), name)
+            if earlier != name:
+                line = source.line((Section.TOPICS.value, earlier))
+                message = f"is topics.{earlier} in line {line} again; expected each topic once"
+                yield Finding((Section.TOPICS.value, name), message)
 
 
 def _missing_groups(document: Mapping[str, Any]) -> Iterator[Finding]:

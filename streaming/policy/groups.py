@@ -5,12 +5,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.names import QUOTA_GROUP_PREFIX, parse_subject
+from streaming.contract.names import (
+    DISPATCH_GROUP_PREFIX,
+    INFLIGHT_GROUP_PREFIX,
+    QUOTA_GROUP_PREFIX,
+    parse_subject,
+)
 from streaming.contract.usage_events import DIMENSIONS
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section, candidates
+from streaming.policy.dispatch_limits import NOT_LIMITED, dispatch_rate, parse_dispatch_group
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section, candidates, partition_entry
 
 QUOTA_DIMENSIONS: Final = {"producer_byte_rate": 1, "consumer_byte_rate": 3}
 """Position in DIMENSIONS of the rates of a Kafka quota."""
+DISPATCH_DIMENSIONS: Final = (2, 3)
+"""Position in DIMENSIONS of messages and bytes delivered."""
+INFLIGHT_PARTS: Final = 1_000_000
+"""A limit on requests in flight is shared out in so many parts, a second's, whatever it is at the moment."""
 MIN_LIMIT: Final = 1e-280
 MAX_LIMIT: Final = 1e280
 """Limits are brought within these bounds, so that a limit times any count is a finite number above 0."""
@@ -61,9 +71,16 @@ def group_limits(policies: PolicySet, group: str) -> GroupLimits | None:
     `quota/` and a subject name the group that shares out that subject's byte rates. Each of its two rates
     comes from the first of the eight levels that charges the subject and sets that rate. Such a group is in
     shadow only if all its rates are: one share cannot be enforced by half.
+
+    `dispatch/` and a topic, or a topic and a subscription, name the group of a dispatch rate across brokers,
+    `inflight/` and a partition that of its limit on requests in flight.
     """
     if group.startswith(QUOTA_GROUP_PREFIX):
         return _quota_limits(policies, group.removeprefix(QUOTA_GROUP_PREFIX))
+    if group.startswith(DISPATCH_GROUP_PREFIX):
+        return _dispatch_limits(policies, group)
+    if group.startswith(INFLIGHT_GROUP_PREFIX):
+        return _inflight_limits(policies, group.removeprefix(INFLIGHT_GROUP_PREFIX))
     value = policies.entries.get(f"{Section.RESOURCE_GROUPS}.{group}")
     if value is None:
         return None
@@ -104,6 +121,26 @@ def _quota_limits(policies: PolicySet, subject: str) -> GroupLimits | None:
             rates[dimension] = _bounded(value[key])
             shadows.append(value.get("shadow", False))
     return GroupLimits(rates=tuple(rates), shadow=all(shadows)) if shadows else None
+
+
+def _dispatch_limits(policies: PolicySet, group: str) -> GroupLimits | None:
+    """Per second, of the rate that applies, if that is one across brokers."""
+    names = parse_dispatch_group(group)
+    limit = None if names is None else dispatch_rate(policies, *names)
+    if limit is None or not limit.group:
+        return None
+    rates: list[float | None] = [None] * len(DIMENSIONS)
+    for dimension, rate in zip(DISPATCH_DIMENSIONS, limit.rate, strict=True):
+        if rate != NOT_LIMITED:
+            rates[dimension] = _bounded(rate / (limit.period_ms / 1000))
+    return GroupLimits(rates=tuple(rates), shadow=False)
+
+
+def _inflight_limits(policies: PolicySet, partition: str) -> GroupLimits | None:
+    """The whole in parts, in the first dimension, whatever the limit is: it moves by the second."""
+    if not partition or partition_entry(policies, partition) is None:
+        return None
+    return GroupLimits(rates=(float(INFLIGHT_PARTS), None, None, None), shadow=False)
 
 
 def _first_that_sets(values: list[Mapping[str, Any]], key: str) -> Mapping[str, Any] | None:

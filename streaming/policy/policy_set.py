@@ -31,6 +31,8 @@ _DEFAULT_USER, _DEFAULT_CLIENT = f"quotas[user={DEFAULT_NAME}]", f"quotas[client
 # Kafka's default is 11 samples of one second: what its own token bucket holds (docs/protocol_notes.md 1.1).
 DEFAULT_BURST_SECONDS = 11
 # Users and client-ids come from the network: forget the oldest rather than grow with them, in number or size.
+ALL_OTHERS = "*"
+"""The entry of `backpressure.partitions` for those without one of their own."""
 CACHED_QUOTA_BYTES = 40 * 2**20
 """What the quotas of requests that are remembered may take, and once more those of subjects, about."""
 _CACHED_BYTES = 300
@@ -268,6 +270,15 @@ class PolicySet:
             if quota is not None:
                 return quota
         return None
+
+
+def partition_entry(policies: PolicySet, partition: str) -> Mapping[str, Any] | None:
+    """The entry of `backpressure.partitions` that a partition goes by; None: not limited."""
+    own = policies.entries.get(f"{Section.PARTITIONS}.{partition}")
+    found: Mapping[str, Any] | None = (
+        policies.entries.get(f"{Section.PARTITIONS}.{ALL_OTHERS}") if own is None else own
+    )
+    return found
 
 
 def mutation_quota_at(candidate: Candidate, value: Mapping[str, Any] | None) -> MutationQuota | None:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationInfo
 from typing_extensions import TypedDict  # what pydantic asks for before Python 3.12
 
+from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
-from streaming.contract.names import NAMESPACE, QUOTA_GROUP_PREFIX, TENANT, TOPIC, TOPIC_EXPECTED
+from streaming.contract.names import GROUP_PREFIXES, NAMESPACE, TENANT, TOPIC, TOPIC_EXPECTED, full_topic
 from streaming.policy.concurrency_schema import PartitionLimit
 from streaming.policy.policy_set import UNLIMITED, Algorithm, Decide, Section
 from streaming.policy.validation import CLOSED, Form, expected, within_64_bits, wrong
@@ -44,10 +45,23 @@ def _named(shortest: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _not_of_a_quota(name: str) -> str:
-    """Byte quotas are shared out as groups of such a name (docs/contract.md 3.2)."""
-    if name.startswith(QUOTA_GROUP_PREFIX):
-        raise wrong(f"begins with {QUOTA_GROUP_PREFIX}, which is kept for quotas; expected another name")
+_KEPT_FOR: Final = dict(zip(GROUP_PREFIXES, ("quotas", "dispatch rates", "concurrency limits"), strict=True))
+
+
+def _not_of_others(name: str) -> str:
+    """What else is shared out are groups of such names (docs/contract.md 3.2 to 3.4)."""
+    for prefix, others in _KEPT_FOR.items():
+        if name.startswith(prefix):
+            raise wrong(f"begins with {prefix}, which is kept for {others}; expected another name")
+    return name
+
+
+def _of_a_topic(name: str) -> str:
+    """A topic's full or short name, as files may have it."""
+    try:
+        full_topic(name)
+    except BadEvent as error:
+        raise wrong(error.reason) from error
     return name
 
 
@@ -95,12 +109,13 @@ def _not_sampled(decide: Decide, info: ValidationInfo) -> Decide:
 
 
 _Name = Annotated[str, _named(1), expected("a name (in quotes if it looks like a number)")]
-_GroupName = Annotated[_Name, AfterValidator(_not_of_a_quota)]
+_GroupName = Annotated[_Name, AfterValidator(_not_of_others)]
 _TenantName = Annotated[str, _shaped(TENANT, "a tenant's name of letters, digits and - = : . _")]
 _NamespaceName = Annotated[
     str, _shaped(NAMESPACE, "TENANT/NAMESPACE, each of letters, digits and - = : . _")
 ]
 _TopicName = Annotated[str, _shaped(TOPIC, TOPIC_EXPECTED)]
+_TopicNameOfFile = Annotated[str, AfterValidator(_of_a_topic)]
 
 Unlimited = Annotated[float, Field(ge=UNLIMITED, le=UNLIMITED)]
 # Pulsar keeps whole numbers, but a group's limit is shared out in fractions here anyway.
@@ -267,7 +282,7 @@ class _PolicyFile(_Closed, total=False):
     resourcegroups: Annotated[dict[_GroupName, _Group] | None, _BY_NAME]
     tenants: Annotated[dict[_TenantName, _Tenant] | None, _BY_NAME]
     namespaces: Annotated[dict[_NamespaceName, _Namespace] | None, _BY_NAME]
-    topics: Annotated[dict[_TopicName, _Topic] | None, _BY_NAME]
+    topics: Annotated[dict[_TopicNameOfFile, _Topic] | None, _BY_NAME]
     broker: Annotated[_Broker | None, expected("a mapping of the broker's settings, NAME: VALUE")]
     backpressure: Annotated[_Backpressure | None, expected("partitions: {NAME: {...}}")]
 

@@ -69,6 +69,48 @@ def test_what_proxies_decided_gives_the_same_bytes(
     assert any(b'"refunds":' in one for one in local.decisions) and not local.dead_letters
 
 
+def test_what_proxies_deliver_gives_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two proxies before several brokers, some of it late; what is shared out stands beside it."""
+    policies, events = tmp_path / "policies.yaml", tmp_path / "events.jsonl"
+    policies.write_text(
+        """\
+version: 1
+topics:
+  clicks: {dispatchRate: {dispatchThrottlingRateInByte: 900, across_brokers: true}}
+namespaces:
+  public/default: {subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 10, ratePeriodInSecond: 3}}
+broker: {dispatchThrottlingRateInMsg: 50, resourceUsagePublishIntervalInSecs: 5}
+backpressure: {partitions: {"*": {algorithm: vegas}}}
+"""
+    )
+    clicks = "persistent://public/default/clicks"
+    lines: list[dict[str, Any]] = []
+    for number in range(80):
+        late = {"applied_ts": T0 + number * 90 + 200} if number % 6 == 5 else {}
+        proxy = {"proxy": f"p{number % 2}"} if number % 4 else {}
+        lines.append(
+            {
+                "type": "dispatch_usage", "id": f"d{number}", "ts": T0 + number * 90, **late, **proxy,
+                "broker": f"broker-{number % 3}", "topic": clicks,
+                "subscription": "a/b" if number % 5 else "",
+                "msgs": number % 13, "bytes": number * 3, "entries": 1, "backlog": True,
+            }
+        )  # fmt: skip
+    groups = [f"dispatch/{clicks}", f"dispatch/{clicks}/a/b", "inflight/broker-1"]
+    usage = {group: {"publishedMsg": 5, "dispatchedBytes": 70} for group in groups}
+    lines += [
+        {"type": "group_usage", "id": p, "ts": T0, "broker": p, "period_ms": 5000, "usage": usage}
+        for p in ("p0", "p1")
+    ]
+    events.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    local = replay_local(str(policies), [str(events)])
+    assert replay(spark, str(policies), [str(events)], tmp_path, 5) == local
+    assert not local.dead_letters
+    decided = [orjson.loads(one) for one in local.decisions]
+    assert {one["group"] for one in decided if one["type"] == "share"} == {groups[0], groups[2]}
+    assert any("acquired" in one and "applied_ts" in one for one in decided)
+
+
 def test_damaged_and_changing_logs_give_the_same_bytes(spark: SparkSession, tmp_path: Path) -> None:
     """Two files with policy changes, refunds, equal keys, no ids, and lines that cannot be used."""
     policies = tmp_path / "policies.yaml"

@@ -7,11 +7,15 @@ import pytest
 from meter_kit import Desk
 
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.core.dispatch.book import Book
+from enforcer.core.dispatch.metrics import DispatchCollector
+from enforcer.core.dispatch.terms import Terms
 from enforcer.core.metrics import Metrics
 from enforcer.metering.group_metrics import GroupCollector
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.settings import read_settings
+from streaming.policy.timeline import PolicyTimeline
 from weir.settings_file import SECTIONS, render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +75,15 @@ def test_metrics_of_groups_are_listed() -> None:
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     listed |= {name: kind for name, (kind, _) in documented("weir_proxy_").items() if name in families}
     assert listed == families
+
+
+def test_metrics_of_dispatch_rates_are_listed() -> None:
+    """The same for those of deliveries."""
+    book = Book(PolicyTimeline(), counters_max=1, tail_max=1)
+    collector = DispatchCollector(book, {}, lambda: Terms(PolicySet()), lambda: 0, 1)
+    families = {family.name: family.type for family in collector.collect()}
+    parts = ("weir_dispatch_", "pulsar_subscription_")
+    assert {name: kind for part in parts for name, (kind, _) in documented(part).items()} == families
 
 
 def test_metrics_of_the_admin_api_are_listed() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from streaming.contract.errors import BadEvent
-from streaming.contract.names import namespace_of
+from streaming.contract.names import full_topic
 from streaming.contract.printable import printable
 from streaming.policy.files import load_policies, policy_file
 from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path
@@ -73,10 +73,10 @@ def explain(args: argparse.Namespace) -> int:
         lines = explain_user(policies, user, args.client_id or "", args.policies)
     else:
         try:
-            namespace_of(args.topic)
+            topic = full_topic(args.topic)
         except BadEvent as error:
-            args.usage_error(error.reason)
-        lines = explain_topic(policies, args.topic, args.subscription, args.policies)
+            args.usage_error(f"--topic: {args.topic!r} {error.reason}")
+        lines = explain_topic(policies, topic, args.subscription, args.policies)
     print("\n".join(map(printable, lines)))
     return 0
 

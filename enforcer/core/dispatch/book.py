@@ -199,10 +199,10 @@ class Book:
     def sweep(self, horizon: int) -> None:
         """Settle what changes of policy up to `horizon` mean, before the timeline forgets them.
 
-        Deliveries that were made under policies which are gone then are summed up, counters at 0 go.
+        Deliveries up to then are summed up, counters at 0 go.
         """
         for broker, known in self._brokers.items():
-            while known.tail and self._timeline.changes(next(iter(known.tail.values())).ts - 1, horizon):
+            while known.tail and next(iter(known.tail.values())).ts <= horizon:
                 self._fold(broker, known)
         for counter in list(self.counters.values()):
             counter.settle(horizon, self._timeline)

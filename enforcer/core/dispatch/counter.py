@@ -16,11 +16,14 @@ from typing import Final
 from enforcer.core.dispatch.terms import Names, Terms, terms_of
 from streaming.laws.dispatch.law import BYTES, DIMENSIONS, MSGS, added, rolled
 from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
+from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
 UNKNOWN: Final = -1
 """Version of the policies at a counter's time, where nobody has looked."""
 _NEVER: Final = -1
+_NOTHING: Final = [0, 0]
+_NO_TERMS: Final = Terms(PolicySet())
 Pair = tuple[int, int]
 """Messages (or entries) and bytes."""
 Noted = tuple[int, int, int]
@@ -71,8 +74,8 @@ class Counter:
     """
 
     __slots__ = (
-        "_base", "_base_at", "_stated", "_version", "acquired", "at", "folded", "folded_ts", "names", "part",
-        "stale", "tail", "walk",
+        "_base", "_base_at", "_stated", "_terms", "_version", "acquired", "at", "folded", "folded_ts",
+        "names", "part", "stale", "tail", "walk",
     )  # fmt: skip
 
     def __init__(self, names: Names, at: int, walk: int) -> None:
@@ -81,7 +84,7 @@ class Counter:
         self.acquired, self.part = [0, 0], [0, 0]
         self._base: Pair = (0, 0)
         self._stated: tuple[int, Pair] = (_NEVER, (0, 0))
-        self._version = UNKNOWN
+        self._version, self._terms = UNKNOWN, _NO_TERMS
         self.tail: OrderedDict[int, Delivery] = OrderedDict()
         self.stale = False
         self.walk = walk
@@ -99,17 +102,16 @@ class Counter:
             What the policies in force then say.
         """
         policies = timeline.at(at)
-        terms = terms_of(policies)
-        owes = any(self.acquired) or any(self.part)
+        owes = self.acquired != _NOTHING or self.part != _NOTHING
         if policies.version != self._version:
             # As the job's table settles: what was delivered before a change is paid by the rates of its time.
             for change in timeline.changes(self.at, at) if owes else ():
                 self.pay(terms_of(timeline.at(change - 1)).limit(self.names), change - 1, proxies)
-            self._version = policies.version
-        if owes:
-            self.pay(terms.limit(self.names), at, proxies)
+            self._version, self._terms = policies.version, terms_of(policies)
+        if owes and at != self.at:
+            self.pay(self._terms.limit(self.names), at, proxies)
         self.at = at
-        return terms
+        return self._terms
 
     def take(self, delivery: Delivery, at: int, timeline: PolicyTimeline, proxies: int) -> None:
         """Add an own delivery, applied at a time not before its own."""
@@ -160,11 +162,12 @@ class Counter:
 
     def fold(self, delivery: Delivery, timeline: PolicyTimeline) -> None:
         """Make the oldest delivery of the tail part of the statement."""
-        now = self.acquired, self.part, self.at, self._version
+        now = self.acquired, self.part, self.at
         self._begin()
         self.take(delivery, max(delivery.ts, self.at), timeline, 1)
         self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), self.at
-        self.acquired, self.part, self.at, self._version = now
+        self.acquired, self.part, self.at = now
+        self._version = UNKNOWN
         del self.tail[delivery.seq]
         self.folded, self.folded_ts = delivery.seq, delivery.ts
 
@@ -172,11 +175,12 @@ class Counter:
         """Pay off the periods of the statement before each change of policy up to a time, ms."""
         if self._base_at >= upto:
             return
-        now = self.acquired, self.part, self.at, self._version
+        now = self.acquired, self.part, self.at
         self._begin()
         self.roll(upto, timeline, 1)
         self._base, self._base_at = (self.acquired[MSGS], self.acquired[BYTES]), upto
-        self.acquired, self.part, self.at, self._version = now
+        self.acquired, self.part, self.at = now
+        self._version = UNKNOWN
         self.stale = True
 
     def catch_up(self, walk: int, newest: int, timeline: PolicyTimeline, proxies: int) -> None:

@@ -7,12 +7,12 @@ A protocol's side names the upstream broker (`broker-<id>`), the full name of th
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from enforcer.core.clock import Clock
 from enforcer.core.dispatch.book import Book
 from enforcer.core.dispatch.counter import Delivery
-from enforcer.core.dispatch.left import Left
+from enforcer.core.dispatch.left import Left, both
 from enforcer.core.dispatch.metrics import DispatchCollector, Seen
 from enforcer.core.dispatch.reporting import DeliveryReports, Report, Send, SendPack
 from enforcer.core.dispatch.terms import Terms, terms_of
@@ -29,6 +29,18 @@ Place = tuple[str, str, str]
 """Broker, topic and subscription."""
 
 
+class Shared(Protocol):
+    """Rates across brokers, which are shared out as groups; see metering/dispatch/shares.py."""
+
+    def left(self, group: str, level: str) -> Left:
+        """What may be delivered now by this proxy's share of a group, which is that of a level."""
+        ...
+
+    def charge(self, group: str, units: int, size: int) -> None:
+        """Count a delivery."""
+        ...
+
+
 class Dispatch:
     """What one proxy process knows of dispatch rates.
 
@@ -40,6 +52,7 @@ class Dispatch:
         precise: preciseDispatcherFlowControl.
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
         proxies: tells how many proxies are alive, this one among them. Set by whoever follows them.
+        shared: knows the rates across brokers; None: they do not limit. Set by whoever meters.
         reports: deliveries on their way to the job.
         book: the counters.
 
@@ -66,6 +79,7 @@ class Dispatch:
         send_pack: SendPack,
     ) -> None:
         self.proxies: Callable[[], int] = lambda: 1
+        self.shared: Shared | None = None
         self.generation = 0
         self._policies = policies
         policies.follow(self._policies_changed, self._sweep)
@@ -112,7 +126,11 @@ class Dispatch:
 
     def left(self, broker: str, topic: str, subscription: str) -> Left:
         """What may be delivered now; arguments as `deliver`."""
-        return self.book.left(broker, topic, subscription, self._brokers_ms())
+        left = self.book.left(broker, topic, subscription, self._brokers_ms())
+        if self.shared is not None:
+            for level, group in self._terms.groups(topic, subscription):
+                left = both(left, self.shared.left(group, level))
+        return left
 
     def deliver(
         self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
@@ -131,11 +149,17 @@ class Dispatch:
         self._seq += 1
         delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
         ts = self.book.deliver(broker, delivery, self._brokers_ms())
+        groups = [] if self.shared is None else self._terms.groups(topic, subscription)
+        if ts is None and not groups:
+            return
+        place = broker, topic, subscription
+        self._see(place, delivery.ts, msgs, size, entries)
+        if self.shared is not None and (backlog or self.all_charged):
+            for _, group in groups:
+                self.shared.charge(group, entries if self.by_entry else msgs, size)
         if ts is None:
             return
-        self._see((broker, topic, subscription), ts, msgs, size, entries)
         event_id = f"{self._id_head}{self._seq}"
-        place = broker, topic, subscription
         self.reports.put(Report(event_id, ts, *place, msgs, size, entries, backlog, self._proxy_id))
 
     def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:

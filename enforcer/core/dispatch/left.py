@@ -45,6 +45,22 @@ UNLIMITED = Left(None, None, 0, "", "")
 """Nothing limits."""
 
 
+def both(one: Left, other: Left) -> Left:
+    """What two limits leave together; in a tie the first is waited for.
+
+    >>> both(Left(5, None, 0, "", ""), Left(7, 0, 40, "topic", "bytes"))
+    Left(msgs=5, bytes=0, wait_ms=40, level='topic', dimension='bytes')
+    """
+    longest = other if other.wait_ms > one.wait_ms else one
+    return longest._replace(msgs=_least(one.msgs, other.msgs), bytes=_least(one.bytes, other.bytes))
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
 class Present(NamedTuple):
     """A counter as it is now.
 
@@ -83,8 +99,7 @@ def left_of(presents: Iterable[Present], at: int, proxies: int) -> Left:
                 # Rounded up: who is below its part may deliver.
                 free = min(free, -(-available(part[dimension], rate) // proxies))
                 wait = max(wait, wait_ms(part[dimension], rate, period_ms, at))
-            before = least[dimension]
-            least[dimension] = free if before is None else min(before, free)
+            least[dimension] = _least(least[dimension], free)
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
     return Left(least[0], least[1], longest, *freed_by)

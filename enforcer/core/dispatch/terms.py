@@ -80,6 +80,11 @@ class Terms:
             limit = self._shared[names] = NO_LIMIT if found is None or not found.group else found
         return limit
 
+    def groups(self, topic: str, subscription: str) -> list[tuple[str, str]]:
+        """Level and name of each group that limits, of the two that may."""
+        levels = (("topic", ("", topic)), ("subscription", ("", topic, subscription)))
+        return [(level, group) for level, names in levels if (group := self.shared(names).group)]
+
     def limits(self, names: Names) -> bool:
         """Whether anything limits these counters, here or in a group."""
         return any(self.limit(names).rate) or (len(names) > 1 and any(self.shared(names).rate))

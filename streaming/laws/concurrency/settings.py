@@ -13,7 +13,7 @@ from streaming.columns.limit_index import LearntLimits
 from streaming.laws.concurrency.algorithms import AIMD, AIMD_PLAIN, FIXED, GRADIENT, GRADIENT2, VEGAS
 from streaming.policy.concurrency_schema import LimitAlgorithm, PartitionLimit, duration_ns
 from streaming.policy.derived import Derived
-from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.policy_set import PolicySet, partition_entry
 
 NUMBERS: Final = {
     LimitAlgorithm.FIXED: FIXED,
@@ -23,7 +23,6 @@ NUMBERS: Final = {
     LimitAlgorithm.GRADIENT: GRADIENT,
     LimitAlgorithm.GRADIENT2: GRADIENT2,
 }
-ALL_OTHERS: Final = "*"
 MAX_CACHED: Final = 64
 """Sets of policies whose settings are remembered: those of a worker's shards."""
 
@@ -114,20 +113,11 @@ class LimitSettings:
         return cls(algorithm, row, int.from_bytes(digest, signed=True) or 1)
 
 
-def entry_for(policies: PolicySet, partition: str) -> Mapping[str, Any] | None:
-    """The entry that a partition goes by: its own, else the one for all others; None: not limited."""
-    own = policies.entries.get(f"{Section.PARTITIONS}.{partition}")
-    found: Mapping[str, Any] | None = (
-        policies.entries.get(f"{Section.PARTITIONS}.{ALL_OTHERS}") if own is None else own
-    )
-    return found
-
-
 def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
     known: dict[int, LimitSettings] = {}
 
     def find(partition: str) -> LimitSettings | None:
-        value = entry_for(policies, partition)
+        value = partition_entry(policies, partition)
         if value is None:
             return None
         # Most partitions go by the same entry; the set holds it, so its id is nobody else's.

@@ -35,7 +35,7 @@ SPEC: Final = LawSpec(
     decision=DECISION,
     warm_up=WarmUp(
         policies={"namespaces.t/n": {"dispatchRate": {"dispatchThrottlingRateInMsg": 1}}},
-        batches=[[_DELIVERY], [_DELIVERY, _DELIVERY | {"subscription": "r"}]],
+        batches=[[_DELIVERY], [_DELIVERY, _DELIVERY | {"subscription": "r", "proxy": "p"}]],
     ),
     line=show.line,
     total=show.total,

@@ -243,17 +243,16 @@ def _decisions(deliveries: Deliveries, at: Integers, results: _Results) -> Decis
     )
 
 
-def _acquired(results: _Results, unsaid: pa.Array) -> pa.StructArray:
-    """The state of each one's counters, of the levels that limit; null where it is `unsaid`."""
-    levels = [
-        pa.StructArray.from_arrays(
-            [pa.array(results.counted[:, level, place]) for place in range(len(DIMENSIONS))],
-            list(DIMENSIONS),
-            mask=pa.array(~results.limited[:, level]),
-        )
-        for level in range(len(LEVELS))
-    ]
-    return pa.StructArray.from_arrays(levels, list(LEVELS), mask=unsaid)
+def _acquired(results: _Results, unsaid: pa.Array) -> pa.MapArray:
+    """The state of each one's counters, by level that limits; null where it is `unsaid`."""
+    chosen = results.limited & ~unsaid.to_numpy(zero_copy_only=False)[:, np.newaxis]
+    ends = np.zeros(len(chosen) + 1, dtype=np.int32)
+    np.cumsum(chosen.sum(axis=1), out=ends[1:])
+    counts = results.counted[chosen]
+    columns = [pa.array(counts[:, place]) for place in range(len(DIMENSIONS))]
+    levels = pa.array(LEVELS).take(pa.array(np.nonzero(chosen)[1]))
+    items = pa.StructArray.from_arrays(columns, list(DIMENSIONS))
+    return pa.MapArray.from_arrays(pa.array(ends), levels, items, mask=unsaid)
 
 
 def _numbers(counts: Integers) -> pa.Array:

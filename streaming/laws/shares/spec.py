@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from streaming.contract.events import Tick
-from streaming.contract.names import QUOTA_GROUP_PREFIX, subject_of
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX, QUOTA_GROUP_PREFIX, subject_of
 from streaming.contract.usage_events import GroupUsage, group_usage, split_group_usage
 from streaming.laws.law import DecisionForm, LawSpec, WarmUp
 from streaming.laws.shares import show
@@ -11,7 +11,7 @@ from streaming.laws.shares.intake import ReportIntake
 from streaming.laws.shares.report_rows import plain_rows
 from streaming.laws.shares.share_rows import TYPE
 from streaming.laws.shares.table import SharesTable
-from streaming.policy.policy_set import EntryPath, Section
+from streaming.policy.policy_set import ALL_OTHERS, EntryPath, Section
 from streaming.policy.timeline import PolicyTimeline
 
 _USAGE: Final[dict[str, Any]] = {
@@ -25,9 +25,11 @@ def routing_key(event: GroupUsage, timeline: PolicyTimeline | None) -> str:
 
 
 def routing_key_of_policy(entry: EntryPath) -> str | None:
-    """The group that an entry limits; a quota with a default in it may limit any."""
+    """The group that an entry limits; one for several names may limit any of many groups, a topic too."""
     if entry.section is Section.RESOURCE_GROUPS:
         return entry.name
+    if entry.section is Section.PARTITIONS and entry.name != ALL_OTHERS:
+        return INFLIGHT_GROUP_PREFIX + entry.name
     entity = entry.entity
     if entity is None or entity.default_user or entity.default_client_id:
         return None
@@ -47,7 +49,8 @@ SPEC: Final = LawSpec(
     record_key=lambda event: str(event.broker),
     split=split_group_usage,
     plain=plain_rows,
-    sections=frozenset({Section.RESOURCE_GROUPS, Section.QUOTAS, Section.BROKER}),
+    # Namespaces and topics for their dispatch rates, partitions for the groups of their limits.
+    sections=frozenset(set(Section) - {Section.TENANTS}),
     routing_key_of_policy=routing_key_of_policy,
     decision=DecisionForm(type=TYPE, subject=("group", "broker"), receiver="broker"),
     # The second closes the round of the first.

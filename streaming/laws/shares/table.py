@@ -15,7 +15,7 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.limit_index import NOTHING, LearntLimits
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.events import Tick
-from streaming.contract.names import QUOTA_GROUP_PREFIX
+from streaming.contract.names import GROUP_PREFIXES
 from streaming.laws.law import Batch, Entry, LawState
 from streaming.laws.shares.accelerator import share_all, walk
 from streaming.laws.shares.columns import (
@@ -57,7 +57,7 @@ def _limits(policies: PolicySet) -> LearntLimits[GroupLimits]:
 
     def find(group: str) -> GroupLimits | None:
         value = policies.entries.get(f"{Section.RESOURCE_GROUPS}.{group}")
-        if value is None or group.startswith(QUOTA_GROUP_PREFIX):
+        if value is None or group.startswith(GROUP_PREFIXES):
             return group_limits(policies, group)
         # Many entries say the same, and looking up what one says is much cheaper than working it out.
         said = tuple(value.items())

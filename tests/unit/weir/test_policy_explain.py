@@ -32,6 +32,8 @@ namespaces:
     subscriptionDispatchRate: {dispatchThrottlingRateInByte: 99}
     backlogQuotaMap: {message_age: {limitTime: 3600, policy: consumer_backlog_eviction}}
   acme/own: {resourcegroup: rg2}
+  public/default:
+    subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 3, ratePeriodInSecond: 5, across_brokers: true}
 topics:
   persistent://acme/orders/t1:
     subscriptionDispatchRate: {dispatchThrottlingRateInMsg: -1}
@@ -189,6 +191,17 @@ def test_explain_of_a_topic_shows_precedence(capsys: pytest.CaptureFixture[str],
     assert "9 bytes, producer_request_hold" in applying(other, "Backlog quota destination_storage")
 
 
+def test_explain_knows_short_names_and_rates_across_brokers(
+    capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    """A Kafka topic without tenant and namespace is Pulsar's in public/default."""
+    full = "persistent://public/default/clicks"
+    lines = explained(capsys, file, "--topic", "clicks", "--subscription", "s")
+    assert lines == explained(capsys, file, "--topic", full, "--subscription", "s")
+    rate, of = "3 messages per 5 s, all brokers together,", f"subscription 's' of {full}"
+    assert lines[0] == f"level 3: namespaces.public/default.subscriptionDispatchRate: {rate} for {of}"
+
+
 def test_explain_of_a_topic_falls_back_to_the_broker(capsys: pytest.CaptureFixture[str], file: str) -> None:
     """And says when nothing limits; a namespace's own group comes before its tenant's."""
     lines = explained(capsys, file, "--topic", OWN)
@@ -207,7 +220,8 @@ def test_explain_of_a_topic_falls_back_to_the_broker(capsys: pytest.CaptureFixtu
     [
         [],
         ["--subscription", "s"],
-        ["--topic", "t1"],
+        ["--topic", "t 1"],
+        ["--topic", "acme.orders.t1"],
         ["--topic", T1, "--user", "alice"],
         ["--topic", T1, "--client-id", "x"],
     ],

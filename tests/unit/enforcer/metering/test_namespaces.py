@@ -50,3 +50,17 @@ def test_a_wrong_pattern_is_refused(pattern: str) -> None:
     """At the start, with an example."""
     with pytest.raises(WeirError, match=r"tenant\.namespace\.topic"):
         Namespaces(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "full"),
+    [
+        ("tenant.namespace.topic", "a.b.c.d", "persistent://a/b/c.d"),
+        ("tenant.namespace.topic", "a.b", "persistent://public/default/a.b"),
+        ("kafka-tenant-namespace_topic", "kafka-a-b_c", "persistent://a/b/c"),
+        ("persistent://tenant/namespace/topic", "non-persistent://a/b/c", "non-persistent://a/b/c"),
+    ],
+)
+def test_full_names(pattern: str, topic: str, full: str) -> None:
+    """Every topic has one, so that policies may speak of it."""
+    assert Namespaces(pattern).full_name(topic) == full

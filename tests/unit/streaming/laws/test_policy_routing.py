@@ -35,7 +35,11 @@ VALUES: dict[str, list[dict[str, Any]]] = {
     "resourcegroups.rg1": [{"publishRateInMsgs": 10}, {"publishRateInBytes": 10}],
     "resourcegroups.rg2": [{"publishRateInMsgs": 20, "shadow": True}],
     "tenants.acme": [{"resourcegroup": "rg2"}],
-    "namespaces.acme/a": [{"resourcegroup": "rg2"}, {"dispatchRate": {"dispatchThrottlingRateInMsg": 3}}],
+    "namespaces.acme/a": [
+        {"resourcegroup": "rg2"},
+        {"dispatchRate": {"dispatchThrottlingRateInMsg": 3}},
+        {"dispatchRate": {"dispatchThrottlingRateInMsg": 30, "across_brokers": True}},
+    ],
     "namespaces.acme/b": [{"resourcegroup": "rg1"}, {"backlogQuotaMap": BACKLOG}],
     f"topics.{TOPICS[0]}": [{"subscriptionDispatchRate": {"dispatchThrottlingRateInMsg": 2}}],
     "broker": [{}, {"resourceUsagePublishIntervalInSecs": 3}, {"dispatchThrottlingRatePerTopicInMsg": 4}],
@@ -45,7 +49,8 @@ VALUES: dict[str, list[dict[str, Any]]] = {
 
 
 def report(groups: Sequence[str], broker: str) -> Event:
-    usage = {group: {"publishedMsg": 5, "publishedBytes": 70} for group in groups}
+    counts = {"publishedMsg": 5, "publishedBytes": 70, "dispatchedMsg": 2}
+    usage = {group: counts for group in groups}
     return {"type": "group_usage", "broker": broker, "period_ms": 1000, "usage": usage}
 
 
@@ -70,6 +75,7 @@ EVENTS: list[Event] = [
     request("r", 0, 4, user="bob"),
     report(["rg1", "rg2", "quota/user=alice", "quota/user=bob", "unknown"], "b1"),
     report(["rg1", "quota/user=bob"], "b2"),
+    report([f"dispatch/{TOPICS[0]}", f"dispatch/{TOPICS[0]}/s", "inflight/p0", "inflight/p1"], "b1"),
     {"type": "tick"},
     *map(delivery, TOPICS),
     *map(backlog, TOPICS),
@@ -131,7 +137,7 @@ def test_a_law_keeps_what_it_asks_for() -> None:
     quotas = {path for path in VALUES if path.startswith("quotas[")}
     assert found == {
         "mutation": quotas,
-        "shares": quotas | {"resourcegroups.rg1", "resourcegroups.rg2", "broker"},
+        "shares": set(VALUES) - {"tenants.acme", "nowhere"},
         "dispatch": {"namespaces.acme/a", "namespaces.acme/b", f"topics.{TOPICS[0]}", "broker"},
         "concurrency": {"backpressure.partitions.p0"},
         "backlog": {"namespaces.acme/a", "namespaces.acme/b", f"topics.{TOPICS[0]}", "broker"},

@@ -142,6 +142,16 @@ def test_all_problems_are_reported_in_file_order(tmp_path: Path) -> None:
     assert found == sorted(found, key=lambda problem: problem[0])
 
 
+def test_short_names_of_topics_are_written_out(tmp_path: Path) -> None:
+    """As Pulsar does; the entry is found by the full name."""
+    file = tmp_path / "short.yaml"
+    file.write_text("version: 1\ntopics:\n  clicks.v1: {}\n  non-persistent://a/b/c: {}\n")
+    expected = {"topics.persistent://public/default/clicks.v1": {}, "topics.non-persistent://a/b/c": {}}
+    assert load_policies(str(file)) == expected
+    file.write_text(policy_file(expected))
+    assert load_policies(str(file)) == expected
+
+
 def test_a_file_with_everything_loads(tmp_path: Path) -> None:
     """Values as written; whole numbers stay whole."""
     file = tmp_path / "full.yaml"

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from message_kit import Record
 
-from enforcer.core.feeds.decisions import Decision, decisions_in
-from enforcer.core.feeds.shares import Elsewhere, Share
+from enforcer.core.feeds.decisions import Decision, Read, decisions_in
+from enforcer.core.feeds.shares import Share
 from streaming.columns.packed import pack
 from streaming.contract.events import MAX_AHEAD_MS
 
@@ -22,7 +22,7 @@ SHARE = {
 }  # fmt: skip
 
 
-def read(value: Any, reasons: list[str] | None = None) -> list[Decision | Share | Elsewhere]:
+def read(value: Any, reasons: list[str] | None = None) -> list[Read]:
     """What stands in a single record."""
     told = list[str]() if reasons is None else reasons
     return decisions_in(Record(value), unusable=told.append)  # type: ignore[arg-type]

@@ -1,0 +1,140 @@
+"""What proxies measure and deliver, packed, through `weir job` on a real broker."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+from job_kit import Job
+from packed_events_kit import Event, rows_of
+
+from streaming.columns.packed import CONTENT_TYPE, HEADER, pack
+from streaming.contract.topics import Topics
+from weir.logs.reading import TopicReader
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
+
+WAIT_S = 60.0
+TOPICS = Topics()
+HEADERS = [(HEADER, CONTENT_TYPE.encode())]
+TOPIC = "persistent://acme/orders/t1"
+DAY = {"dispatchThrottlingRateInMsg": 100, "ratePeriodInSecond": 86_400}
+POLICIES: dict[str, Event] = {
+    "backpressure.partitions.*": {"algorithm": "aimd", "useWindowed": False},
+    "namespaces.acme/orders": {"subscriptionDispatchRate": DAY},
+    "broker": {"dispatchThrottlingRateInByte": 10},
+}
+NS = 10**6
+
+
+class Bench:
+    """A broker with a job that ticks each second, and packs all that it can."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
+        file = folder / "weir.yaml"
+        file.write_text("job: {tick_interval_ms: 1000, pack_min: 2}\n")
+        self.job = Job(folder, bootstrap, "--settings", str(file))
+
+    def tell(self) -> None:
+        """Write the policies."""
+        for path, value in POLICIES.items():
+            change = {"type": "policy", "ts": 1, "path": path, "value": value}
+            self._producer.produce(TOPICS.policies, orjson.dumps(change), path)
+        assert self._producer.flush(WAIT_S) == 0
+
+    def send(self, *events: Event) -> None:
+        """Write events of one type as one packed record."""
+        for value in pack(events[0]["type"], rows_of(events)):
+            self._producer.produce(TOPICS.usage, value, headers=HEADERS)
+        assert self._producer.flush(WAIT_S) == 0
+
+    def until(self, enough: Callable[[list[Event]], bool]) -> list[Event]:
+        """The decisions so far, once they are enough."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            reader = TopicReader(self.bootstrap, {})
+            try:
+                spans = reader.spans(TOPICS.decisions, 0, None)
+                found = [orjson.loads(one.value) for span in spans for one in reader.read(span)]
+            finally:
+                reader.close()
+            if enough(found):
+                return found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A job on a broker of its own, which has read the policies."""
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        ensure_topics(kafka.bootstrap, TOPICS, partitions=1)
+        bench = Bench(tmp_path, kafka.bootstrap)
+        bench.tell()
+        try:
+            bench.job.start()
+            yield bench
+        finally:
+            bench.job.close()
+
+
+def measured(name: str, partition: str, *rtts_ms: int, inflight: int = 60) -> Event:
+    """Samples of one proxy; 200 ms is the time after which aimd takes a request for bad."""
+    samples = [[number, rtt * NS, inflight, False] for number, rtt in enumerate(rtts_ms)]
+    return {"type": "latency", "id": name, "partition": partition, "samples": samples}
+
+
+def of_type(decisions: list[Event], name: str) -> list[Event]:
+    return [one for one in decisions if one["type"] == name]
+
+
+def test_samples_in_packs_move_limits_which_are_said_again(bench: Bench) -> None:
+    """One decision a partition and batch, only if the limit changed; repeated at a quarter of its life."""
+    bench.send(measured("a", "broker-1", 300, 300), measured("b", "broker-2", 10))
+    first = bench.until(lambda found: len(of_type(found, "limit")) >= 2)
+    limits: dict[str, Any] = {one["id"]: (one["partition"], one["limit"]) for one in of_type(first, "limit")}
+    assert limits == {"a/1": ("broker-1", 81), "b/0": ("broker-2", 101)}
+    # With so few in flight the second partition's limit stays: nothing is to be said.
+    bench.send(
+        measured("c", "broker-1", 10, 10, 10, 300),
+        measured("calm", "broker-2", 10, 10, inflight=1),
+        measured("d", "broker-3", 10),
+    )
+    told = bench.until(lambda found: any(one["id"] == "d/0" for one in found))
+    assert [one["limit"] for one in of_type(told, "limit") if one["id"] == "c/3"] == [int((81 + 3) * 0.9)]
+    assert not any(one["id"].startswith("calm") for one in told)
+    said = bench.until(lambda found: sum(one.get("repeat", False) for one in of_type(found, "limit")) >= 3)
+    again = {one["id"]: one for one in of_type(said, "limit") if one.get("repeat")}
+    assert set(again) == {"b/0", "c/3", "d/0"}
+    assert all(one["ttl_ms"] == 60_000 for one in again.values())
+
+
+def test_deliveries_in_packs_are_answered_with_counters(bench: Bench) -> None:
+    """Two proxies deliver for one broker: the second is told of what the first has delivered, too."""
+    delivery = {
+        "type": "dispatch_usage", "broker": "broker-1", "topic": TOPIC, "subscription": "s", "entries": 1,
+        "backlog": True,
+    }  # fmt: skip
+    rows = [
+        delivery | {"id": f"{proxy}-{number}", "proxy": proxy, "msgs": 30, "bytes": 4}
+        for number in range(3)
+        for proxy in ("p1", "p2")
+    ]
+    bench.send(*rows)
+    decided = of_type(bench.until(lambda found: len(of_type(found, "dispatch")) >= len(rows)), "dispatch")
+    assert [one["id"] for one in decided] == [row["id"] for row in rows]
+    assert [one["proxy"] for one in decided] == ["p1", "p2"] * 3
+    msgs = [one["acquired"]["subscription"] for one in decided]
+    assert msgs == [{"msgs": 30 * n, "bytes": 0} for n in range(1, 7)]
+    assert [one["acquired"]["broker"]["bytes"] for one in decided] == [4 * n for n in range(1, 7)]
+    assert all(set(one["acquired"]) == {"broker", "subscription"} for one in decided)
+    # 180 of 100 a day: the day after tomorrow at the latest.
+    assert 86_400_000 < decided[-1]["ttl_ms"] <= 2 * 86_400_000
+    again = bench.until(lambda found: any(one.get("repeat") for one in of_type(found, "dispatch")))
+    (repeat,) = [one for one in of_type(again, "dispatch") if one.get("repeat")]
+    assert repeat == decided[-1] | {"repeat": True}
