@@ -50,20 +50,6 @@ class Namespaces:
         return None if match is None else f"{match['tenant']}/{match['namespace']}"
 
     def full_name(self, topic: str) -> str:
-        """A topic's name as Pulsar writes it (docs/contract.md 3.3).
-
-        >>> Namespaces("tenant.namespace.topic").full_name("acme.orders.eu.created")
-        'persistent://acme/orders/eu.created'
-        >>> Namespaces("tenant.namespace.topic").full_name("created")
-        'persistent://public/default/created'
-        """
-        match = self._expression.fullmatch(topic)
-        if match is None:
-            return f"persistent://public/default/{topic}"
-        return f"persistent://{match['tenant']}/{match['namespace']}/{match['topic']}"
-
-
-    def full_name(self, topic: str) -> str:
         """What Pulsar would call a topic; one that belongs to no namespace stands in Pulsar's default one."""
         match = self._expression.fullmatch(topic)
         if match is None:

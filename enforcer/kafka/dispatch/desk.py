@@ -13,6 +13,7 @@ from enforcer.kafka.dispatch.group_frames import GROUP_KEYS
 from enforcer.kafka.dispatch.lines import Counter, Lines
 from enforcer.kafka.dispatch.readers import Readers
 from enforcer.kafka.protocol.frames import FETCH
+from enforcer.kafka.protocol.mutations import is_legal_name
 from enforcer.metering.namespaces import Namespaces
 
 _FETCHES: Final = frozenset({FETCH})
@@ -77,13 +78,13 @@ class FetchDesk:
             ids: whether it is the id.
 
         Returns:
-            None: nobody knows the name of the id.
+            None: nobody knows the name of the id, or no topic can have the name.
         """
         # Told apart: a request may name what it likes, also what is somebody's id.
         found = self._full_names.get((ids, key))
         if found is None:
             name = self.names.get(key) if ids else key.decode("utf-8", "replace")
-            if name is None:
+            if name is None or not is_legal_name(name):
                 return None
             found = self._full_names[ids, key] = self._namespaces.full_name(name)
         return found
