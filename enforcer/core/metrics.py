@@ -153,6 +153,7 @@ class Metrics:
         )
         self._count_refusals()
         self._count_local()
+        self._count_dispatch()
         self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
         self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
         self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
@@ -163,6 +164,17 @@ class Metrics:
             "weir_unacknowledged_answers",
             "Requests answered before Kafka had their events",
             registry=self.registry,
+        )
+
+    def _count_dispatch(self) -> None:
+        """What limits of dispatch do to Fetch requests (docs/metrics.md)."""
+        self.held_fetches, self.cut_fetches, self.ambiguous_fetches = (
+            Counter(f"weir_dispatch_{name}_fetches", text, registry=self.registry)
+            for name, text in (
+                ("held", "Fetch requests kept, since all of their topics had to wait"),
+                ("cut", "Fetch responses that lost records, since their limits were reached"),
+                ("ambiguous", "Topics of Fetch requests of one of several groups, not known which"),
+            )
         )
 
     def _count_refusals(self) -> None:

@@ -231,6 +231,16 @@ class ProxySettings(Settings):
     )
     accounts_max: int = setting(10_000, "groups and quota subjects metered at a time", minimum=1)
     topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)
+    readers_max: int = setting(
+        100_000, "consumer groups of clients known at a time, for limits of subscriptions", minimum=1
+    )
+    dispatch_hold_ms: int = setting(
+        1_000,
+        "a Fetch whose topics must all wait is kept at most so long, then answered without records, ms; to be"
+        " well below the clients' request.timeout.ms",
+        minimum=0,
+        maximum=10_000,
+    )
     usage_record_bytes: int = setting(
         524_288, "a usage report is split into records of at most this size, bytes", minimum=1_024
     )

@@ -119,6 +119,20 @@ class Brokers:
             self._change()
         return self._advertise, broker.listen_port
 
+    def node_at(self, address: tuple[str, int]) -> int | None:
+        """The id of the broker at an address; where only one is known, any address leads to it.
+
+        A cluster's bootstrap address may be another than the one that the same broker is known by.
+
+        Returns:
+            None: it is not known yet which of several it is, or there is none.
+        """
+        brokers = self._brokers
+        for node_id, broker in brokers.items():
+            if (broker.host, broker.port) == address:
+                return node_id
+        return next(iter(brokers)) if len(brokers) == 1 else None
+
     def _change(self) -> None:
         self._changes += 1
         self.repeats.clear()

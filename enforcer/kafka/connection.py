@@ -21,7 +21,7 @@ from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.passing.moving import Moving
 from enforcer.kafka.protocol.frames import FETCH, BadFrame
 from enforcer.kafka.protocol.sasl import SaslObserver
-from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
+from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
 from enforcer.kafka.upstream import Owner, Upstream
 
@@ -76,9 +76,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.pool, self._set_reading)
-        self._reading = True
-        self._full = False
-        self._pumping = False
+        self._reading, self._full, self._pumping = True, False, False
+        self.peer, self.address = object(), ("", 0)
         self._incoming = Incoming(
             proxy.turns, self._take_answers, self._pause_upstream, self._resume_upstream
         )
@@ -98,7 +97,8 @@ class Connection(asyncio.Protocol):
         self._responses.write = transport.write
         self._responses.move = Moving(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
-        self._upstream.connect(*self._target())
+        self.peer, self.address = peer_of(transport), self._target()
+        self._upstream.connect(*self.address)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -130,6 +130,7 @@ class Connection(asyncio.Protocol):
             or not upstream.writable
             or not self._pacer.idle
             or self._proxy.meter.active
+            or self._proxy.fetch_desk.dispatch.active
             # The last one that may wait stops the reading.
             or len(answers) >= self._settings.inflight_max - 1
             or (answers and (self._responses.kept_bytes or not self._handler.free))
@@ -287,7 +288,7 @@ class Connection(asyncio.Protocol):
     def _pass_run(self) -> bool:
         """Send on the requests at the front that no rule reads; False if there are none."""
         requests, responses, slots = self._requests, self._responses, list[Slot]()
-        requests.asked = METERED_KEYS if self._proxy.meter.active else ASKED_KEYS
+        requests.asked = self._handler.asked
         run = requests.run(slots, self._settings.inflight_max - len(responses.answers))
         if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
             return False
@@ -396,5 +397,4 @@ class Connection(asyncio.Protocol):
         self._troubles.greedy(self.held_bytes, reason)
 
     def _who(self) -> str:
-        peer = None if self._transport is None else peer_of(self._transport)
-        return f"{self._handler.principal!r} at {peer}"
+        return f"{self._handler.principal!r} at {self.peer}"

@@ -7,6 +7,7 @@ from typing import Final
 from enforcer.core.gate import Action, MutationQuota, Verdict
 from enforcer.core.pacing import Pacer
 from enforcer.core.questions.open_questions import line_of
+from enforcer.kafka.dispatch.dispatched import Dispatched
 from enforcer.kafka.link import GatedLink, Hub, Line, Slot
 from enforcer.kafka.metered import Metered
 from enforcer.kafka.mutations.admission import Admission, Passing, Strict
@@ -17,6 +18,7 @@ from enforcer.kafka.mutations.refusal import Refused
 from enforcer.kafka.protocol.answers import POLICY_VIOLATION, refuse_all
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
+    FETCH,
     METADATA,
     PRODUCE,
     RequestHeader,
@@ -33,7 +35,7 @@ from enforcer.kafka.protocol.mutations import (
     decode_request,
 )
 from enforcer.kafka.protocol.sasl import SaslObserver, Unreadable
-from enforcer.kafka.requests import METERED_KEYS
+from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS
 from enforcer.kafka.responses import SASL_KEYS
 
 _ITEM_BYTES: Final = 500
@@ -65,6 +67,9 @@ class Handler:
         self._coordinator = hub.coordinator
         self._meter = hub.meter
         self._metered = Metered(hub, line, pacer)
+        self._desk = hub.fetch_desk
+        # Made with the first request that needs it.
+        self._dispatched: Dispatched | None = None
         self._guard = hub.guard
         self._heard = True
         self._gate: Admission | None = None
@@ -98,11 +103,19 @@ class Handler:
         """Whether a request under way lacks its decision, and nothing that the broker could add."""
         return self._gate is not None and self._gate.waits_for_decision
 
+    @property
+    def asked(self) -> frozenset[int]:
+        """APIs that `must_read` is to be asked about now."""
+        asked = METERED_KEYS if self._meter.active else ASKED_KEYS
+        return asked | self._desk.keys if self._desk.dispatch.active else asked
+
     def must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
         user, name = self._observer.principal, client_name(client_id)
-        return (self._meter.active and self._hub.frame_meter.reads(key, user, name)) or (
-            key == METADATA and forbids_creation(self._coordinator, user, name)
+        return (
+            (self._desk.dispatch.active and key in self._desk.keys)
+            or (self._meter.active and self._hub.frame_meter.reads(key, user, name))
+            or (key == METADATA and forbids_creation(self._coordinator, user, name))
         )
 
     def in_force(self) -> object:
@@ -137,6 +150,8 @@ class Handler:
             self._handle_mutation(frame, header, probing, whole)
         elif header.api_key == METADATA:
             self._handle_metadata(frame, header)
+        elif self._desk.dispatch.active and header.api_key in self._desk.keys:
+            self._handle_dispatched(frame, header, whole)
         elif header.api_key in METERED_KEYS and self._meter.active:
             if not self._metered.forward(frame, header, self._observer.principal):
                 self._line.put_back(whole)
@@ -168,6 +183,8 @@ class Handler:
     def close(self) -> None:
         """The connection is over."""
         self._metered.close()
+        if self._dispatched is not None:
+            self._dispatched.close()
         if self._gate is not None:
             gate, self._gate = self._gate, None
             gate.gone()
@@ -224,6 +241,40 @@ class Handler:
             slot.response = answer(response) if answer else rewrite(METADATA, header.api_version, response)
 
         slot = self._pass(frame, header, done)
+
+    def _handle_dispatched(self, frame: bytes, header: RequestHeader, whole: bytes) -> None:
+        """A Fetch while something limits what is dispatched, or a request that tells who fetches."""
+        dispatched = self._dispatched
+        if dispatched is None:
+            dispatched = self._dispatched = Dispatched(self._hub, self._line, self._pacer)
+        user = self._observer.principal
+        if header.api_key != FETCH:
+            learn = dispatched.heard(frame, header, user)
+            slot = self._pass(frame, header, lambda response: self._learnt(slot, learn, response))
+            return
+        plan = dispatched.plan(frame, header, user)
+        if plan is None:
+            self._line.put_back(whole)
+        elif plan.answer:
+            self._answer(header, plan.answer)
+        elif self._meter.active:
+            if not self._metered.forward(plan.frame, header, user, plan.cut):
+                dispatched.take_back()
+                self._line.put_back(whole)
+        elif plan.cut is None:
+            self._pass(plan.frame, header)
+        else:
+            cut, rewrite = plan.cut, self._hub.rewrite
+
+            def done(response: bytes) -> None:
+                slot.response = rewrite(FETCH, header.api_version, cut(response))
+
+            slot = self._pass(plan.frame, header, done)
+
+    @staticmethod
+    def _learnt(slot: Slot, learn: Callable[[bytes], None], response: bytes) -> None:
+        learn(response)
+        slot.response = response
 
     def _refuse_too_many(self, header: RequestHeader, request: MutationRequest) -> None:
         self._hub.metrics.requests.labels(request.api.event_name, "too_many_items").inc()

@@ -11,6 +11,7 @@ from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.free_questions import FreeQuestions
@@ -57,7 +58,15 @@ class Slot:
 
 
 class Line(Protocol):
-    """What a gated request needs of its connection."""
+    """What a gated request needs of its connection.
+
+    Attributes:
+        peer: address of the client, as far as it is known.
+        address: where its broker is.
+    """
+
+    peer: object
+    address: tuple[str, int]
 
     def reserve(self, slot: Slot) -> None:
         """Take the next place among the answers to the client."""
@@ -103,6 +112,7 @@ class Hub(Protocol):
     coordinator: QuotaCoordinator
     meter: Meter
     frame_meter: FrameMeter
+    fetch_desk: FetchDesk
     recent_topics: RecentTopics
     free_questions: FreeQuestions
     auto_creations: AutoCreations

@@ -21,6 +21,8 @@ from enforcer.kafka.protocol.traffic import Frame
 from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
 from streaming.contract.events import ANONYMOUS
 
+Cut = Callable[[bytes], bytes]
+
 
 class Metered:
     """The metering side of a connection.
@@ -43,8 +45,14 @@ class Metered:
         self._client_id = b""
         self._silent = 0
 
-    def forward(self, frame: bytes, header: RequestHeader, user: str) -> bool:
+    def forward(self, frame: bytes, header: RequestHeader, user: str, cut: Cut | None = None) -> bool:
         """Forward a Produce or Fetch request if it is its turn.
+
+        Args:
+            frame: the request.
+            header: its header.
+            user: whose it is.
+            cut: what is done to the response of a Fetch before it is charged.
 
         Returns:
             False: it is to stay at the head of its connection, which is paused.
@@ -56,8 +64,9 @@ class Metered:
         if user != ANONYMOUS:
             self._connection_meter.proven = True
         try:
-            forward = self._produce if header.api_key == PRODUCE else self._fetch
-            return forward(frame, header, user)
+            if header.api_key == PRODUCE:
+                return self._produce(frame, header, user)
+            return self._fetch(frame, header, user, cut)
         finally:
             # An idle connection keeps nothing of its last request.
             self._header, self._client_id = None, b""
@@ -121,16 +130,20 @@ class Metered:
 
         return done
 
-    def _fetch(self, frame: bytes, header: RequestHeader, user: str) -> bool:
+    def _fetch(self, frame: bytes, header: RequestHeader, user: str, cut: Cut | None) -> bool:
         patched = self._connection_meter.fetch(frame, header, user)
         if patched is None:
             return False
         slot = Slot(*header[:3])
-        slot.done = self._fetched(slot, header, user)
+        slot.done = self._fetched(slot, header, user, cut)
         return self._pass(slot, patched)
 
-    def _fetched(self, slot: Slot, header: RequestHeader, user: str) -> Callable[[bytes], None]:
+    def _fetched(
+        self, slot: Slot, header: RequestHeader, user: str, cut: Cut | None
+    ) -> Callable[[bytes], None]:
         def done(response: bytes) -> None:
+            if cut is not None:
+                response = cut(response)
             brought, told_ms = self._connection_meter.fetched(response, header, user)
             slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
 

@@ -21,6 +21,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
+from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import Protected
@@ -106,6 +107,9 @@ class KafkaProxy:
         self.dispatch = self._make_dispatch(proxy_id)
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.brokers = self._make_brokers()
+        self.fetch_desk = FetchDesk(
+            self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
+        )
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         self.mover = Mover()

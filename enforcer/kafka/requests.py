@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from enforcer.kafka.dispatch.group_frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
 from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours
@@ -98,7 +99,7 @@ class Requests(Unread):
         self._max_frame_bytes = max_frame_bytes
         self._must_read = must_read
         self._protected = protected
-        self.asked = ASKED_KEYS
+        self.asked: frozenset[int] = ASKED_KEYS
         """APIs that `must_read` is asked about."""
         self.frames = 0
         """Requests that have come whole."""
@@ -305,7 +306,8 @@ class Requests(Unread):
         name = pos + _HEAD.size
         if not -1 <= name_bytes <= stop - name:
             return None
-        if key in self.asked:
+        # A leader's SyncGroup may be longer than what is gathered; then it only is not learnt from.
+        if key in self.asked and not (key in GROUP_KEYS and stop - pos > self._limits[0]):
             name_stop = name + max(0, name_bytes)
             if name_stop > len(self.data):
                 self.need = name_stop - pos

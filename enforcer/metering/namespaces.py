@@ -49,7 +49,6 @@ class Namespaces:
         match = self._expression.fullmatch(topic)
         return None if match is None else f"{match['tenant']}/{match['namespace']}"
 
-
     def full_name(self, topic: str) -> str:
         """What Pulsar would call a topic; one that belongs to no namespace stands in Pulsar's default one."""
         match = self._expression.fullmatch(topic)

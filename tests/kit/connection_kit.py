@@ -13,6 +13,7 @@ from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
+from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
@@ -185,6 +186,9 @@ class Rig:
         )
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
+        )
+        self.fetch_desk = FetchDesk(
+            self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
         protected = Protected(Topics(), desk.settings.protect_topics)
         self.guard = Guard(protected, desk.settings, desk.metrics, self.now_ms)

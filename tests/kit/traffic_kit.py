@@ -64,6 +64,14 @@ def produce(
     return request(message, client_id)
 
 
+def produce_to(name: str, partition: int, records: bytes) -> bytes:
+    """A Produce request v9 for one partition."""
+    topic = ProduceRequest.TopicProduceData
+    row = build(topic.PartitionProduceData, 9, index=partition, records=records)
+    data = [build(topic, 9, name=name, partition_data=[row])]
+    return request(build(ProduceRequest, 9, acks=1, timeout_ms=1000, topic_data=data))[0]
+
+
 def produce_by_id(own_id: UUID, records: bytes) -> bytes:
     """A Produce request v13 for partition 0 of a real topic."""
     topic = ProduceRequest.TopicProduceData

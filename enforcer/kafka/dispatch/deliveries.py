@@ -1,0 +1,211 @@
+"""What Fetch responses bring to one connection: counted, and cut where a limit is reached."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple
+
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.entries import Entry, entries
+from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
+from enforcer.kafka.dispatch.fetch_responses import (
+    Got,
+    GotTopic,
+    Marks,
+    Missing,
+    answer_of,
+    changed,
+)
+from enforcer.kafka.dispatch.lines import Claim
+from enforcer.kafka.protocol.traffic import BATCHES_MAX
+
+MARKS_MAX: Final = 10_000
+"""Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
+_UNKNOWN: Final = Marks()
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A limited topic of a request.
+
+    Attributes:
+        topic: what is asked for of it.
+        broker: who delivers.
+        name: its full name.
+        group: who reads it.
+        claim: its place among those that wait.
+        wait_ms: it must wait so long; 0: it goes on.
+        most: most bytes of each of its partitions; 0: as many as it asks for.
+        est_msgs: messages, or entries where these are counted, that it may bring.
+        est_size: the same, bytes.
+        level: which level's limit was reached by what came, if one was.
+    """
+
+    topic: AskedTopic
+    broker: str
+    name: str
+    group: str
+    claim: Claim
+    wait_ms: float = 0.0
+    most: int = 0
+    est_msgs: float = 0.0
+    est_size: float = 0.0
+    level: str = ""
+
+
+class _Read(NamedTuple):
+    """A partition of a response, the offset asked for, the end of what is there, and its entries."""
+
+    got: Got
+    offset: int
+    end: int
+    entries: list[Entry]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is delivered of a topic, and what may still be."""
+
+    left_msgs: float
+    left_size: float
+    by_entry: bool
+    msgs: int = 0
+    size: int = 0
+    entries: int = 0
+    backlog: bool = False
+
+    @property
+    def used_up(self) -> bool:
+        return self.left_msgs <= 0 or self.left_size <= 0
+
+    def add(self, entry: Entry) -> None:
+        self.msgs += entry.msgs
+        self.size += entry.size
+        self.entries += 1
+        self.left_msgs -= 1 if self.by_entry else entry.msgs
+        self.left_size -= entry.size
+
+
+class Deliveries:
+    """What comes on one connection.
+
+    Args:
+        desk: knows the limits.
+    """
+
+    def __init__(self, desk: FetchDesk) -> None:
+        self._desk = desk
+        self._caught_up: set[bytes] = set()
+        # Of the partitions of limited topics, and which of the deliveries was the last of each.
+        self._marks: dict[tuple[bytes, int], tuple[Marks, int]] = {}
+        self._served = 0
+
+    def caught_up(self, key: bytes) -> bool:
+        """Whether the last response left nothing of a topic unread."""
+        return key in self._caught_up
+
+    def missing(self, waiting: Mapping[int, Wanted]) -> list[Missing]:
+        """Topics that must wait, as a response tells of them."""
+        return [
+            Missing(topic.key, [(part.number, self._seen(topic.key, part.number)[0]) for part in topic.parts])
+            for topic in (want.topic for want in waiting.values())
+        ]
+
+    def taken(self, response: bytes, version: int, asked: Asked, wanted: Mapping[int, Wanted]) -> bytes:
+        """A response as the client gets it; what that brings is delivered.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        answer = answer_of(response, version)
+        if answer.error:
+            return response
+        going = {want.topic.key: want for want in wanted.values() if not want.wait_ms}
+        stops: dict[int, int] = {}
+        for topic in answer.topics:
+            want = going.get(topic.key)
+            if want is not None:
+                self._take(response, topic, want, asked.committed, stops)
+        self._caught_up &= {topic.key for topic in asked.topics}
+        missing = self.missing({place: want for place, want in wanted.items() if want.wait_ms})
+        if stops:
+            self._desk.metrics.cut_fetches.inc()
+        return changed(response, answer, version, stops, missing) if stops or missing else response
+
+    def _take(
+        self, response: bytes, topic: GotTopic, want: Wanted, committed: bool, stops: dict[int, int]
+    ) -> None:
+        dispatch = self._desk.dispatch
+        parts = self._read(response, topic, want, committed)
+        at_end = all(_position(part, len(part.entries)) >= part.end for part in parts)
+        left = dispatch.left(want.broker, want.name, want.group)
+        msgs = inf if left.msgs is None else float(left.msgs)
+        size = inf if left.bytes is None else float(left.bytes)
+        if at_end and not dispatch.all_charged:
+            msgs = size = inf
+        total, cut = _Sum(msgs, size, dispatch.by_entry), False
+        for part in parts:
+            stop = self._deliver(part, topic.key, total)
+            if stop < part.got.end:
+                stops[part.got.start] = stop
+                cut = True
+        if total.backlog or not parts:
+            self._caught_up.discard(topic.key)
+        else:
+            self._caught_up.add(topic.key)
+        if total.entries:
+            dispatch.deliver(
+                want.broker, want.name, want.group,
+                msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
+            )  # fmt: skip
+        if total.used_up:
+            # Only now it is known whose limit it was.
+            left = dispatch.left(want.broker, want.name, want.group)
+            want.level = left.level
+            if cut:
+                dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+
+    def _read(self, response: bytes, topic: GotTopic, want: Wanted, committed: bool) -> list[_Read]:
+        """The partitions without an error, those first that were served longest ago."""
+        offsets = {part.number: part.offset for part in want.topic.parts}
+        found = []
+        for got in sorted(topic.parts, key=lambda got: self._seen(topic.key, got.number)[1]):
+            offset = offsets.get(got.number)
+            if got.error or offset is None:
+                continue
+            self._note(topic.key, got, self._seen(topic.key, got.number)[1])
+            end = got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
+            aborted = got.aborted if committed else ()
+            found.append(_Read(got, offset, end, entries(response, got.start, got.end, offset, aborted)))
+        return found
+
+    def _deliver(self, part: _Read, key: bytes, total: _Sum) -> int:
+        """Deliver what may be of a partition; returns where its records end then."""
+        count, before = 0, total.entries
+        for entry in part.entries:
+            if entry.msgs:
+                if total.used_up:
+                    break
+                total.add(entry)
+            count += 1
+        total.backlog |= _position(part, count) < part.end
+        if total.entries > before:
+            self._served += 1
+            self._note(key, part.got, self._served)
+        if count < len(part.entries) or count == BATCHES_MAX:
+            return part.entries[count - 1].stop if count else part.got.start
+        return part.got.end
+
+    def _note(self, key: bytes, got: Got, served: int) -> None:
+        place = key, got.number
+        if place not in self._marks and len(self._marks) >= MARKS_MAX:
+            del self._marks[next(iter(self._marks))]
+        self._marks[place] = got.marks, served
+
+    def _seen(self, key: bytes, number: int) -> tuple[Marks, int]:
+        return self._marks.get((key, number), (_UNKNOWN, 0))
+
+
+def _position(part: _Read, count: int) -> int:
+    """The offset behind so many of a partition's entries."""
+    return max(part.offset, part.entries[count - 1].after) if count else part.offset

@@ -1,0 +1,83 @@
+"""Fetch and group requests of one connection while limits of dispatch are in force."""
+
+from collections.abc import Callable, Mapping
+
+from enforcer.core.pacing import Pacer
+from enforcer.kafka.dispatch.fetches import Fetches, Plan
+from enforcer.kafka.dispatch.group_frames import TOLD_KEYS, acting, told
+from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.link import Hub, Line, Slot
+from enforcer.kafka.protocol.frames import RequestHeader, client_id_field
+from enforcer.kafka.protocol.messages import decode_topics, topics_request
+from streaming.contract.events import ANONYMOUS
+
+
+class Dispatched:
+    """The dispatch side of a connection.
+
+    Args:
+        hub: what all connections share.
+        line: the connection.
+        pacer: holds it back.
+    """
+
+    def __init__(self, hub: Hub, line: Line, pacer: Pacer) -> None:
+        self._desk = hub.fetch_desk
+        self._line = line
+        self._fetches = Fetches(hub.fetch_desk, pacer, self._look_up)
+        self.take_back = self._fetches.take_back
+        """The Fetch that was planned last is not sent after all."""
+        self.close = self._fetches.close
+        """The connection is over."""
+        # Of the request being handled: what a look-up repeats.
+        self._header: RequestHeader | None = None
+        self._client_id = b""
+
+    def plan(self, frame: bytes, header: RequestHeader, user: str) -> Plan | None:
+        """What becomes of a Fetch request; None: it is to stay at the head of its connection, which waits.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        self._header, self._client_id = header, client_id_field(frame)
+        if user != ANONYMOUS:
+            self._fetches.naming.proven = True
+        try:
+            return self._fetches.plan(frame, header, self._client(header, user), self._line.address)
+        finally:
+            # An idle connection keeps nothing of its last request.
+            self._header, self._client_id = None, b""
+
+    def heard(self, frame: bytes, header: RequestHeader, user: str) -> Callable[[bytes], None]:
+        """What learns from a request for a group and its response, when that has come: the broker let it in.
+
+        Raises:
+            BadFrame: the request cannot be read.
+        """
+        key, version, client = header.api_key, header.api_version, self._client(header, user)
+        found, readers = acting(frame, header), self._desk.readers
+
+        def learn(response: bytes) -> None:
+            said = told(response, key, version) if key in TOLD_KEYS else None
+            for group, member, leaves in found:
+                if leaves:
+                    readers.left(client, group, [member])
+                    continue
+                readers.saw(client, group, member)
+                if said is not None:
+                    readers.assigned(client, group, said[0] or member, said[1])
+
+        return learn
+
+    def _client(self, header: RequestHeader, user: str) -> Client:
+        peer = self._line.peer
+        host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        return Client(user, host, header.client_id or "")
+
+    def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
+        """Ask on the client's own connection, so no other login is needed; the client does not see it."""
+        header = self._header
+        assert header is not None
+        question = topics_request(header.correlation_id, self._client_id, (), topics)
+        slot = Slot(*header[:3], lambda response: done(decode_topics(response).names))
+        self._line.send(slot, question)

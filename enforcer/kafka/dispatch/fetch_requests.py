@@ -1,0 +1,257 @@
+"""A Fetch request read part by part, and written again for what may be read now.
+
+Source: Kafka's message schema FetchRequest 0-18; KIP-227 for sessions.
+"""
+
+import struct
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic_at
+from enforcer.kafka.protocol.fields import array_length
+from enforcer.kafka.protocol.frames import (
+    FETCH,
+    TAGS_MAX,
+    BadFrame,
+    Reason,
+    RequestHeader,
+    is_flexible,
+    read_uvarint,
+)
+from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, TOPIC_ID_BYTES, Frame
+
+SESSIONS_FROM: Final = 7
+_LIMIT_FROM: Final = 3
+_REPLICA_STATE_FROM: Final = 15
+_REPLICA_STATE_TAG: Final = 1
+NO_SESSION: Final = -1
+"""The epoch of a request outside of sessions, which also ends the one that it names."""
+UNKNOWN_SESSION: Final = -1
+"""A session that no broker has: theirs are positive."""
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_PAIR: Final = struct.Struct(">ii")
+
+
+class AskedPart(NamedTuple):
+    """A partition of a request.
+
+    Attributes:
+        number: its number.
+        offset: what is asked for.
+        limit_at: where its size limit stands in the frame.
+        limit: that, bytes.
+    """
+
+    number: int
+    offset: int
+    limit_at: int
+    limit: int
+
+
+class AskedTopic(NamedTuple):
+    """A topic of a request.
+
+    Attributes:
+        key: its name, or its id in versions that have no names.
+        start: where it begins in the frame.
+        end: where it ends.
+        parts: its partitions.
+    """
+
+    key: bytes
+    start: int
+    end: int
+    parts: list[AskedPart]
+
+
+class Asked(NamedTuple):
+    """A request.
+
+    Attributes:
+        follower: whether a broker asks, which replicates.
+        wait_at: where its waiting time stands in the frame; its minimum follows.
+        wait_ms: how long it waits for the minimum.
+        min_bytes: the minimum.
+        limit_at: where its size limit stands; 0: this version has none.
+        limit: that, bytes.
+        committed: whether it reads what is committed only.
+        session_at: where its session stands, and the epoch in it; 0: this version has none.
+        session: its session.
+        epoch: the epoch in it; above 0 the request only tells what changes.
+        topics_at: where the array of topics begins, its length included.
+        topics: the topics.
+        topics_end: where the array ends.
+    """
+
+    follower: bool
+    wait_at: int
+    wait_ms: int
+    min_bytes: int
+    limit_at: int
+    limit: int
+    committed: bool
+    session_at: int
+    session: int
+    epoch: int
+    topics_at: int
+    topics: list[AskedTopic]
+    topics_end: int
+
+
+def session_of(frame: Frame, header: RequestHeader) -> tuple[int, int, int]:
+    """Where the session of a Fetch request stands (0: nowhere), the session and its epoch.
+
+    Raises:
+        BadFrame: it ends too early.
+    """
+    version = header.api_version
+    if version < SESSIONS_FROM:
+        return 0, 0, NO_SESSION
+    # Waiting time, minimum, limit and isolation; until version 14 a replica id before them.
+    at = header.body_offset + 13 + (4 if version < _REPLICA_STATE_FROM else 0)
+    try:
+        session, epoch = _PAIR.unpack_from(frame, at)
+    except struct.error as error:
+        raise BadFrame(Reason.TRUNCATED_BODY) from error
+    return at, session, epoch
+
+
+def with_session(frame: bytes, at: int, session: int, epoch: int) -> bytes:
+    """A Fetch request in another session."""
+    return b"".join((frame[:at], _PAIR.pack(session, epoch), frame[at + _PAIR.size :]))
+
+
+def asked_of(frame: Frame, header: RequestHeader) -> Asked:
+    """Read a Fetch request.
+
+    Raises:
+        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+    """
+    try:
+        return _asked(frame, header)
+    except (struct.error, IndexError) as error:
+        raise BadFrame(Reason.TRUNCATED_BODY) from error
+
+
+def _asked(frame: Frame, header: RequestHeader) -> Asked:
+    version, offset = header.api_version, header.body_offset
+    follower = False
+    if version < _REPLICA_STATE_FROM:
+        follower = _INT32.unpack_from(frame, offset)[0] >= 0
+        offset += 4
+    wait_at = offset
+    wait_ms, min_bytes = _PAIR.unpack_from(frame, offset)
+    offset += 8
+    limit_at = limit = 0
+    if version >= _LIMIT_FROM:
+        limit_at = offset
+        (limit,) = _INT32.unpack_from(frame, offset)
+        offset += 4
+    committed = False
+    if version >= 4:
+        committed = frame[offset] == 1
+        offset += 1
+    session_at, session, epoch = session_of(frame, header)
+    offset += 8 if version >= SESSIONS_FROM else 0
+    topics, end = _topics(frame, offset, version)
+    if version >= _REPLICA_STATE_FROM:
+        follower = _has_replica_state(frame, end)
+    return Asked(
+        follower, wait_at, wait_ms, min_bytes, limit_at, limit, committed, session_at, session, epoch,
+        offset, topics, end,
+    )  # fmt: skip
+
+
+def _topics(frame: Frame, offset: int, version: int) -> tuple[list[AskedTopic], int]:
+    flexible, ids = is_flexible(FETCH, version), version >= FETCH_IDS_FROM
+    offset_at = 4 + (4 if version >= 9 else 0)
+    limit_at = offset_at + 8 + (4 if version >= 12 else 0) + (8 if version >= 5 else 0)
+    count, offset = count_at(frame, offset, flexible)
+    room = room_left(FETCH_PARTS_MAX, count)
+    topics: list[AskedTopic] = []
+    for _ in range(count):
+        start = offset
+        key, offset = topic_at(frame, offset, flexible, ids)
+        partitions, offset = count_at(frame, offset, flexible)
+        room = room_left(room, partitions)
+        parts = []
+        for _ in range(partitions):
+            (number,) = _INT32.unpack_from(frame, offset)
+            (fetch_offset,) = _INT64.unpack_from(frame, offset + offset_at)
+            (limit,) = _INT32.unpack_from(frame, offset + limit_at)
+            parts.append(AskedPart(number, fetch_offset, offset + limit_at, limit))
+            offset = after_tags(frame, offset + limit_at + 4, flexible)
+        offset = after_tags(frame, offset, flexible)
+        topics.append(AskedTopic(key, start, offset, parts))
+    return topics, offset
+
+
+def _has_replica_state(frame: Frame, offset: int) -> bool:
+    """Whether the end of a request 15+ names a replica; `offset` is where its forgotten topics begin."""
+    count, offset = count_at(frame, offset, True)
+    room = room_left(FETCH_PARTS_MAX, count)
+    for _ in range(count):
+        # Versions so new have ids.
+        partitions, offset = count_at(frame, offset + TOPIC_ID_BYTES, True)
+        room = room_left(room, partitions)
+        offset = after_tags(frame, offset + 4 * partitions, True)
+    size, offset = read_uvarint(frame, offset)  # rack
+    offset += max(0, size - 1)
+    tags, offset = read_uvarint(frame, offset)
+    if tags > TAGS_MAX:
+        raise BadFrame(Reason.TOO_MANY_ITEMS)
+    for _ in range(tags):
+        tag, offset = read_uvarint(frame, offset)
+        size, offset = read_uvarint(frame, offset)
+        if tag == _REPLICA_STATE_TAG:
+            return bool(_INT32.unpack_from(frame, offset)[0] >= 0)
+        offset += size
+    return False
+
+
+def forwarded(
+    frame: bytes,
+    asked: Asked,
+    version: int,
+    *,
+    left_out: Collection[int],
+    limits: Mapping[int, int],
+    wait_ms: int,
+    min_bytes: int,
+    limit: int,
+) -> bytes:
+    """A request for what may be read now, outside of any session.
+
+    Args:
+        frame: the request as it came.
+        asked: what it asks for.
+        version: its version.
+        left_out: which of its topics must wait, by their place.
+        limits: place of a topic -> the most bytes of each of its partitions.
+        wait_ms: how long it waits for its minimum.
+        min_bytes: the minimum.
+        limit: most bytes of all.
+    """
+    out = bytearray(frame[: asked.topics_at])
+    _PAIR.pack_into(out, asked.wait_at, wait_ms, min_bytes)
+    if asked.limit_at:
+        _INT32.pack_into(out, asked.limit_at, limit)
+    if asked.session_at:
+        _PAIR.pack_into(out, asked.session_at, asked.session, NO_SESSION)
+    out += array_length(len(asked.topics) - len(left_out), is_flexible(FETCH, version))
+    for place, topic in enumerate(asked.topics):
+        if place in left_out:
+            continue
+        at = len(out) - topic.start
+        out += frame[topic.start : topic.end]
+        most = limits.get(place)
+        if most is None:
+            continue
+        for part in topic.parts:
+            if part.limit > most:
+                _INT32.pack_into(out, at + part.limit_at, most)
+    out += frame[asked.topics_end :]
+    return bytes(out)

@@ -1,0 +1,244 @@
+"""A Fetch response read part by part, cut between record batches, and completed by what was not asked for.
+
+Source: Kafka's message schema FetchResponse 0-18; KIP-219 for the empty answer.
+"""
+
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from enforcer.kafka.dispatch.entries import Aborted
+from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic_at
+from enforcer.kafka.protocol.fields import NO_TAGS, array_length, int16, int32, uvarint
+from enforcer.kafka.protocol.frames import (
+    FETCH,
+    BadFrame,
+    Reason,
+    is_flexible,
+    response_body_offset,
+)
+from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_ROW: Final = struct.Struct(">ihq")  # index, error, high watermark
+_EMPTY: Final = struct.Struct(">hqqq")  # error, high watermark, last stable offset, log's start offset
+_ABORTED: Final = struct.Struct(">qq")
+
+
+class Marks(NamedTuple):
+    """The offsets of a partition that a broker tells; -1: it is not known.
+
+    Attributes:
+        high: the high watermark.
+        stable: the last stable offset.
+        start: the log's start offset.
+    """
+
+    high: int = -1
+    stable: int = -1
+    start: int = -1
+
+
+class Got(NamedTuple):
+    """A partition of a response.
+
+    Attributes:
+        number: its number.
+        error: what went wrong; 0: nothing.
+        marks: its offsets.
+        aborted: the aborted transactions among its records.
+        length_at: where the length of its records stands in the frame.
+        start: where its records begin.
+        end: where they end.
+    """
+
+    number: int
+    error: int
+    marks: Marks
+    aborted: list[Aborted]
+    length_at: int
+    start: int
+    end: int
+
+
+class GotTopic(NamedTuple):
+    """A topic of a response.
+
+    Attributes:
+        key: its name, or its id in versions that have no names.
+        parts: its partitions.
+    """
+
+    key: bytes
+    parts: list[Got]
+
+
+class Answer(NamedTuple):
+    """A response.
+
+    Attributes:
+        error: of the request as a whole; 0: none.
+        topics_at: where the array of topics begins, its length included.
+        first_at: where its first topic begins.
+        topics: the topics.
+        topics_end: where the array ends.
+    """
+
+    error: int
+    topics_at: int
+    first_at: int
+    topics: list[GotTopic]
+    topics_end: int
+
+
+class Missing(NamedTuple):
+    """A topic that the broker was not asked for.
+
+    Attributes:
+        key: its name or id.
+        parts: number of each partition, and what is known of its offsets.
+    """
+
+    key: bytes
+    parts: list[tuple[int, Marks]]
+
+
+def answer_of(frame: Frame, version: int) -> Answer:
+    """Read a Fetch response.
+
+    Raises:
+        BadFrame: it ends too early, has too many parts, or a length in it is impossible.
+    """
+    try:
+        return _answer(frame, version)
+    except (struct.error, IndexError) as error:
+        raise BadFrame(Reason.TRUNCATED_BODY) from error
+
+
+def _answer(frame: Frame, version: int) -> Answer:
+    flexible, ids = is_flexible(FETCH, version), version >= FETCH_IDS_FROM
+    offset = response_body_offset(FETCH, version, frame) + (4 if version >= 1 else 0)
+    error = 0
+    if version >= 7:
+        (error,) = _INT16.unpack_from(frame, offset)
+        offset += 6
+    topics_at = offset
+    count, offset = count_at(frame, offset, flexible)
+    first_at = offset
+    room = room_left(FETCH_PARTS_MAX, count)
+    topics: list[GotTopic] = []
+    for _ in range(count):
+        key, offset = topic_at(frame, offset, flexible, ids)
+        partitions, offset = count_at(frame, offset, flexible)
+        room = room_left(room, partitions)
+        parts = []
+        for _ in range(partitions):
+            got, offset = _part(frame, offset, version, flexible)
+            room = room_left(room, len(got.aborted))
+            parts.append(got)
+        offset = after_tags(frame, offset, flexible)
+        topics.append(GotTopic(key, parts))
+    return Answer(error, topics_at, first_at, topics, offset)
+
+
+def _part(frame: Frame, offset: int, version: int, flexible: bool) -> tuple[Got, int]:
+    number, error, high = _ROW.unpack_from(frame, offset)
+    offset += _ROW.size
+    stable = start = -1
+    if version >= 4:
+        (stable,) = _INT64.unpack_from(frame, offset)
+        offset += 8
+    if version >= 5:
+        (start,) = _INT64.unpack_from(frame, offset)
+        offset += 8
+    aborted: list[Aborted] = []
+    if version >= 4:
+        count, offset = count_at(frame, offset, flexible)
+        room_left(FETCH_PARTS_MAX, count)
+        for _ in range(count):
+            aborted.append(Aborted(*_ABORTED.unpack_from(frame, offset)))
+            offset = after_tags(frame, offset + _ABORTED.size, flexible)
+    offset += 4 if version >= 11 else 0  # preferred read replica
+    length_at = offset
+    size, offset = count_at(frame, offset, flexible)
+    end = offset + size
+    if end > len(frame):
+        raise BadFrame(Reason.TRUNCATED_BODY)
+    got = Got(number, error, Marks(high, stable, start), aborted, length_at, offset, end)
+    return got, after_tags(frame, end, flexible)
+
+
+def changed(
+    frame: Frame,
+    answer: Answer,
+    version: int,
+    stops: Mapping[int, int],
+    missing: Collection[Missing],
+) -> bytes:
+    """A response with less in it, or more partitions, or both.
+
+    Args:
+        frame: the response.
+        answer: what it says.
+        version: its version.
+        stops: where a partition's records begin in the frame -> where they shall end.
+        missing: topics to be added, without records.
+    """
+    flexible = is_flexible(FETCH, version)
+    pieces: list[Frame | memoryview] = [frame[: answer.topics_at]]
+    pieces.append(array_length(len(answer.topics) + len(missing), flexible))
+    whole, offset = memoryview(frame), answer.first_at
+    for topic in answer.topics if stops else ():
+        for part in topic.parts:
+            stop = stops.get(part.start, part.end)
+            if stop < part.end:
+                pieces += (whole[offset : part.length_at], _size(stop - part.start, flexible))
+                pieces.append(whole[part.start : stop])
+                offset = part.end
+    pieces.append(whole[offset : answer.topics_end])
+    pieces += [_missing(topic, version, flexible) for topic in missing]
+    pieces.append(whole[answer.topics_end :])
+    return b"".join(pieces)
+
+
+def nothing_yet(correlation_id: int, version: int, topics: Iterable[Missing], throttle_ms: int) -> bytes:
+    """The answer to a request of which nothing may be read now: all that it asks for, without records.
+
+    Args:
+        correlation_id: of the request.
+        version: its version.
+        topics: what it asks for.
+        throttle_ms: when the client shall ask again, ms from now.
+    """
+    flexible = is_flexible(FETCH, version)
+    asked = list(topics)
+    head = int32(correlation_id) + (NO_TAGS if flexible else b"")
+    throttle = int32(throttle_ms) if version >= 1 else b""
+    session = int16(0) + int32(0) if version >= 7 else b""
+    rows = [_missing(topic, version, flexible) for topic in asked]
+    end = NO_TAGS if flexible else b""
+    return b"".join((head, throttle, session, array_length(len(asked), flexible), *rows, end))
+
+
+def _missing(topic: Missing, version: int, flexible: bool) -> bytes:
+    if version >= FETCH_IDS_FROM:
+        head = topic.key
+    elif flexible:
+        head = uvarint(len(topic.key) + 1) + topic.key
+    else:
+        head = int16(len(topic.key)) + topic.key
+    rows = [head, array_length(len(topic.parts), flexible)]
+    fixed = 10 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+    # No list of aborted transactions, no preferred replica, no records.
+    behind = array_length(-1, flexible) if version >= 4 else b""
+    behind += (int32(-1) if version >= 11 else b"") + _size(0, flexible) + (NO_TAGS if flexible else b"")
+    for number, marks in topic.parts:
+        rows += (int32(number), _EMPTY.pack(0, *marks)[:fixed], behind)
+    rows.append(NO_TAGS if flexible else b"")
+    return b"".join(rows)
+
+
+def _size(count: int, flexible: bool) -> bytes:
+    return uvarint(count + 1) if flexible else int32(count)

@@ -1,0 +1,287 @@
+"""Fetch requests of one connection under limits of dispatch (docs/protocol_notes.md 3.6).
+
+A request of which some topics may be read goes on without the others. One of which none may be read is kept
+for a moment and then answered without records, as a broker answers a throttled client. Either way the client
+gets an answer for each partition that it asked for, in the order of its requests.
+"""
+
+from collections.abc import Callable
+from math import ceil, inf
+from typing import Final, NamedTuple
+
+from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.fetch_requests import (
+    NO_SESSION,
+    UNKNOWN_SESSION,
+    Asked,
+    AskedTopic,
+    asked_of,
+    forwarded,
+    session_of,
+    with_session,
+)
+from enforcer.kafka.dispatch.fetch_responses import nothing_yet
+from enforcer.kafka.dispatch.lines import RESERVED_MS, Claim, Counter
+from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.dispatch.session import LookUp, Naming, Session
+from enforcer.kafka.protocol.frames import RequestHeader
+from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching
+from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
+from enforcer.kafka.traffic.line_up import Pause
+
+_PART_BYTES_MIN: Final = 1_024
+"""A partition is never asked for less, bytes."""
+_ENTRY_BYTES: Final = 1_024.0
+"""Size that an entry is taken to have until some were seen."""
+_SLACK: Final = 1.5
+"""Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
+_THROTTLE_MAX_MS: Final = 1_000
+"""A client is told to ask again within that time: it asks for nothing else meanwhile."""
+_COME_BACK_MS: Final = 100.0
+"""A client has so long to ask again when its time has come, or loses its place to who does."""
+_LEVELS_MAX: Final = 1_000
+"""Topics of a connection of which it is remembered what limited them last."""
+
+
+class Plan(NamedTuple):
+    """What becomes of a request.
+
+    Attributes:
+        frame: it goes to the broker so; empty: it does not.
+        cut: what is done to the broker's response; None: nothing.
+        answer: what the client gets at once, if the broker is not asked.
+    """
+
+    frame: bytes
+    cut: Callable[[bytes], bytes] | None = None
+    answer: bytes = b""
+
+
+class Fetches:
+    """The Fetch requests of one connection.
+
+    Args:
+        desk: what all connections share.
+        pause: holds the connection back.
+        look_up: asks the broker for names of topic ids.
+    """
+
+    def __init__(self, desk: FetchDesk, pause: Pause, look_up: LookUp) -> None:
+        self._desk = desk
+        self._pause = pause
+        self._session = Session(desk)
+        self.naming = Naming(desk.names, pause, look_up, desk.steady_ms)
+        """The names of its topics, and whether it was let in."""
+        self._deliveries = Deliveries(desk)
+        self._waiting: dict[Claim, None] = {}
+        self._going: list[Claim] = []
+        self._levels: dict[Claim, str] = {}
+        self._held_since_ms = inf
+
+    def wake(self) -> None:
+        """It may be its turn (lines.Waiter)."""
+        self._pause.wake()
+
+    def plan(
+        self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
+    ) -> Plan | None:
+        """What becomes of a request; None: it waits, and is to be planned again when the pause is over.
+
+        Args:
+            frame: the request.
+            header: its header.
+            client: who asks.
+            address: of the broker.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        at, _, epoch = session_of(frame, header)
+        glance = fetching(frame, header)
+        session, ids = self._session, header.api_version >= FETCH_IDS_FROM
+        if not glance.full and not session.known:
+            # It began unread. The broker says that it knows no such session, and the client begins anew.
+            return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
+        if ids and self.naming.must_wait(glance.topics):
+            return None
+        if glance.full:
+            session.begin()
+        session.add(glance.topics, ids)
+        if not session.is_limited(client):
+            return Plan(frame)
+        if not glance.full:
+            session.forget()
+            return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
+        asked = asked_of(frame, header)
+        if asked.follower:
+            return Plan(frame)
+        if self.naming.must_prove():
+            return None
+        wanted = self._wanted(asked, client, ids, address)
+        if not wanted:
+            # Another group may be told what it reads, so it has no session all the same.
+            self._give_up(wanted)
+            return Plan(with_session(frame, at, asked.session, NO_SESSION) if at else frame)
+        return self._limited(frame, header, asked, wanted)
+
+    def take_back(self) -> None:
+        """What was planned last is not sent after all."""
+        self._settle()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._settle()
+        for claim in self._waiting:
+            self._desk.lines.leave(claim)
+        self._waiting.clear()
+
+    def _wanted(self, asked: Asked, client: Client, ids: bool, address: tuple[str, int]) -> dict[int, Wanted]:
+        """The limited topics of a request, by their place in it."""
+        desk, found = self._desk, dict[int, Wanted]()
+        broker = desk.broker(address)
+        for place, topic in enumerate(asked.topics):
+            name = desk.topic(topic.key, ids)
+            if name is None:
+                continue
+            group = self._group(topic, name, client, ids)
+            if desk.dispatch.limits(name, group):
+                found[place] = Wanted(topic, broker, name, group, (self, name, group))
+        return found
+
+    def _group(self, topic: AskedTopic, name: str, client: Client, ids: bool) -> str:
+        desk = self._desk
+        if not desk.dispatch.by_subscription:
+            return ""
+        known: list[str | bytes] = [desk.names.get(topic.key, ""), topic.key] if ids else [topic.key.decode()]
+        group = desk.readers.reading(client, known, frozenset(part.number for part in topic.parts))
+        if group is not None:
+            return group
+        groups = ("", *desk.readers.groups(client))
+        if self._held_since_ms == inf and any(desk.dispatch.limits(name, one) for one in groups):
+            desk.metrics.ambiguous_fetches.inc()
+        return ""
+
+    def _limited(
+        self, frame: bytes, header: RequestHeader, asked: Asked, wanted: dict[int, Wanted]
+    ) -> Plan | None:
+        self._settle()
+        self._give_up(wanted)
+        for want in wanted.values():
+            self._decide(want)
+        waiting = {place: want for place, want in wanted.items() if want.wait_ms}
+        soonest_ms = min((want.wait_ms for want in waiting.values()), default=inf)
+        if waiting and len(waiting) == len(asked.topics):
+            return self._hold(header, asked, waiting, soonest_ms)
+        self._held_since_ms = inf
+        limits = {place: want.most for place, want in wanted.items() if want.most and not want.wait_ms}
+        for place in limits:
+            self._go_on(wanted[place])
+        request = forwarded(
+            frame, asked, header.api_version,
+            left_out=waiting,
+            limits=limits if asked.limit_at else {},
+            wait_ms=asked.wait_ms if not waiting else min(asked.wait_ms, ceil(soonest_ms)),
+            min_bytes=min((asked.min_bytes, *limits.values())),
+            limit=min(asked.limit, FETCH_LIMIT_MAX),
+        )  # fmt: skip
+
+        def cut(response: bytes) -> bytes:
+            self._settle()
+            found = self._deliveries.taken(response, header.api_version, asked, wanted)
+            for want in wanted.values():
+                self._counter(want, want.level)
+            return found
+
+        return Plan(request, cut)
+
+    def _decide(self, want: Wanted) -> None:
+        """Whether a topic may be read now, and how much of it; else it has its place in the line."""
+        desk, lines = self._desk, self._desk.lines
+        caught_up = self._deliveries.caught_up(want.topic.key)
+        if caught_up and not desk.dispatch.all_charged:
+            return
+        left = desk.dispatch.left(want.broker, want.name, want.group)
+        if left.msgs is None and left.bytes is None:
+            return
+        counter = self._counter(want, left.level)
+        msgs = inf if left.msgs is None else float(left.msgs)
+        size = inf if left.bytes is None else float(left.bytes)
+        in_line = counter and not caught_up
+        if msgs <= 0 or size <= 0:
+            want.wait_ms = max(1.0, float(left.wait_ms))
+        elif in_line:
+            its_msgs, its_size = lines.others(counter, want.claim)
+            msgs, size = msgs - its_msgs, size - its_size
+            if msgs <= 0 or size <= 0 or not lines.is_next(counter, want.claim):
+                want.wait_ms = RESERVED_MS
+        if want.wait_ms:
+            if counter:
+                lines.join(counter, want.claim, want.wait_ms + _COME_BACK_MS)
+            if want.claim not in self._waiting:
+                self._waiting[want.claim] = None
+                if left.level:
+                    desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            return
+        self._estimate(want, msgs, size)
+        if in_line:
+            lines.reserve(counter, want.claim, want.est_msgs, want.est_size)
+            self._going.append(want.claim)
+
+    def _counter(self, want: Wanted, level: str) -> Counter:
+        """Whose counters limit a topic: those that did last; none before any did."""
+        if level:
+            if len(self._levels) >= _LEVELS_MAX:
+                self._levels.clear()
+            self._levels[want.claim] = level
+        else:
+            level = self._levels.get(want.claim, "")
+        return self._desk.counter(want.broker, want.name, want.group, level) if level else ()
+
+    def _estimate(self, want: Wanted, msgs: float, size: float) -> None:
+        """How much may be read of a topic, and what that may bring."""
+        dispatch = self._desk.dispatch
+        entry_msgs, entry_bytes = dispatch.mean_entry(want.broker, want.name, want.group)
+        unit = 1.0 if dispatch.by_entry else max(1.0, entry_msgs)
+        entry_bytes = entry_bytes or _ENTRY_BYTES
+        entries = min(
+            ceil(msgs / unit) if msgs < inf else inf,
+            max(1, ceil(size / entry_bytes)) if size < inf else inf,
+            max(1, ceil(FETCH_LIMIT_MAX / entry_bytes)),
+        )
+        want.most = int(min(FETCH_LIMIT_MAX, max(_PART_BYTES_MIN, entries * entry_bytes * _SLACK)))
+        want.est_msgs, want.est_size = entries * unit, entries * entry_bytes
+
+    def _hold(
+        self, header: RequestHeader, asked: Asked, waiting: dict[int, Wanted], soonest_ms: float
+    ) -> Plan | None:
+        now_ms = self._desk.steady_ms()
+        if self._held_since_ms == inf:
+            self._held_since_ms = now_ms
+            self._desk.metrics.held_fetches.inc()
+        left_ms = self._held_since_ms + self._desk.hold_ms - now_ms
+        if left_ms > 0:
+            self._pause.pause(min(soonest_ms, left_ms))
+            return None
+        self._held_since_ms = inf
+        throttle_ms = min(_THROTTLE_MAX_MS, ceil(soonest_ms))
+        topics = self._deliveries.missing(waiting)
+        return Plan(b"", None, nothing_yet(header.correlation_id, header.api_version, topics, throttle_ms))
+
+    def _go_on(self, want: Wanted) -> None:
+        if want.claim in self._waiting:
+            del self._waiting[want.claim]
+            self._desk.lines.leave(want.claim)
+
+    def _give_up(self, wanted: dict[int, Wanted]) -> None:
+        """Who waited for what is not asked for any more does not wait."""
+        if self._waiting:
+            asked = {want.claim for want in wanted.values()}
+            for claim in [claim for claim in self._waiting if claim not in asked]:
+                del self._waiting[claim]
+                self._desk.lines.leave(claim)
+
+    def _settle(self) -> None:
+        going, self._going = self._going, []
+        for claim in going:
+            self._desk.lines.settle(claim)

@@ -1,0 +1,148 @@
+"""What a connection fetches: the names of its topics, and whether anything limits them.
+
+KIP-227 for sessions, KIP-516 for topic ids.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Final
+
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.traffic.connection_meter import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
+from enforcer.kafka.traffic.line_up import Pause
+
+LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
+_AGAIN_MS: Final = 1_000.0
+"""How often it is looked whether an answer has come, though nobody said so."""
+
+TOPICS_MAX: Final = 1_000
+"""Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
+
+
+class Session:
+    """The topics of one connection's fetch session, or of its last request where it has none.
+
+    Attributes:
+        known: it began when Fetch requests were read already.
+
+    Args:
+        desk: knows the limits.
+    """
+
+    def __init__(self, desk: FetchDesk) -> None:
+        self.known = False
+        self._desk = desk
+        self._topics: dict[str, None] = {}
+        self._overflown = False
+        self._state = (-1, -1)
+        self._limited = False
+
+    def begin(self) -> None:
+        """A request lists all topics: a session begins with it, or there is none."""
+        self.known = True
+        self._overflown = False
+        self._topics.clear()
+        self._state = (-1, -1)
+
+    def forget(self) -> None:
+        """It shall go on no more."""
+        self.begin()
+        self.known = False
+
+    def add(self, topics: Sequence[bytes], ids: bool) -> None:
+        """Further topics; what has no name is limited by nothing."""
+        for key in topics:
+            name = self._desk.topic(key, ids)
+            if name is None or name in self._topics:
+                continue
+            if len(self._topics) >= TOPICS_MAX:
+                self._overflown = True
+                return
+            self._topics[name] = None
+            self._state = (-1, -1)
+
+    def is_limited(self, client: Client) -> bool:
+        """Whether any of its topics is, for whichever group the client may read."""
+        if self._overflown:
+            return True
+        dispatch, readers = self._desk.dispatch, self._desk.readers
+        state = (dispatch.generation, readers.version if dispatch.by_subscription else 0)
+        if state != self._state:
+            groups = readers.groups(client) if dispatch.by_subscription else []
+            self._state, self._limited = state, self._look(["", *groups])
+        return self._limited
+
+    def _look(self, groups: Iterable[str]) -> bool:
+        limits = self._desk.dispatch.limits
+        return any(limits(topic, group) for topic in self._topics for group in groups)
+
+
+class Naming:
+    """The names that one connection needs.
+
+    Args:
+        names: topic id -> name, of all connections.
+        pause: holds the connection back until they are known.
+        look_up: asks the broker, on this connection, before anything sent later.
+        steady_ms: the clock.
+    """
+
+    def __init__(
+        self,
+        names: MutableMapping[bytes, str],
+        pause: Pause,
+        look_up: LookUp,
+        steady_ms: Callable[[], float],
+    ) -> None:
+        self._names = names
+        self._pause = pause
+        self._look_up = look_up
+        self._steady_ms = steady_ms
+        self._asking = False
+        self._absent: dict[bytes, float] = {}
+        self.proven = False
+        """Whether the broker has answered what it answers only to those whom it lets in."""
+
+    def must_prove(self) -> bool:
+        """Whether the client is to be let in first; it waits until that is known.
+
+        Where a broker demands SASL, anybody may send anything, and is cut off; nobody shall wait for that.
+        """
+        return not self.proven and self._must_ask([])
+
+    def must_wait(self, topic_ids: Sequence[bytes]) -> bool:
+        """Whether names of these are being asked for; the connection waits until they have come.
+
+        What the broker does not know, or not for this user, is not asked for again for a while.
+        """
+        now_ms = self._steady_ms()
+        unknown = [
+            topic_id
+            for topic_id in topic_ids
+            if topic_id not in self._names and self._absent.get(topic_id, 0.0) <= now_ms
+        ]
+        return bool(unknown or self._asking) and self._must_ask(unknown[:ASKED_AT_ONCE])
+
+    def _must_ask(self, topic_ids: list[bytes]) -> bool:
+        self._pause.pause(_AGAIN_MS)
+        if not self._asking:
+            self._ask(topic_ids)
+        return True
+
+    def _ask(self, topic_ids: list[bytes]) -> None:
+        self._asking = True
+
+        def learn(names: Mapping[bytes, str]) -> None:
+            self._asking = False
+            self.proven = True
+            self._names.update(names)
+            until_ms = self._steady_ms() + ABSENT_MS
+            for topic_id in topic_ids:
+                if topic_id not in names:
+                    self._absent.pop(topic_id, None)
+                    if len(self._absent) >= ABSENT_MAX:
+                        del self._absent[next(iter(self._absent))]
+                    self._absent[topic_id] = until_ms
+            self._pause.wake()
+
+        self._look_up(topic_ids, learn)

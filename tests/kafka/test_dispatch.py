@@ -1,0 +1,397 @@
+"""Limits of dispatch at real consumers: rates, order, groups side by side (docs/protocol_notes.md 3.6)."""
+
+import asyncio
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from broker_fixtures import apart, serving
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from counted_kit import Counted
+from kafka import KafkaConsumer
+from kafka.protocol.producer import ProduceResponse
+from proxy_kit import ProxyThread, until
+from traffic_kit import batch, produce_to
+from wire_client import WireClient
+
+from weir.stack.jars import java_command
+
+LIMIT_S = 60.0
+Arrivals = list[tuple[float, int, int]]
+"""When, partition, offset of each record."""
+Start = Callable[..., ProxyThread]
+
+
+def wall_ms() -> float:
+    """The brokers' time, which is this machine's."""
+    return time.time() * 1000
+
+
+def full_name(topic: str) -> str:
+    """As limits know it."""
+    return f"persistent://public/default/{topic}"
+
+
+def filled(cluster: Cluster, count: int, per_batch: int, partitions: int = 1, size: int = 100) -> str:
+    """A topic with so many records in each partition, in batches of one size."""
+    name = fresh("dispatch")
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result(LIMIT_S)
+    with WireClient(cluster.kafka.bootstrap) as client:
+
+        def receive(partition: int) -> int:
+            answer = client.receive(ProduceResponse, 9).responses[0].partition_responses
+            assert [part.index for part in answer] == [partition]
+            return int(answer[0].error_code)
+
+        for partition in range(partitions):
+            frame = produce_to(name, partition, batch(per_batch, size=size))
+
+            def begun(frame: bytes = frame, partition: int = partition) -> bool:
+                # A topic may be created some time before its leader knows.
+                client.send_frame(frame)
+                return receive(partition) == 0
+
+            until(begun)
+            left = count // per_batch - 1
+            for _ in range(left):
+                client.send_frame(frame)
+            assert [receive(partition) for _ in range(left)] == [0] * left
+    return name
+
+
+def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
+    """A proxy with limits."""
+    running = start()
+    assert running.proxy is not None
+    counted = Counted(wall_ms, **limits)
+    running.proxy.fetch_desk.dispatch = counted
+    return running, counted
+
+
+def ambiguous(running: ProxyThread) -> float | None:
+    """Topics fetched by nobody knows which group."""
+    assert running.proxy is not None
+    return running.proxy.metrics.registry.get_sample_value("weir_dispatch_ambiguous_fetches_total")
+
+
+def confluent(bootstrap: str, group: str, topic: str, count: int, **more: str) -> Arrivals:
+    """Consume so many records with librdkafka."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": "100", **more,
+    })  # fmt: skip
+    consumer.subscribe([topic])
+    found: Arrivals = []
+    deadline = time.monotonic() + LIMIT_S
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.consume(500, 0.05):
+            assert message.error() is None
+            found.append((time.time(), message.partition(), message.offset()))
+    consumer.close()
+    return found
+
+
+def kafka_python(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """The same with kafka-python, which has fetch sessions."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+        fetch_max_wait_ms=100,
+    )  # fmt: skip
+    found: Arrivals = []
+    deadline = time.monotonic() + LIMIT_S
+    # Its iterator fetches ahead from where it stands and throws the answer away when it has gone on; a short
+    # poll() that ends while it joins its group may leave it without partitions for good.
+    while len(found) < count and time.monotonic() < deadline:
+        for messages in consumer.poll(timeout_ms=10_000).values():
+            found += [(time.time(), message.partition, message.offset) for message in messages]
+    consumer.close()
+    return found
+
+
+def rate(arrivals: Arrivals) -> float:
+    """Messages a second after the first second's, over whole ones: a period's quota comes at its start."""
+    seconds = [int(at) for at, _, _ in arrivals]
+    first, last = seconds[0], seconds[-1]
+    assert last > first
+    return (len(seconds) - Counter(seconds)[first]) / (last - first)
+
+
+def in_order(arrivals: Arrivals, count: int) -> None:
+    """Every record once, in the order of its partition."""
+    by_partition: dict[int, list[int]] = {}
+    for _, partition, offset in arrivals:
+        by_partition.setdefault(partition, []).append(offset)
+    assert sum(map(len, by_partition.values())) == count
+    for offsets in by_partition.values():
+        assert offsets == list(range(len(offsets)))
+
+
+def java(bootstrap: str, group: str, topic: str, count: int, protocol: str = "classic") -> Arrivals:
+    """The same with Kafka's console consumer."""
+    command = java_command(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server", bootstrap, "--topic", topic, "--group", group, "--from-beginning",
+        "--max-messages", str(count), "--timeout-ms", "30000",
+        "--consumer-property", f"group.protocol={protocol}",
+        *(part for name in ("partition", "offset") for part in ("--property", f"print.{name}=true")),
+        "--property", "print.value=false",
+    )  # fmt: skip
+    found: Arrivals = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        for line in running.stdout:
+            numbers = re.findall(r":(\d+)", line)
+            assert len(numbers) == 2, line
+            found.append((time.time(), int(numbers[0]), int(numbers[1])))
+        assert running.wait(LIMIT_S) == 0, running.stderr.read()
+    return found
+
+
+def aio(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """The same with aiokafka."""
+
+    async def consume() -> Arrivals:
+        consumer = AIOKafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+        )  # fmt: skip
+        await consumer.start()
+        found: Arrivals = []
+        try:
+            while len(found) < count:
+                message = await asyncio.wait_for(consumer.getone(), 20)
+                found.append((time.time(), message.partition, message.offset))
+        finally:
+            await consumer.stop()
+        return found
+
+    return asyncio.run(consume())
+
+
+def new_confluent(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """librdkafka with the consumer protocol (KIP-848)."""
+    return confluent(bootstrap, group, topic, count, **{"group.protocol": "consumer"})
+
+
+def new_java(bootstrap: str, group: str, topic: str, count: int) -> Arrivals:
+    """Java with the consumer protocol."""
+    return java(bootstrap, group, topic, count, "consumer")
+
+
+RATES = [
+    # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
+    (confluent, 1_000, 1, 4_000),
+    (kafka_python, 100, 30, 420),
+    (aio, 100, 6, 402),
+    (java, 1_000, 30, 4_020),
+    (new_java, 100, 1, 400),
+    (new_confluent, 10, 30, 60),
+]
+LONG_RATES = [
+    (client, *case)
+    for client in (confluent, kafka_python, aio, java, new_confluent, new_java)
+    for case in (
+        (10, 1, 90), (10, 6, 102), (10, 30, 120), (100, 1, 900), (100, 6, 1_002), (100, 30, 1_020),
+        (1_000, 1, 9_000), (1_000, 6, 10_002), (1_000, 30, 9_990 + 30),
+    )
+]  # fmt: skip
+
+
+def check_rate(
+    cluster: Cluster, start: Start, consume: Callable[..., Arrivals], limit: int, per_batch: int, count: int
+) -> None:
+    """A group gets what its limit lets it, and every record once."""
+    group, topic = fresh("group"), filled(cluster, count, per_batch)
+    running, counted = limited(start, subscriptions={(full_name(topic), group): (limit, 0)})
+    arrivals = consume(running.bootstrap, group, topic, count)
+    in_order(arrivals, count)
+    assert rate(arrivals) == pytest.approx(limit, rel=0.02)
+    assert {delivered.place[2] for delivered in counted.delivered} == {group}
+
+
+@pytest.mark.parametrize(("consume", "limit", "per_batch", "count"), RATES)
+def test_rates(
+    cluster: Cluster, proxy_with: Start, consume: Any, limit: int, per_batch: int, count: int
+) -> None:
+    """Within 2 % in the long run, whatever client, protocol and batches."""
+    check_rate(cluster, proxy_with, consume, limit, per_batch, count)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("consume", "limit", "per_batch", "count"), LONG_RATES)
+def test_all_rates(
+    cluster: Cluster, proxy_with: Start, consume: Any, limit: int, per_batch: int, count: int
+) -> None:
+    """The same for every client with every rate and batch."""
+    check_rate(cluster, proxy_with, consume, limit, per_batch, count)
+
+
+def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
+    """Another group on the topic, and another topic of the limited consumer, do not wait."""
+    group, other = fresh("group"), fresh("other")
+    slow, fast = filled(cluster, 60, 6), filled(cluster, 30_000, 500)
+    running, _ = limited(proxy_with, subscriptions={(full_name(slow), group): (10, 0)})
+    found: dict[str, Arrivals] = {slow: [], fast: []}
+    consumer = Consumer({
+        "bootstrap.servers": running.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+    })  # fmt: skip
+    consumer.subscribe([slow, fast])
+    begun = time.monotonic()
+    beside: Arrivals = []
+    aside = threading.Thread(
+        target=lambda: beside.extend(confluent(running.bootstrap, other, slow, 60, **{"client.id": other}))
+    )
+    aside.start()
+    while len(found[slow]) < 42 and time.monotonic() < begun + LIMIT_S:
+        for message in consumer.consume(500, 0.05):
+            found[message.topic()].append((time.time(), message.partition(), message.offset()))
+    consumer.close()
+    aside.join()
+    in_order(found[fast], 30_000)
+    first, last = found[fast][0][0], found[fast][-1][0]
+    assert last - first < 2.0
+    in_order(beside, 60)
+    assert beside[-1][0] - beside[0][0] < 1.0
+    assert rate(found[slow]) == pytest.approx(10, rel=0.1)
+
+
+def test_two_groups_share_the_limit_of_a_topic(cluster: Cluster, proxy_with: Start) -> None:
+    """Together they get the limit, and each its turn."""
+    topic, groups = filled(cluster, 200, 1), [fresh("group"), fresh("group")]
+    running, _ = limited(proxy_with, topics={full_name(topic): (10, 0)})
+    found: dict[str, Arrivals] = {group: [] for group in groups}
+
+    def consume(group: str) -> None:
+        found[group] += confluent(running.bootstrap, group, topic, 40, **{"client.id": group})
+
+    threads = [threading.Thread(target=consume, args=(group,)) for group in groups]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    both = sorted(arrival for arrivals in found.values() for arrival in arrivals)
+    # Each has had 40, so until then the first to have them had no more than a turn more than its part.
+    until_s = min(int(arrivals[-1][0]) for arrivals in found.values())
+    counts = [sum(int(at) <= until_s for at, _, _ in found[group]) for group in groups]
+    assert min(counts) >= 20
+    assert rate(both[:70]) == pytest.approx(10, rel=0.02)
+
+
+def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None:
+    """A member that joins takes partitions over; the limit is still one, and no record is lost."""
+    group, count = fresh("group"), 120
+    topic = filled(cluster, count // 2, 6, partitions=2)
+    running, _ = limited(proxy_with, subscriptions={(full_name(topic), group): (20, 0)})
+    properties = {
+        "bootstrap.servers": running.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": "100", "heartbeat.interval.ms": "500",
+    }  # fmt: skip
+    members = [Consumer(properties), Consumer(properties)]
+    members[0].subscribe([topic])
+    found: Arrivals = []
+    deadline = time.monotonic() + LIMIT_S
+    while len({arrival[1:] for arrival in found}) < count and time.monotonic() < deadline:
+        for member in members:
+            for message in member.consume(100, 0.02):
+                found.append((time.time(), message.partition(), message.offset()))
+        if len(found) >= 40 and not members[1].assignment():
+            members[1].subscribe([topic])
+    for member in members:
+        member.close()
+    assert {arrival[1:] for arrival in found} == {
+        (partition, offset) for partition in (0, 1) for offset in range(count // 2)
+    }
+    assert len(found) <= count
+    assert rate(found) <= 20 * 1.02
+
+
+def test_a_limit_that_comes_while_clients_read(cluster: Cluster, proxy_with: Start) -> None:
+    """Their fetch sessions end as a broker would end them: no record is lost, and from then on it holds."""
+    group = fresh("group")
+    topic = filled(cluster, 600, 6)
+    running, counted = limited(proxy_with, active=False)
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=running.bootstrap, group_id=group, auto_offset_reset="earliest",
+        fetch_max_wait_ms=100, max_partition_fetch_bytes=1_024,
+    )  # fmt: skip
+    found: Arrivals = []
+    slow: Arrivals = []
+    deadline = time.monotonic() + LIMIT_S
+    while len(slow) < 120 and time.monotonic() < deadline:
+        for messages in consumer.poll(timeout_ms=10_000, max_records=6).values():
+            for message in messages:
+                (slow if counted.active else found).append((time.time(), message.partition, message.offset))
+        if len(found) >= 300 and not counted.active:
+            counted.topics[full_name(topic)] = (20, 0)
+            counted.active, counted.generation = True, 1
+    consumer.close()
+    in_order(found + slow, len(found) + len(slow))
+    # What had been fetched before comes at once.
+    assert rate(slow[-80:]) == pytest.approx(20, rel=0.2)
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_aborted_transactions_do_not_count(cluster: Cluster, proxy_with: Start, level: str) -> None:
+    """Where the consumer does not see them; nor do the markers of either."""
+    group, topic = fresh("group"), filled(cluster, 1, 1)
+    producer = Producer({"bootstrap.servers": cluster.kafka.bootstrap, "transactional.id": topic})
+    producer.init_transactions(LIMIT_S)
+    for commits in (False, True, False, True):
+        producer.begin_transaction()
+        for _ in range(20):
+            producer.produce(topic, b"x" * 100)
+        producer.flush(LIMIT_S)
+        (producer.commit_transaction if commits else producer.abort_transaction)(LIMIT_S)
+    count = 41 if level == "read_committed" else 81
+    running, counted = limited(proxy_with, subscriptions={(full_name(topic), group): (40, 0)})
+    arrivals = confluent(running.bootstrap, group, topic, count, **{"isolation.level": level})
+    assert len(arrivals) == count
+    assert sum(delivered.msgs for delivered in counted.delivered) == count
+
+
+def test_groups_with_one_client_id(cluster: Cluster, proxy_with: Start) -> None:
+    """What they were told to read says whose a fetch is."""
+    groups = [fresh("group"), fresh("group")]
+    topics = [filled(cluster, 60, 6), filled(cluster, 60, 6)]
+    running, counted = limited(proxy_with, subscriptions={(full_name(topics[0]), groups[0]): (20, 0)})
+    found: dict[str, Arrivals] = {}
+
+    def consume(group: str, topic: str) -> None:
+        found[group] = confluent(running.bootstrap, group, topic, 60)
+
+    threads = [threading.Thread(target=consume, args=pair) for pair in zip(groups, topics, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[groups[0]][-1][0] - found[groups[0]][0][0] > 1.0
+    assert {delivered.place[2] for delivered in counted.delivered} == {groups[0]}
+    assert ambiguous(running) == 0
+
+
+@pytest.mark.parametrize("dimension", ["Msg", "Byte"])
+def test_policies_limit_a_subscription(cluster: Cluster, dimension: str) -> None:
+    """The proxy's own arithmetic, by a policy, without the job's decisions."""
+    group = fresh("group")
+    topic = filled(cluster, 210, 30)
+    size = len(batch(30, size=100))
+    limit = 30 if dimension == "Msg" else size
+    with apart(cluster, topic) as own, serving(own) as running:
+        assert running.proxy is not None
+        dispatch = running.proxy.dispatch
+        rates = {"dispatchRate": {f"dispatchThrottlingRateIn{dimension}": limit}}
+        own.policies.put(f"topics.{full_name(topic)}", {"subscriptions": {group: rates}})
+        until(lambda: dispatch.active and dispatch.limits(full_name(topic), group))
+        arrivals = confluent(running.bootstrap, group, topic, 150)
+    in_order(arrivals, 150)
+    assert rate(arrivals) == pytest.approx(30, rel=0.02)

@@ -1,0 +1,131 @@
+"""One connection's Fetch requests under limits of dispatch, without a connection: what goes to the broker."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cachetools import LRUCache
+from counted_kit import Counted
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka_kit import build, decode, response
+from traffic_kit import fetch_request, key_of, topic_id
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.fetches import Fetches, Plan
+from enforcer.kafka.dispatch.readers import Client
+
+CLIENT = Client("alice", "10.0.0.1", "tests")
+ADDRESS = ("kafka", 9092)
+BROKER = "broker-kafka:9092"
+GROUP = "g"
+
+
+def full(topic: str) -> str:
+    """As limits know it."""
+    return f"persistent://public/default/{topic}"
+
+
+class World:
+    """What connections share, with a clock; every topic `t` is limited to ten messages a second at first."""
+
+    def __init__(self, settings: Mapping[str, Any] | None = None, **limits: Any) -> None:
+        self.now_ms = 5_000.0
+        self.counted = Counted(lambda: self.now_ms, **(limits or {"topics": {full("t"): (10, 0)}}))
+        self.metrics = Metrics(1)
+        self.names: LRUCache[bytes, str] = LRUCache(1_000)
+        brokers = Brokers(
+            listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
+        )
+        self.desk = FetchDesk(
+            self.counted,
+            ProxySettings(**settings or {}),
+            self.metrics,
+            brokers,
+            self.names,
+            lambda: self.now_ms,
+        )
+
+    def counter(self, name: str) -> float:
+        """A metric of ours."""
+        return self.metrics.registry.get_sample_value(f"weir_dispatch_{name}_fetches_total") or 0.0
+
+
+class Rig:
+    """A connection.
+
+    Args:
+        world: what it shares with others.
+        version: of its requests.
+        proven: whether the broker has answered it before.
+    """
+
+    def __init__(self, world: World, version: int = 12, proven: bool = True) -> None:
+        self.world, self.version = world, version
+        self.pauses: list[float] = []
+        self.woken = 0
+        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
+        self.fetches = Fetches(world.desk, self, lambda topics, done: self.asked.append((topics, done)))
+        self.fetches.naming.proven = proven
+
+    def pause(self, wait_ms: float) -> None:
+        """Noted (line_up.Pause)."""
+        self.pauses.append(wait_ms)
+
+    def wake(self) -> None:
+        """Noted (line_up.Pause)."""
+        self.woken += 1
+
+    def plan(self, topics: Mapping[str, int], **fields: Any) -> Plan | None:
+        """What becomes of a request for topics with so many partitions."""
+        frame, header = fetch_request(self.version, topics, **fields)
+        return self.fetches.plan(frame, header, CLIENT, ADDRESS)
+
+    def sent(self, topics: Mapping[str, int], **fields: Any) -> tuple[Any, Plan]:
+        """The same as it goes to the broker."""
+        plan = self.plan(topics, **fields)
+        assert plan is not None and plan.frame
+        return decode(FetchRequest, self.version, plan.frame), plan
+
+    def names(self, message: Any) -> list[bytes]:
+        """The topics of a message."""
+        topics = message.topics if isinstance(message, FetchRequest) else message.responses
+        if self.version >= 13:
+            return [topic.topic_id.bytes for topic in topics]
+        return [topic.topic.encode() for topic in topics]
+
+    def got(self, plan: Plan, topics: Mapping[str, list[bytes]], high: int = 1_000, **fields: Any) -> Any:
+        """What the client gets when the broker sends these records."""
+        assert plan.cut is not None
+        found = plan.cut(fetched(self.version, topics, high, **fields))
+        return decode(FetchResponse, self.version, found)
+
+    def key(self, name: str) -> bytes:
+        """A topic as messages name it."""
+        return key_of(name, self.version >= 13)
+
+
+def fetched(version: int, topics: Mapping[str, list[bytes]], high: int, **fields: Any) -> bytes:
+    """A Fetch response whose partitions have this high watermark."""
+    topic = FetchResponse.FetchableTopicResponse
+    data = [
+        build(
+            topic, version,
+            **{"topic_id" if version >= 13 else "topic": topic_id(name) if version >= 13 else name},
+            partitions=[
+                build(
+                    topic.PartitionData, version, partition_index=index, records=records,
+                    high_watermark=high, last_stable_offset=high, log_start_offset=0,
+                )
+                for index, records in enumerate(batches)
+            ],
+        )
+        for name, batches in topics.items()
+    ]  # fmt: skip
+    return response(build(FetchResponse, version, responses=data, **fields))
+
+
+def sizes(message: Any) -> list[list[int]]:
+    """Bytes of the records of each partition of each topic."""
+    return [[len(part.records or b"") for part in topic.partitions] for topic in message.responses]

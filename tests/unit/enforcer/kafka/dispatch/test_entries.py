@@ -1,0 +1,88 @@
+"""Record batches as consumers see them: markers, aborted transactions, offsets before the one asked for."""
+
+import struct
+
+import pytest
+from traffic_kit import batch
+
+from enforcer.kafka.dispatch.entries import Aborted, Entry, entries
+
+TRANSACTIONAL, CONTROL = 0x10, 0x20
+
+
+def placed(records: bytes, first: int, attributes: int = 0, producer: int = -1) -> bytes:
+    """A batch of version 2 at an offset, of a producer."""
+    out = bytearray(records)
+    struct.pack_into(">q", out, 0, first)
+    struct.pack_into(">h", out, 21, attributes | out[22])
+    struct.pack_into(">q", out, 43, producer)
+    return bytes(out)
+
+
+def read(records: bytes, offset: int = 0, aborted: tuple[Aborted, ...] = ()) -> list[Entry]:
+    """The entries of a partition, with something before and behind it in the frame."""
+    frame = b"before" + records + b"behind"
+    return entries(frame, 6, 6 + len(records), offset, aborted)
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+def test_batches(compression: int) -> None:
+    """Messages, bytes and the next offset of each batch, compressed or not."""
+    first, second = batch(6, compression=compression), batch(30, compression=compression)
+    found = read(placed(first, 0) + placed(second, 6))
+    assert [(entry.msgs, entry.size, entry.after) for entry in found] == [
+        (6, len(first), 6), (30, len(second), 36),
+    ]  # fmt: skip
+    assert [entry.stop for entry in found] == [6 + len(first), 6 + len(first) + len(second)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets(magic: int) -> None:
+    """Each message of an old set is an entry."""
+    found = read(batch(3, magic=magic))
+    assert [(entry.msgs, entry.after) for entry in found] == [(1, 1), (1, 2), (1, 3)]
+
+
+def test_a_batch_that_is_cut_off_does_not_count() -> None:
+    """Nobody can read it; nor what is no batch."""
+    whole = batch(6)
+    assert [entry.msgs for entry in read(whole + whole[:-1])] == [6]
+    assert read(whole[:-1]) == read(whole[:30]) == read(b"") == []
+    assert read(bytes(200)) == []
+
+
+def test_markers_are_no_messages() -> None:
+    """A control batch passes, and counts nothing."""
+    marker = placed(batch(1), 6, TRANSACTIONAL | CONTROL, 5)
+    found = read(placed(batch(6), 0) + marker)
+    assert [(entry.msgs, entry.size, entry.after) for entry in found][1] == (0, 0, 7)
+
+
+def test_aborted_transactions() -> None:
+    """What a consumer of committed records never sees: from its first offset to its marker."""
+    parts = [
+        placed(batch(2), 0, TRANSACTIONAL, 5),  # committed before
+        placed(batch(1), 2, TRANSACTIONAL | CONTROL, 5),
+        placed(batch(3), 3, TRANSACTIONAL, 5),  # aborted
+        placed(batch(4), 6, TRANSACTIONAL, 6),  # another producer's
+        placed(batch(5), 10, 0, 5),  # outside of transactions
+        placed(batch(1), 15, TRANSACTIONAL | CONTROL, 5),
+        placed(batch(6), 16, TRANSACTIONAL, 5),
+    ]
+    aborted = (Aborted(5, 3),)
+    assert [entry.msgs for entry in read(b"".join(parts), 0, aborted)] == [2, 0, 0, 4, 5, 0, 6]
+    assert [entry.msgs for entry in read(b"".join(parts))] == [2, 0, 3, 4, 5, 0, 6]
+
+
+@pytest.mark.parametrize(("offset", "msgs"), [(100, 6), (101, 5), (105, 1), (106, 0), (200, 0)])
+def test_a_first_batch_that_begins_before(offset: int, msgs: int) -> None:
+    """Only what lies from the offset on counts."""
+    assert [entry.msgs for entry in read(placed(batch(6), 100), offset)] == [msgs]
+
+
+def test_a_compacted_first_batch() -> None:
+    """It has fewer messages than offsets: no more than it has count."""
+    records = bytearray(placed(batch(2), 100))
+    struct.pack_into(">i", records, 23, 9)
+    assert [entry.msgs for entry in read(bytes(records), 103)] == [2]
+    assert [entry.msgs for entry in read(bytes(records), 109)] == [1]

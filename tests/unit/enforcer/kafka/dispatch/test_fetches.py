@@ -1,0 +1,295 @@
+"""What becomes of Fetch requests: passed, cut, kept, answered; in what session, and in whose turn."""
+
+from typing import Any
+
+import pytest
+from counted_kit import Delivered
+from fetch_rig import ADDRESS, BROKER, CLIENT, GROUP, Rig, World, full, sizes
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka_kit import build, decode, request
+from traffic_kit import batch, fetch_request
+
+from enforcer.kafka.dispatch.session import TOPICS_MAX
+from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
+
+SIX = batch(6)
+
+
+def learn(rig: Rig, *names: str) -> None:
+    """The names of topic ids are known."""
+    for name in names:
+        if rig.version >= 13:
+            rig.world.names[rig.key(name)] = name
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_limited_topic_is_cut(version: int) -> None:
+    """Ten left: two batches of six go on, the third comes another time; the session is none."""
+    rig = Rig(World(), version)
+    learn(rig, "t", "u")
+    request, plan = rig.sent({"t": 1, "u": 1}, epoch=0, session=0)
+    assert rig.names(request) == [rig.key("t"), rig.key("u")]
+    if version >= 7:
+        assert (request.session_id, request.session_epoch) == (0, -1)
+    limits = [part.partition_max_bytes for topic in request.topics for part in topic.partitions]
+    assert limits == [15_360, 1 << 20]
+    assert request.max_bytes == FETCH_LIMIT_MAX and request.max_wait_ms == 500
+    response = rig.got(plan, {"t": [SIX * 3], "u": [SIX * 3]})
+    assert sizes(response) == [[len(SIX) * 2], [len(SIX) * 3]]
+    assert rig.world.counted.delivered == [Delivered((BROKER, full("t"), ""), 12, len(SIX) * 2, 2, True)]
+    assert rig.world.counter("cut") == 1
+    assert rig.world.counted.held == [(BROKER, full("t"), "", "topic", "msgs")]
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_a_topic_that_must_wait_is_left_out(version: int) -> None:
+    """The others go on; the wait ends when it may be read; the client gets an answer for it."""
+    rig = Rig(World(), version)
+    learn(rig, "t", "u")
+    _, plan = rig.sent({"t": 1})
+    assert sizes(rig.got(plan, {"t": [SIX * 2]}, high=77)) == [[len(SIX) * 2]]
+    rig.world.now_ms += 700
+    request, plan = rig.sent({"t": 1, "u": 1})
+    assert rig.names(request) == [rig.key("u")] and request.max_wait_ms == 300
+    response = rig.got(plan, {"u": [SIX]})
+    assert rig.names(response) == [rig.key("u"), rig.key("t")]
+    assert sizes(response) == [[len(SIX)], [0]]
+    (part,) = response.responses[1].partitions
+    assert (part.error_code, part.high_watermark) == (0, 77)
+    assert response.throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_all_must_wait(version: int) -> None:
+    """The request is kept until something is left, or for a second, and then answered without the broker."""
+    rig = Rig(World(), version)
+    learn(rig, "t")
+    _, plan = rig.sent({"t": 2})
+    rig.got(plan, {"t": [SIX * 3, SIX * 3]})
+    rig.world.counted.deliver(BROKER, full("t"), "", msgs=10, size=1, entries=1, backlog=True)
+    assert rig.plan({"t": 2}) is None
+    rig.world.now_ms += 600
+    assert rig.plan({"t": 2}) is None
+    assert rig.pauses == [1_000.0, 400.0] and rig.world.counter("held") == 1
+    rig.world.now_ms += 400
+    plan = rig.plan({"t": 2})
+    assert plan is not None and not plan.frame
+    answer = decode(FetchResponse, version, plan.answer)
+    assert answer.throttle_time_ms == 1_000 and sizes(answer) == [[0, 0]]
+    rig.world.now_ms += 1_000
+    assert rig.plan({"t": 2}) is not None
+    assert rig.world.counter("held") == 1
+
+
+def test_nothing_limited_passes_in_its_session() -> None:
+    """As it came; also what only tells what changes."""
+    rig = Rig(World())
+    for topics, epoch in (({"u": 1}, 0), ({}, 1), ({"v": 1}, 2)):
+        plan = rig.plan(topics, epoch=epoch, session=9)
+        assert plan is not None and plan.cut is None
+        assert plan.frame == fetch_request(12, topics, epoch=epoch, session=9)[0]
+
+
+def test_sessions_that_must_end() -> None:
+    """One that began unread, one that gets a limited topic, one whose topics get a limit."""
+    world = World()
+    for before, topics in (((), {}), (({"u": 1},), {"t": 1}), (({"u": 1},), {})):
+        rig = Rig(world)
+        for full_request in before:
+            rig.sent(full_request, epoch=0)
+        if before and not topics:
+            world.counted.topics[full("u")] = (10, 0)
+            world.counted.generation += 1
+        request, plan = rig.sent(topics, epoch=3, session=9)
+        assert (request.session_id, request.session_epoch) == (-1, 3) and plan.cut is None
+        # The client begins anew.
+        request, plan = rig.sent({"t": 1}, epoch=0, session=9)
+        assert (request.session_id, request.session_epoch) == (9, -1) and plan.cut is not None
+        rig.fetches.close()
+
+
+def test_more_topics_than_are_remembered() -> None:
+    """Such a connection has no session, so that each request lists all topics."""
+    rig = Rig(World())
+    many = {f"u{number}": 1 for number in range(TOPICS_MAX + 1)}
+    request, _ = rig.sent(many, epoch=0)
+    assert request.session_epoch == -1
+    request, _ = rig.sent({}, epoch=1, session=9)
+    assert request.session_id == -1
+
+
+def test_replicas_pass() -> None:
+    """Followers are never held back."""
+    rig = Rig(World())
+    frame, header = request(
+        build(FetchRequest, 11, replica_id=2, max_wait_ms=1, min_bytes=1, max_bytes=1, topics=_topics(11))
+    )
+    plan = rig.fetches.plan(frame, header, CLIENT, ADDRESS)
+    assert plan is not None and plan.frame == frame and plan.cut is None
+
+
+def _topics(version: int) -> list[Any]:
+    topic = FetchRequest.FetchTopic
+    part = build(topic.FetchPartition, version, partition=0, fetch_offset=0, partition_max_bytes=1)
+    return [build(topic, version, topic="t", partitions=[part])]
+
+
+def test_names_and_proof_are_asked_for_first() -> None:
+    """Ids without a name, once; a client that the broker has not answered yet."""
+    rig = Rig(World(), 13, proven=False)
+    assert rig.plan({"t": 1}) is None and rig.plan({"t": 1}) is None
+    ((topics, done),) = rig.asked
+    assert topics == [rig.key("t")] and len(rig.pauses) == 2
+    done({topics[0]: "t"})
+    assert rig.woken == 1
+    _, plan = rig.sent({"t": 1})
+    assert plan.cut is not None
+    unknown = Rig(World(), 13)
+    assert unknown.plan({"u": 1}) is None
+    unknown.asked[0][1]({})
+    _, plan = unknown.sent({"u": 1})
+    assert plan.cut is None and len(unknown.asked) == 1
+    unproven = Rig(World(), 12, proven=False)
+    assert unproven.plan({"t": 1}) is None and unproven.asked[0][0] == []
+    unproven.asked[0][1]({})
+    assert unproven.plan({"t": 1}) is not None
+
+
+def test_bytes_and_entries() -> None:
+    """A limit in bytes cuts behind the batch that reaches it; where entries count, batches do."""
+    world = World(topics={full("t"): (0, len(SIX) + 1)})
+    rig = Rig(world)
+    request, plan = rig.sent({"t": 1})
+    assert sizes(rig.got(plan, {"t": [SIX * 4]})) == [[len(SIX) * 2]]
+    rig = Rig(World(topics={full("t"): (3, 0)}, by_entry=True))
+    request, plan = rig.sent({"t": 1})
+    assert request.topics[0].partitions[0].partition_max_bytes == 3 * 1_536
+    assert sizes(rig.got(plan, {"t": [SIX * 4]})) == [[len(SIX) * 3]]
+
+
+def test_partitions_have_their_turns() -> None:
+    """What was served longest ago comes first."""
+    rig = Rig(World(topics={full("t"): (6, 0)}))
+    seen = []
+    for _ in range(4):
+        _, plan = rig.sent({"t": 3})
+        seen.append(sizes(rig.got(plan, {"t": [SIX] * 3}))[0])
+        rig.world.now_ms += 1_000
+    size = len(SIX)
+    assert seen == [[size, 0, 0], [0, size, 0], [0, 0, size], [size, 0, 0]]
+
+
+def test_whoever_has_caught_up() -> None:
+    """With the flag off it is neither held nor cut, nor charged; with a backlog it is."""
+    rig = Rig(World(topics={full("t"): (10, 0)}, all_charged=False))
+    _, plan = rig.sent({"t": 1})
+    assert sizes(rig.got(plan, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 3]]
+    assert rig.world.counted.delivered[-1].backlog is False
+    rig.world.counted.deliver(BROKER, full("t"), "", msgs=10, size=1, entries=1, backlog=True)
+    request, plan = rig.sent({"t": 1})
+    assert request.topics[0].partitions[0].partition_max_bytes == 1 << 20
+    assert sizes(rig.got(plan, {"t": [SIX]}, high=1_000)) == [[0]]
+    assert rig.plan({"t": 1}) is None
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 1})
+    assert sizes(rig.got(plan, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 2]]
+
+
+def test_groups() -> None:
+    """A group's limit is its own; of one of two groups only the topic is counted, and that is told."""
+    world = World(subscriptions={(full("t"), GROUP): (6, 0)}, topics={full("t"): (60, 0)})
+    rig = Rig(world)
+    world.desk.readers.assigned(CLIENT, GROUP, "m", {"t": frozenset({0})})
+    _, plan = rig.sent({"t": 1})
+    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX)]]
+    assert rig.plan({"t": 1}) is None
+    world.desk.readers.assigned(CLIENT, "h", "m", {"t": frozenset({0})})
+    _, plan = rig.sent({"t": 1})
+    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX) * 3]]
+    assert [delivered.place[2] for delivered in world.counted.delivered] == [GROUP, ""]
+    assert world.counter("ambiguous") == 0
+    rig.sent({"t": 1})
+    assert world.counter("ambiguous") == 1
+
+
+def test_nobody_knows_which_group() -> None:
+    """A limit of a subscription alone does not hold then, and the fetch has no session all the same."""
+    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
+    rig = Rig(world)
+    for group in (GROUP, "h"):
+        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
+    request, plan = rig.sent({"t": 1}, session=5)
+    assert (request.session_id, request.session_epoch) == (5, -1) and plan.cut is None
+    assert world.counter("ambiguous") == 1
+
+
+def test_topics_of_one_connection_have_their_turns() -> None:
+    """Where the broker's limit is for both, neither is always first."""
+    world = World({"dispatch_hold_ms": 10_000}, broker=(10, 0))
+    rig = Rig(world)
+    served = []
+    for _ in range(5):
+        request, plan = rig.sent({"t": 1, "u": 1})
+        records = {topic.topic: [batch(10)] for topic in request.topics}
+        served.append(
+            [name for name, row in zip(records, sizes(rig.got(plan, records)), strict=False) if row[0]]
+        )
+        assert rig.plan({"t": 1, "u": 1}) is None
+        world.now_ms += 1_000
+    assert served == [["t"], ["t"], ["u"], ["t"], ["u"]]
+
+
+def test_what_is_remembered_of_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those beyond the bound no offsets are told while they must wait."""
+    monkeypatch.setattr("enforcer.kafka.dispatch.deliveries.MARKS_MAX", 2)
+    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LEVELS_MAX", 1)
+    rig = Rig(World(topics={full("t"): (10, 0), full("v"): (10, 0)}))
+    _, plan = rig.sent({"t": 3, "v": 1})
+    rig.got(plan, {"t": [batch(10), b"", b""], "v": [batch(10)]}, high=50)
+    _, plan = rig.sent({"t": 3, "u": 1})
+    parts = rig.got(plan, {"u": [b""]}).responses[1].partitions
+    assert [part.high_watermark for part in parts] == [50, -1, -1]
+
+
+def test_two_connections_have_their_turns() -> None:
+    """Who waits for longest goes on; what it may bring is not for the others until it has come."""
+    world = World({"dispatch_hold_ms": 10_000})
+    first, second = Rig(world), Rig(world)
+    _, plan = first.sent({"t": 1})
+    first.got(plan, {"t": [SIX * 2]})
+    assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
+    for before, behind in ((first, second), (second, first), (first, second)):
+        world.now_ms += 1_000
+        assert behind.plan({"t": 1}) is None
+        _, plan = before.sent({"t": 1})
+        assert behind.plan({"t": 1}) is None and behind.pauses[-1] == 100.0
+        before.got(plan, {"t": [batch(10)]})
+        assert behind.woken > 0
+        assert before.plan({"t": 1}) is None and behind.plan({"t": 1}) is None
+    first.fetches.close()
+    second.fetches.close()
+    assert len(world.desk.lines) == 0
+
+
+def test_a_reservation_ends() -> None:
+    """A long poll that brings nothing keeps others waiting for a moment only; what was not sent does not."""
+    world = World({"dispatch_hold_ms": 10_000})
+    first, second = Rig(world), Rig(world)
+    _, plan = first.sent({"t": 1})
+    first.got(plan, {"t": [SIX * 2]})
+    assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
+    world.now_ms += 1_000
+    assert first.plan({"t": 1}) is not None
+    assert second.plan({"t": 1}) is None
+    world.now_ms += 100
+    assert second.plan({"t": 1}) is not None
+    second.fetches.take_back()
+    first.fetches.take_back()
+    assert len(world.desk.lines) == 0
+
+
+def test_an_error_of_the_broker_passes() -> None:
+    """What is no answer to the request as a whole is the client's."""
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 1})
+    assert rig.got(plan, {}, error_code=70).error_code == 70

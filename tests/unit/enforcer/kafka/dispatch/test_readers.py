@@ -1,0 +1,100 @@
+"""Which group reads: one of one, one of several by what it was told to read, none, not known which."""
+
+from enforcer.kafka.dispatch.readers import IDLE_MS, MEMBERS_MAX, Client, Readers
+
+ALICE = Client("alice", "10.0.0.1", "rdkafka")
+BOB = Client("bob", "10.0.0.1", "rdkafka")
+ID = bytes(15) + b"\1"
+
+
+class Table(Readers):
+    """A table with a clock."""
+
+    def __init__(self, readers_max: int = 100) -> None:
+        self.now_ms = 0.0
+        super().__init__(readers_max, lambda: self.now_ms)
+
+    def of(self, client: Client, *parts: int) -> str | None:
+        """Who reads these partitions of topic t."""
+        return self.reading(client, ["t", ID], frozenset(parts))
+
+
+def test_a_client_without_a_group() -> None:
+    """As with assign()."""
+    table = Table()
+    assert table.of(ALICE, 0) == ""
+    table.saw(ALICE, "")
+    assert table.of(ALICE, 0) == "" and table.groups(ALICE) == []
+
+
+def test_one_group() -> None:
+    """It reads what nobody has told it, or what it was told; another client's is another's."""
+    table = Table()
+    table.saw(ALICE, "g", "m")
+    assert table.of(ALICE, 0, 1) == "g"
+    assert table.of(BOB, 0) == ""
+    table.assigned(ALICE, "g", "m", {"t": frozenset({0})})
+    assert table.of(ALICE, 0) == "g"
+    assert table.of(ALICE, 0, 1) == ""
+
+
+def test_several_groups_by_their_assignments() -> None:
+    """Partitions by name or id say which; where both hold them, or one is not known, nobody can tell."""
+    table = Table()
+    table.assigned(ALICE, "g", "m", {"t": frozenset({0, 1})})
+    table.assigned(ALICE, "h", "m", {ID: frozenset({2})})
+    assert (table.of(ALICE, 1), table.of(ALICE, 2), table.of(ALICE, 1, 2)) == ("g", "h", "")
+    table.assigned(ALICE, "h", "m", {ID: frozenset({1, 2})})
+    assert (table.of(ALICE, 0), table.of(ALICE, 1), table.of(ALICE, 2)) == ("g", None, "h")
+    table.saw(ALICE, "i")
+    assert table.of(ALICE, 0) is None
+
+
+def test_members_of_one_group_together() -> None:
+    """Two consumers of a group with one client id hold what both hold."""
+    table = Table()
+    table.assigned(ALICE, "g", "m", {"t": frozenset({0})})
+    table.assigned(ALICE, "g", "n", {"t": frozenset({1})})
+    assert table.of(ALICE, 0, 1) == "g"
+    table.left(ALICE, "g", ["n"])
+    assert table.of(ALICE, 1) == ""
+    table.left(ALICE, "g", ["m", "nobody"])
+    table.left(ALICE, "g", ["m"])
+    assert table.groups(ALICE) == [] and len(table) == 0
+
+
+def test_forgetting() -> None:
+    """The idle are forgotten, those that fetch are not; and the one idle for longest beyond the bound."""
+    table = Table(readers_max=3)
+    for name in "ghi":
+        table.assigned(ALICE, name, "m", {name: frozenset({0})})
+    table.now_ms = IDLE_MS - 1
+    assert table.reading(ALICE, ["g"], frozenset({0})) == "g"
+    table.saw(BOB, "j")
+    assert table.groups(ALICE) == ["g", "i"] and len(table) == 3
+    table.now_ms = IDLE_MS + 1
+    assert table.groups(ALICE) == ["g"]
+    table.now_ms = 3 * IDLE_MS
+    assert table.groups(ALICE) == [] and len(table) == 0
+
+
+def test_too_many_members() -> None:
+    """Those that are not told apart may read anything."""
+    table = Table()
+    for number in range(MEMBERS_MAX):
+        table.assigned(ALICE, "g", f"m{number}", {"t": frozenset({0})})
+    table.saw(ALICE, "g", "one more")
+    assert table.of(ALICE, 7) == ""
+    table.assigned(ALICE, "g", "one more", {"t": frozenset({1})})
+    assert table.of(ALICE, 7) == "g"
+
+
+def test_its_version() -> None:
+    """It counts groups that come and go, not what they do."""
+    table = Table()
+    table.saw(ALICE, "g", "m")
+    before = table.version
+    table.assigned(ALICE, "g", "m", {"t": frozenset({0})})
+    assert table.version == before
+    table.left(ALICE, "g", ["m"])
+    assert table.version > before
