@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol, Self
 
 from kafka.protocol.admin import topics as messages
 
-from enforcer.core.feeds.decisions import Decision, decisions_tail
-from enforcer.core.feeds.shares import Elsewhere, Share
+from enforcer.core.feeds.decisions import Decision, Read, decisions_tail
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
 from streaming.contract.errors import WeirError
@@ -90,7 +89,7 @@ class EventLink:
         if not self._reports.send(event, f"user={user}"):
             raise WeirError("an event was dropped: Kafka takes fewer than are asked for")
 
-    def _deliver(self, decisions: list[Decision | Share | Elsewhere]) -> None:
+    def _deliver(self, decisions: list[Read]) -> None:
         now = time.perf_counter()
         for decision in decisions:
             if not isinstance(decision, Decision):

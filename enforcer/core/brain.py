@@ -13,7 +13,8 @@ from functools import partial
 from enforcer.core.clock import BrokersClock, Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.deciding.joining import Joining
-from enforcer.core.feeds.decisions import Decision, standing_shares
+from enforcer.core.feeds.decisions import Decision, Read, standing_shares
+from enforcer.core.feeds.limits import LimitDecision
 from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Elsewhere, Share
 from enforcer.core.feeds.unusable import Complaints
@@ -46,6 +47,9 @@ class Brain:
         send_usage: takes (usage report, record key); False if it was dropped.
         send_usage_pack: the same of a packed record.
         take_shares: gets the shares of all enforcers; set by whoever meters.
+        take_limits: gets what was decided of concurrency limits, nothing where only others were; set by
+            whoever keeps these.
+        brokers_ms: the brokers' clock, ms since the epoch.
         ready: set once probe requests are decided in time.
 
     Args:
@@ -87,6 +91,8 @@ class Brain:
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
         self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
+        self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
+        self.brokers_ms = brokers.now_ms
         self.ready = asyncio.Event()
         of_policies, of_decisions = (
             Complaints(topic, metrics.unusable.labels(topic).inc)
@@ -198,11 +204,13 @@ class Brain:
             self._policies_tail.begin_anew()
         self._joining.begin_anew(topic)
 
-    def _take(self, decisions: list[Decision | Share | Elsewhere]) -> None:
+    def _take(self, decisions: list[Read]) -> None:
         self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
         # Those that are read back have lived a part of their life time: read_back_shares takes them.
         if self._joining.caught_up:
-            self.take_shares([decision for decision in decisions if not isinstance(decision, Decision)])
+            self.take_shares([share for share in decisions if isinstance(share, Share | Elsewhere)])
+        if decisions:
+            self.take_limits([limit for limit in decisions if isinstance(limit, LimitDecision)])
 
     def _steady_ms(self) -> float:
         return self._loop.time() * 1000

@@ -91,16 +91,24 @@ class Brokers:
         self._serve = serve
         self._shared = shared
         self._brokers: dict[int, Broker] = {}
-        self._changes = 0
+        self.changes = 0
+        """How often an address became known or another one."""
         self.repeats = Repeats()
         """Answers with our addresses, until one of these changes."""
-        self.rewrite = Rewriter(self.address, lambda: self._changes)
+        self.rewrite = Rewriter(self.address, lambda: self.changes)
         """Puts our addresses into responses."""
 
     @property
     def ports(self) -> dict[int, int]:
         """Broker id -> our port."""
         return {node_id: broker.listen_port for node_id, broker in self._brokers.items()}
+
+    def node_at(self, host: str, port: int) -> int | None:
+        """The id of the broker at an address, as the cluster names it; None: none is known there."""
+        for node_id, broker in self._brokers.items():
+            if (broker.host, broker.port) == (host, port):
+                return node_id
+        return None
 
     def address(self, node_id: int, host: str, port: int) -> tuple[str, int]:
         """Where clients must go instead of a broker; opens its port at first sight.
@@ -120,7 +128,7 @@ class Brokers:
         return self._advertise, broker.listen_port
 
     def _change(self) -> None:
-        self._changes += 1
+        self.changes += 1
         self.repeats.clear()
 
     def _open(self, node_id: int, host: str, port: int) -> Broker:

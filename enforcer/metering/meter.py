@@ -98,6 +98,11 @@ class Meter:
         found = None if namespace is None else namespace_group(self._policies, namespace)
         return None if found is None else self._table.find(found[0], self._policies)
 
+    def of_group(self, group: str) -> Account | None:
+        """The account of a group by its name; None: the policies do not know it, or there is no room."""
+        account = self._table.find(group, self._policies)
+        return None if account is self.nowhere else account
+
     def of_user(self, user: str, client_id: str, direction: int) -> Account | None:
         """The account of a client's own byte rate, as `of_topic`; None: it has none in this direction."""
         if not self._rated:

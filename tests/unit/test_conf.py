@@ -73,6 +73,13 @@ def test_metrics_of_groups_are_listed() -> None:
     assert listed == families
 
 
+def test_metrics_of_concurrency_are_listed() -> None:
+    """The same for those that are there for each limited partition."""
+    families = {family.name: family.type for family in ConcurrencyCollector(partitions_at(Times())).collect()}
+    listed = {name: kind for part in ("weir_concurrency_", "zeebe_") for name, (kind, _) in documented(part).items()}
+    assert listed == families
+
+
 def test_metrics_of_the_admin_api_are_listed() -> None:
     """The same for those of the admin API."""
     families = {family.name: family.type for family in AdminMetrics().registry.collect()}

@@ -13,8 +13,7 @@ from typing import Any, Final
 from enforcer.core.clock import BrokersClock, Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.company import Charge, Sign, alive_tail, requests_since
-from enforcer.core.feeds.decisions import Decision, decisions_tail
-from enforcer.core.feeds.shares import Elsewhere, Share
+from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable
 from enforcer.core.local.alive import ALIVE_EVERY_MS
@@ -59,7 +58,7 @@ class Joining:
         policies_known: asyncio.Event,
         send_usage: SendUsage,
         unusable: Unusable,
-        take: Callable[[list[Decision | Share | Elsewhere]], None],
+        take: Callable[[list[Read]], None],
     ) -> None:
         self._coordinator = coordinator
         self._local = coordinator.local
@@ -73,7 +72,7 @@ class Joining:
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._signs = alive_tail(connection, topics.usage, self._heard)
-        self._decisions: Tail[Decision | Share | Elsewhere] | None = None
+        self._decisions: Tail[Read] | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._back_ms = 0
@@ -148,7 +147,7 @@ class Joining:
             await requests.stop(_STOP_S)
         self._local.begin()
 
-    async def _follow_back(self) -> Tail[Decision | Share | Elsewhere]:
+    async def _follow_back(self) -> Tail[Read]:
         """Follow the decisions from as far back as the policies say."""
         if self._decisions is not None and self._back_ms < self._longest_ms():
             # It was begun without the policies. What comes twice is passed over.
@@ -158,7 +157,7 @@ class Joining:
             self._decisions = self._follow()
         return self._decisions
 
-    def _follow(self) -> Tail[Decision | Share | Elsewhere]:
+    def _follow(self) -> Tail[Read]:
         self._back_ms = self._longest_ms()
         decisions = decisions_tail(
             self._connection,

@@ -7,6 +7,7 @@ from typing import Final
 
 from confluent_kafka import Message
 
+from enforcer.core.feeds.limits import LimitDecision, limit_of
 from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.feeds.shares import Elsewhere, Share, elsewhere_in, share_of
 from enforcer.core.feeds.tail import Tail
@@ -15,7 +16,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
 
-_KINDS: Final = frozenset({"admission", "share"})
+_KINDS: Final = frozenset({"admission", "share", "limit"})
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
 """What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 
@@ -60,13 +61,17 @@ class Decision:
         return self.ts if self.applied_ts is None else self.applied_ts
 
 
+Read = Decision | Share | Elsewhere | LimitDecision
+"""What is read of the decisions."""
+
+
 def decisions_in(
     message: Message,
     own: str | None = None,
     unusable: Unusable = unheard,
     *,
     now_ms: Callable[[int], int] | None = None,
-) -> list[Decision | Share | Elsewhere]:
+) -> list[Read]:
     """Read one record, single or packed; what cannot be used is left out, and types that no proxy acts on.
 
     Never raises: the topic is written by the job, but anyone with access to the cluster could write to it.
@@ -81,7 +86,7 @@ def decisions_in(
     """
     key = message.key()
     latest_ms = TS_MAX_MS if now_ms is None else now_ms(message.timestamp()[1]) + MAX_AHEAD_MS
-    found: list[Decision | Share | Elsewhere] = []
+    found: list[Read] = []
     try:
         if own is not None and key and key != own.encode() and packed(message):
             return [elsewhere_in(message.value() or b"")]
@@ -98,10 +103,12 @@ def decisions_in(
     return found
 
 
-def _decision(fields: Fields, latest_ms: int) -> Decision | Share | None:
+def _decision(fields: Fields, latest_ms: int) -> Decision | Share | LimitDecision | None:
     kind = text(fields, "type", None)
     if kind == "share":
         return share_of(fields)
+    if kind == "limit":
+        return limit_of(fields)
     if kind != "admission":
         return None
     decision = _admission(fields)
@@ -144,13 +151,13 @@ def _number(fields: Fields, key: str) -> float | None:
 def decisions_tail(
     properties: Mapping[str, str],
     topic: str,
-    deliver: Callable[[list[Decision | Share | Elsewhere]], None],
+    deliver: Callable[[list[Read]], None],
     unusable: Unusable = unheard,
     *,
     own: str | None = None,
     back_ms: int = 0,
     now_ms: Callable[[int], int] | None = None,
-) -> Tail[Decision | Share | Elsewhere]:
+) -> Tail[Read]:
     """Follow the decisions of all proxies.
 
     Others' decisions are wanted too: a subject that must wait must wait at every proxy. Shares that were
@@ -166,7 +173,7 @@ def decisions_tail(
         now_ms: see decisions_in.
     """
 
-    def parse(message: Message) -> list[Decision | Share | Elsewhere]:
+    def parse(message: Message) -> list[Read]:
         return decisions_in(message, own, unusable, now_ms=now_ms)
 
     return Tail(
@@ -205,7 +212,7 @@ def standing_shares(
         return [
             replace(share, ttl_ms=share.ttl_ms - age_ms)
             for share in decisions_in(message, own)
-            if not isinstance(share, Decision) and age_ms < share.ttl_ms
+            if isinstance(share, Share | Elsewhere) and age_ms < share.ttl_ms
         ]
 
     return Tail(properties, topic, from_beginning=False, back_ms=back_ms, parse=parse, deliver=deliver)

@@ -9,10 +9,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.limit_index import LearntLimits
 from streaming.laws.concurrency.algorithms import AIMD, AIMD_PLAIN, FIXED, GRADIENT, GRADIENT2, VEGAS
 from streaming.policy.concurrency_schema import LimitAlgorithm, PartitionLimit, duration_ns
-from streaming.policy.derived import Derived
 from streaming.policy.policy_set import PolicySet, Section
 
 NUMBERS: Final = {
@@ -24,8 +22,6 @@ NUMBERS: Final = {
     LimitAlgorithm.GRADIENT2: GRADIENT2,
 }
 ALL_OTHERS: Final = "*"
-MAX_CACHED: Final = 64
-"""Sets of policies whose settings are remembered: those of a worker's shards."""
 
 DEFAULTS: Final[dict[str, Any]] = PartitionLimit().model_dump(by_alias=True)
 """The default of every key of an entry, by algorithm."""
@@ -121,25 +117,6 @@ def entry_for(policies: PolicySet, partition: str) -> Mapping[str, Any] | None:
         policies.entries.get(f"{Section.PARTITIONS}.{ALL_OTHERS}") if own is None else own
     )
     return found
-
-
-def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
-    known: dict[int, LimitSettings] = {}
-
-    def find(partition: str) -> LimitSettings | None:
-        value = entry_for(policies, partition)
-        if value is None:
-            return None
-        # Most partitions go by the same entry; the set holds it, so its id is nobody else's.
-        if id(value) not in known:
-            known[id(value)] = LimitSettings.of(value)
-        return known[id(value)]
-
-    return LearntLimits(find)
-
-
-settings_of: Final = Derived(_limits, MAX_CACHED)
-"""The settings of partitions under a set of policies."""
 
 
 def _rooted(setting: int | str) -> tuple[float, float]:
