@@ -241,7 +241,8 @@ class ProxySettings(Settings):
         100, "how long round trips of limited partitions are gathered before they are sent, ms", minimum=10
     )
     samples_max: int = setting(
-        200, "round trips of a partition that are sent a second, chosen evenly; the others are counted",
+        200,
+        "round trips of a partition that are sent a second, chosen evenly; the others are counted",
         minimum=1,
     )
     slot_deadline_ms: int = setting(

@@ -139,9 +139,7 @@ class Account:
         "wanting",
     )  # fmt: skip
 
-    def __init__(
-        self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float
-    ) -> None:
+    def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float) -> None:
         self.name = name
         self.part = part
         self.limits = limits

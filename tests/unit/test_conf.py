@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from concurrency_kit import Times, partitions_at
 from meter_kit import Desk
 
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.core.concurrency.metrics import ConcurrencyCollector
 from enforcer.core.metrics import Metrics
 from enforcer.metering.group_metrics import GroupCollector
 from streaming.policy.files import load_policies
@@ -16,7 +18,7 @@ from weir.settings_file import SECTIONS, render
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf" / "weir.yaml"
-METRIC_ROW = re.compile(r"^\| `((?:weir|pulsar)_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
+METRIC_ROW = re.compile(r"^\| `((?:weir|pulsar|zeebe)_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
 
 
 def test_settings_file_is_what_the_code_says() -> None:
@@ -75,8 +77,10 @@ def test_metrics_of_groups_are_listed() -> None:
 
 def test_metrics_of_concurrency_are_listed() -> None:
     """The same for those that are there for each limited partition."""
-    families = {family.name: family.type for family in ConcurrencyCollector(partitions_at(Times())).collect()}
-    listed = {name: kind for part in ("weir_concurrency_", "zeebe_") for name, (kind, _) in documented(part).items()}
+    partitions, _ = partitions_at(Times())
+    families = {family.name: family.type for family in ConcurrencyCollector(partitions).collect()}
+    parts = ("weir_concurrency_", "zeebe_")
+    listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     assert listed == families
 
 
