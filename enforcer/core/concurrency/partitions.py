@@ -14,6 +14,7 @@ from streaming.laws.concurrency.settings import entry_for
 from streaming.policy.concurrency_schema import EXEMPT
 from streaming.policy.policy_set import PolicySet, Section
 
+_ROUNDING: Final = 1e-6
 _PREFIX: Final = f"{Section.PARTITIONS}."
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ class Partition:
     def set_fraction(self, fraction: float) -> None:
         """Our part of the limit, or the limit itself, may have changed."""
         self.fraction = fraction
-        self.limiter.set_limit(max(1, int(self.in_force.limit * fraction)))
+        # A third of 3 is 1, though a third is a little less in binary.
+        self.limiter.set_limit(max(1, int(self.in_force.limit * fraction + _ROUNDING)))
 
 
 class Partitions:
@@ -89,6 +91,7 @@ class Partitions:
         self._tell = tell
         self._policies: PolicySet | None = None
         self._heard = False
+        self._early: dict[str, tuple[LimitDecision, float]] = {}
 
     def set_policies(self, policies: PolicySet) -> None:
         """These policies are in force now; limits go on where their settings are the same."""
@@ -130,6 +133,11 @@ class Partitions:
         )
         limiter.exempt = exempt_of(entry)
         partition = self.known[name] = Partition(limiter, in_force)
+        early = self._early.pop(name, None)
+        if early is not None:
+            in_force.take(*early)
+            # It may have ended already, and counts from when it was read.
+            in_force.look(self._clock.steady_ms())
         partition.set_fraction(self._fractions.of(name))
         return partition
 
@@ -138,7 +146,13 @@ class Partitions:
         now_ms = self._clock.steady_ms()
         for decision in decisions:
             partition = self.known.get(decision.partition)
-            if partition is not None:
+            if partition is None:
+                # As a proxy reads at its start, before any client has come.
+                self._early.pop(decision.partition, None)
+                if len(self._early) >= self._settings.brokers_max:
+                    del self._early[next(iter(self._early))]
+                self._early[decision.partition] = decision, now_ms
+            else:
                 was_local = partition.in_force.local
                 partition.in_force.take(decision, now_ms)
                 if was_local and not partition.in_force.local:

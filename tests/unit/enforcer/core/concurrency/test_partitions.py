@@ -1,5 +1,6 @@
 """Which partitions are limited, and how much of each limit is this enforcer's."""
 
+import pytest
 from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, policies_of
 
 from enforcer.core.feeds.limits import LimitDecision
@@ -120,3 +121,30 @@ def test_policies_that_change_are_followed() -> None:
     assert partitions.active
     partitions.set_policies(policies_of({}).at(1))
     assert not partitions.active
+
+
+def test_a_limit_that_was_read_before_its_partition_was_used() -> None:
+    """As at the start of a proxy; of the last `brokers_max` partitions, and for its life time."""
+    times = Times()
+    partitions, _ = partitions_at(times, {"*": AIMD}, brokers_max=2)
+    partitions.take([decided(50, f"broker-{number}") for number in range(3)])
+    partitions.take([decided(60, "broker-1", ts=2_000)])
+    limits = [partitions.find(f"broker-{number}").limiter.limit for number in range(3)]  # type: ignore[union-attr]
+    assert limits == [40, 60, 50]
+    partitions.take([decided(50, "broker-7")])
+    times.pass_ms(60_000)
+    late = partitions.find("broker-7")
+    assert late is not None
+    assert (late.in_force.local, late.limiter.limit) == (True, 50)
+
+
+@pytest.mark.parametrize(("limit", "count"), [(3, 3), (49, 49), (100, 7), (1_000, 3)])
+def test_parts_are_cut_and_not_lost_by_rounding(limit: int, count: int) -> None:
+    """Those of all enforcers together are the limit at most, and as near as whole numbers come."""
+    parts = Parts()
+    parts.fraction = 1 / count
+    entry = {"algorithm": "fixed", "fixed": {"limit": limit}}
+    partitions, _ = partitions_at(Times(), {"*": entry}, parts)
+    found = partitions.find("broker-1")
+    assert found is not None
+    assert found.limiter.limit == limit // count
