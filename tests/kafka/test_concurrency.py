@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from counting_relay import CountingRelay
 from kafka.protocol.producer import ProduceResponse
-from proxy_kit import PolicyWriter, ProxyThread, until
+from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from traffic_kit import batch, produce
 from wire_client import WireClient, errors
 
@@ -69,14 +69,16 @@ Start = Callable[..., World]
 
 @pytest.fixture
 def start(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Make a world; settings are ProxySettings'."""
+    """Make a world, with a job that answers or none; settings are ProxySettings'."""
     host, _, port = cluster.kafka.bootstrap.rpartition(":")
     with ExitStack() as stack:
         relay = stack.enter_context(CountingRelay((host, int(port))))
         connect = Upstream._connect
         monkeypatch.setattr(Upstream, "_connect", lambda self, _host, _port: connect(self, *relay.address))
 
-        def make(**settings: Any) -> World:
+        def make(*, job: bool = False, **settings: Any) -> World:
+            if job:
+                stack.enter_context(Decider(cluster.kafka.bootstrap, topics))
             config = replace(cluster.config(id=fresh("flow"), **settings), topics=topics)
             return World(cluster, topics, relay, stack.enter_context(ProxyThread(config)))
 
@@ -244,6 +246,26 @@ def test_the_brain_away_and_back(start: Start) -> None:
     until(lambda: found.limiter.limit == 3, what="the job's limit")
     assert metric(world.proxy, "weir_concurrency_local") == 0
     assert metric(world.proxy, "weir_concurrency_samples_total", what="sent") > 0
+
+
+def test_a_job_that_has_nothing_to_say_is_not_away(start: Start) -> None:
+    """It is asked for a sign; the limit stays the job's for as long as it answers."""
+    world = start(job=True, brain_away_ms=15_000)
+    world.limit(FIXED)
+    found = partition(world.proxy)
+    measuring = world.proxy.proxy.measuring  # type: ignore[union-attr]
+    clock = world.proxy.proxy.brain.clock  # type: ignore[union-attr]
+    with WireClient(world.proxy.bootstrap) as client:
+
+        def unheard_ms() -> float:
+            world.produce(client)
+            client.receive_frame()
+            return float(found.in_force.unheard_ms(clock.steady_ms()))
+
+        until(lambda: unheard_ms() >= 0 and measuring._asked_ms > 0, what="a question")
+        # Asked after a third of the time; only an answer makes it less again.
+        until(lambda: unheard_ms() < 15_000 / 3, what="an answer")
+    assert not found.in_force.local
 
 
 def test_samples_reach_the_topic(start: Start) -> None:

@@ -76,7 +76,10 @@ class LimitInForce:
     def heard(self, now_ms: float) -> None:
         """Something was heard of the job: it is there, and would have said if the limit had changed."""
         self._unheard_since_ms = None
-        if self.local and self._decided is not None and now_ms < self._until_ms:
+        if self._decided is None:
+            return
+        self._until_ms = max(self._until_ms, now_ms + self._decided.ttl_ms)
+        if self.local:
             self.local = False
             self._set(self._decided.limit)
 
@@ -97,6 +100,11 @@ class LimitInForce:
                 take(self._state, self._settings, sample.start_ns, sample.rtt_ns, inflight, sample.did_drop)
             if samples:
                 self._set(int(self._state["estimate"]))
+
+    def unheard_ms(self, now_ms: float) -> float:
+        """For how long nothing was heard of the job since samples were sent."""
+        since_ms = self._unheard_since_ms
+        return 0.0 if since_ms is None else now_ms - since_ms
 
     def look(self, now_ms: float) -> bool:
         """Whether the job has just been found to be away; from here on the limit is learned here."""

@@ -162,6 +162,12 @@ class Partitions:
         """Something was heard of the job, whatever it was."""
         self._heard = True
 
+    @property
+    def unheard_ms(self) -> float:
+        """For how long at most the job could have said something of samples, and did not."""
+        now_ms = self._clock.steady_ms()
+        return max((each.in_force.unheard_ms(now_ms) for each in self.known.values()), default=0.0)
+
     def look(self) -> None:
         """Called once in every `sample_linger_ms`: samples leave, deadlines and the job's silence count."""
         if not self.active:

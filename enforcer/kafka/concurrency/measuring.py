@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from math import inf
+from typing import Final, Protocol
 
 from enforcer.core.brain import Brain
 from enforcer.core.concurrency.limiter import Limiter
@@ -16,6 +17,9 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
 from enforcer.metering.concurrency.shares import InflightShares
 from enforcer.metering.groups import Groups
+
+_ASKED: Final = 3
+"""So often a job is asked for a sign before it counts as away; it has at least as long to answer the last."""
 
 
 class Counted(Protocol):
@@ -62,6 +66,8 @@ class Measuring:
         self._brokers = brokers
         self._connections = connections
         self._linger_s = settings.sample_linger_ms / 1000
+        self._ask_ms = settings.brain_away_ms / _ASKED
+        self._asked_ms = -inf
         self._seen = (0, 0)
         now_ns = time.monotonic_ns
         out = SamplesOut(
@@ -89,6 +95,11 @@ class Measuring:
             for connection in list(self._connections()):
                 connection.count_by(self._limiter_of(connection.address))
         partitions.look()
+        now_ms = brain.clock.steady_ms()
+        if partitions.unheard_ms >= self._ask_ms and now_ms - self._asked_ms >= self._ask_ms:
+            # A limit that does not change is not said, so that silence alone says nothing.
+            self._asked_ms = now_ms
+            brain.ask_for_a_sign()
 
     def came(self, connection: Counted) -> None:
         """A client came."""

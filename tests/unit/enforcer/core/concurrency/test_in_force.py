@@ -83,15 +83,19 @@ def test_a_job_that_is_heard_is_not_away() -> None:
 
 
 def test_a_job_that_is_heard_again_has_the_limit_again() -> None:
-    """The one that it decided last, while that stands."""
+    """The one that it decided last, which it would have changed if that were another one by now."""
     limit = LimitInForce(AIMD, 5_000)
     limit.take(decision(50), 0.0)
     limit.feed(samples(1, 10, 40), 1.0, 0.0)
     assert limit.look(5_000.0)
     limit.feed(samples(5, 10, 40), 1.0, 5_000.0)
     assert limit.limit == 55
-    limit.heard(6_000.0)
+    assert limit.unheard_ms(5_500.0) == 5_500.0
+    limit.heard(600_000.0)
     assert (limit.local, limit.limit) == (False, 50)
+    # It stands for its life time again.
+    assert not limit.look(659_999.0)
+    assert limit.look(660_000.0)
 
 
 def test_without_traffic_a_job_is_away_only_when_its_limit_has_ended() -> None:

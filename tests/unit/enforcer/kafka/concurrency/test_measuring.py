@@ -49,6 +49,8 @@ class World:
         )
         self.clients: list[Client] = []
         self.sent: list[str] = []
+        self.signs: list[float] = []
+        self.desk = desk
         self.policies = desk.coordinator.policies
         clock = desk.coordinator.clock
         self.brain = SimpleNamespace(
@@ -58,6 +60,7 @@ class World:
             clock=clock,
             coordinator=desk.coordinator,
             take_limits=None,
+            ask_for_a_sign=lambda: self.signs.append(desk.now_ms),
         )
         ends = cast(Any, self.brain)
         groups = Groups(
@@ -129,3 +132,37 @@ def test_limits_and_samples_go_through_it(world: World) -> None:
     )
     world.measuring.look()
     assert (limiter.limit, world.sent) == (7, ["broker-1"])
+
+
+def test_a_silent_job_is_asked_before_it_counts_as_away(world: World) -> None:
+    """A limit that does not change is not said; whatever it says shows that it is there."""
+    world.clients = [Client("kafka-1", 9092)]
+    world.brokers.address(1, "kafka-1", 9092)
+    world.put(1, "*", {"algorithm": "aimd"})
+    world.measuring.look()
+    limiter = world.clients[0].limiter
+    assert limiter is not None
+    found = world.measuring.partitions.known["broker-1"]
+
+    def traffic(ms: int) -> None:
+        for _ in range(ms // 100):
+            limiter.end(limiter.begin("produce"))
+            world.desk.now_ms += 100
+            world.measuring.look()
+
+    traffic(6_000)
+    assert found.in_force.local
+    assert world.signs == [1_800, 3_500, 5_200]
+    world.brain.take_limits(
+        [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
+    )
+    world.signs.clear()
+    for _ in range(5):
+        traffic(2_000)
+        world.brain.take_limits([])
+    assert not found.in_force.local
+    assert len(world.signs) == 5
+    world.signs.clear()
+    world.desk.now_ms += 10_000
+    world.measuring.look()
+    assert world.signs == []
