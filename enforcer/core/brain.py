@@ -15,6 +15,7 @@ from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.deciding.joining import Joining
 from enforcer.core.feeds.decisions import Decision, Read, standing_shares
 from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.core.feeds.limits import LimitDecision
 from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Elsewhere, Share
 from enforcer.core.feeds.unusable import Complaints
@@ -48,6 +49,8 @@ class Brain:
         send_usage_pack: the same of a packed record.
         take_shares: gets the shares of all enforcers; set by whoever meters.
         take_dispatches: gets all dispatch decisions, those that are read back too; set by whoever delivers.
+        take_limits: gets what was decided of concurrency limits, nothing where only others were; set by
+            whoever keeps these.
         brokers_ms: the brokers' clock, ms since the epoch.
         ready: set once probe requests are decided in time.
 
@@ -91,6 +94,7 @@ class Brain:
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
         self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
         self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
+        self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
         self.brokers_ms = brokers.now_ms
         self.ready = asyncio.Event()
         of_policies, of_decisions = (
@@ -183,6 +187,11 @@ class Brain:
         logger.info("ready: a probe was decided, after %.1f s", (self.clock.steady_ms() - started_ms) / 1000)
         self.ready.set()
 
+    def ask_for_a_sign(self) -> None:
+        """Make the job say something, if it is there: a probe that nobody waits for."""
+        asked = probe()
+        self.coordinator.report(asked, self.coordinator.quota(asked.user, asked.client_id))
+
     async def stop(self) -> None:
         """Send what waits, for a short while, and end."""
         self.coordinator.outgoing.catch_up()
@@ -209,6 +218,8 @@ class Brain:
         if self._joining.caught_up:
             self.take_shares([share for share in decisions if isinstance(share, Share | Elsewhere)])
         self.take_dispatches([said for said in decisions if isinstance(said, Dispatched)])
+        if decisions:
+            self.take_limits([limit for limit in decisions if isinstance(limit, LimitDecision)])
 
     def _steady_ms(self) -> float:
         return self._loop.time() * 1000

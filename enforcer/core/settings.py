@@ -265,6 +265,31 @@ class ProxySettings(Settings):
         " summed up",
         minimum=1,
     )
+    sample_linger_ms: int = setting(
+        100, "how long round trips of limited partitions are gathered before they are sent, ms", minimum=10
+    )
+    samples_max: int = setting(
+        200,
+        "round trips of a partition that are sent a second, chosen evenly; the others are counted",
+        minimum=1,
+    )
+    slot_deadline_ms: int = setting(
+        30_000, "after so long a request in flight has no slot any more and counts as dropped, ms", minimum=1
+    )
+    inflight_queue_max: int = setting(
+        1_000, "connections that wait for a slot of one partition; further requests fail at once", minimum=1
+    )
+    inflight_wait_ms: int = setting(
+        10_000, "how long a request waits for a slot before it fails, ms", minimum=1
+    )
+    inflight_throttle_ms: int = setting(
+        100, "throttle time of requests for mutations that find no slot (error 89), ms", minimum=1
+    )
+    brain_away_ms: int = setting(
+        5_000,
+        "a concurrency limit is learned here while nothing is heard of the job for so long after samples, ms",
+        minimum=100,
+    )
     start_timeout_ms: int = setting(
         10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0
     )

@@ -91,10 +91,11 @@ class Brokers:
         self._serve = serve
         self._shared = shared
         self._brokers: dict[int, Broker] = {}
-        self._changes = 0
+        self.changes = 0
+        """How often an address became known or another one."""
         self.repeats = Repeats()
         """Answers with our addresses, until one of these changes."""
-        self.rewrite = Rewriter(self.address, lambda: self._changes)
+        self.rewrite = Rewriter(self.address, lambda: self.changes)
         """Puts our addresses into responses."""
 
     @property
@@ -134,7 +135,7 @@ class Brokers:
         return next(iter(brokers)) if len(brokers) == 1 else None
 
     def _change(self) -> None:
-        self._changes += 1
+        self.changes += 1
         self.repeats.clear()
 
     def _open(self, node_id: int, host: str, port: int) -> Broker:

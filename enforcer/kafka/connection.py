@@ -11,11 +11,12 @@ from typing import cast
 from enforcer.core.health.pool import LARGE_BYTES, Seat
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.incoming import Incoming
 from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.life.keeping import kept_bytes
-from enforcer.kafka.life.sockets import descriptor_of, peer_of
+from enforcer.kafka.life.sockets import peer_of
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.passing.moving import Moving
@@ -51,18 +52,15 @@ class Connection(asyncio.Protocol):
         token_ids = proxy.settings.delegation_tokens is DelegationTokens.BY_ID
         observer = SaslObserver(proxy.settings.oauth_claim, token_ids)
         self._pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
-        self._handler = Handler(proxy, self, observer, self._pacer)
         limit = proxy.settings.max_frame_bytes
-        self._requests = Requests(
-            limit,
-            self._handler.must_read,
-            proxy.settings.max_admin_frame_bytes,
-            proxy.settings.max_unauthenticated_frame_bytes,
-            proxy.settings.gathered_mb << 20,
-            proxy.guard.protected,
-            self._handler.in_force,
-        )
         self._responses = Responses(limit, observer, proxy.rewrite, self._traffic, proxy.brokers.repeats)
+        self._counting = Counting(self._pacer, self._responses, proxy.settings)
+        self._handler = Handler(proxy, self, observer, self._pacer, self._counting)
+        self._requests = Requests(
+            limit, self._handler.must_read, proxy.settings.max_admin_frame_bytes,
+            proxy.settings.max_unauthenticated_frame_bytes, proxy.settings.gathered_mb << 20,
+            proxy.guard.protected, self._handler.in_force,
+        )  # fmt: skip
         self.ending = Ending(
             proxy, self._pacer, self._handler, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
@@ -71,22 +69,22 @@ class Connection(asyncio.Protocol):
         # Of link.Line.
         self.call_later, self.end = proxy.call_later, self.ending.close_client
         self.reserve, self.forgo = self._responses.reserve, self._responses.forgo
-        self.put_back = self._requests.put_back
+        self.put_back, self.count_by = self._requests.put_back, self._counting.count_by
         self._troubles = Troubles(proxy, self.ending, self._who)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.pool, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
         self.peer, self.address = object(), ("", 0)
-        self._incoming = Incoming(
-            proxy.turns, self._take_answers, self._pause_upstream, self._resume_upstream
-        )
+        handlers = self._take_answers, self._pause_upstream, self._resume_upstream
+        self._incoming = Incoming(proxy.turns, *handlers)
         self._partial_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
         # A cast: uvloop's transports have the methods, but not the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
+        self.peer, self.address = peer_of(transport), self._target()
         if not self._proxy.admit(self):
             self.ending.open(transport, None)
             self.end("too_many_connections")
@@ -97,7 +95,6 @@ class Connection(asyncio.Protocol):
         self._responses.write = transport.write
         self._responses.move = Moving(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
-        self.peer, self.address = peer_of(transport), self._target()
         self._upstream.connect(*self.address)
 
     def data_received(self, data: bytes) -> None:
@@ -120,6 +117,7 @@ class Connection(asyncio.Protocol):
     def _hand_on(self, data: bytes) -> bool:
         """Send on a request that is as the last one, while nothing is unusual (see Responses._take_known)."""
         requests, answers, upstream = self._requests, self._responses.answers, self._upstream
+        flow = self._counting.flow
         if (
             requests.data
             or requests.passing
@@ -131,6 +129,7 @@ class Connection(asyncio.Protocol):
             or not self._pacer.idle
             or self._proxy.meter.active
             or self._proxy.fetch_desk.dispatch.active
+            or (flow is not None and not flow.spare)
             # The last one that may wait stops the reading.
             or len(answers) >= self._settings.inflight_max - 1
             or (answers and (self._responses.kept_bytes or not self._handler.free))
@@ -139,6 +138,8 @@ class Connection(asyncio.Protocol):
         slot = requests.repeated(data)
         if slot is None:
             return False
+        if flow is not None:
+            flow.look_over(data)
         answers.append(slot)
         self._responses.due.append(slot)
         upstream.pass_on(data, requests.passing > 0)
@@ -183,6 +184,7 @@ class Connection(asyncio.Protocol):
 
     def upstream_failed(self, reason: str) -> None:
         """The broker connection could not be made or is lost: the client's ends too, it must not hang."""
+        self._counting.lose()
         self._incoming.take_all()
         self.ending.lose_broker(reason)
 
@@ -242,9 +244,11 @@ class Connection(asyncio.Protocol):
 
     def _handle_all(self) -> None:
         self._pumping = True
-        requests, turns = self._requests, self._proxy.turns
+        requests, turns, counting = self._requests, self._proxy.turns, self._counting
         try:
             while requests.pos < len(requests.data) and self._may_handle():
+                if counting.flow is not None and not counting.flow.goes(requests, self):
+                    break
                 # In a mute requests are let through one by one.
                 if not self._pacer.idle:
                     requests.gather()
@@ -289,7 +293,10 @@ class Connection(asyncio.Protocol):
         """Send on the requests at the front that no rule reads; False if there are none."""
         requests, responses, slots = self._requests, self._responses, list[Slot]()
         requests.asked = self._handler.asked
-        run = requests.run(slots, self._settings.inflight_max - len(responses.answers))
+        room, flow = self._settings.inflight_max - len(responses.answers), self._counting.flow
+        run = requests.run(slots, room if flow is None else min(room, flow.room))
+        if flow is not None:
+            flow.look_over(run)
         if not run or self._upstream is None or not self._upstream.pass_on(run, requests.passing > 0):
             return False
         responses.answers.extend(slots)
@@ -366,24 +373,15 @@ class Connection(asyncio.Protocol):
     @property
     def watched(self) -> tuple[int, bool] | None:
         """The client's socket, if the loop would not tell of its end now, and whether it sends no more."""
-        ending = self.ending
-        if self._transport is None or ending.gone or ending.closing or ending.done:
-            return None
-        if self._reading and not ending.input_over:
-            return None
-        return descriptor_of(self._transport), ending.input_over
+        return self.ending.watched(self._reading)
 
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
         self.ending.check(now_ms)
-        if self._partial_since is not None and now_ms - self._partial_since > self._partial_limit_ms:
+        # Others may wait for its place.
+        limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if self._seat.wanted else 1)
+        if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
             self.end("slow_sender")
-
-    @property
-    def _partial_limit_ms(self) -> float:
-        limit_ms = self._settings.partial_frame_timeout_ms
-        # Others wait for its place.
-        return limit_ms / _HURRY if self._seat.held and self._proxy.pool.crowded else limit_ms
 
     @property
     def held_bytes(self) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 from enforcer.core.gate import Action, MutationQuota, Verdict
 from enforcer.core.pacing import Pacer
 from enforcer.core.questions.open_questions import line_of
+from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.dispatch.dispatched import Dispatched
 from enforcer.kafka.link import GatedLink, Hub, Line, Slot
 from enforcer.kafka.metered import Metered
@@ -57,9 +58,12 @@ class Handler:
         line: the connection.
         observer: knows whose it is.
         pacer: holds it back.
+        counting: its requests in flight.
     """
 
-    def __init__(self, hub: Hub, line: Line, observer: SaslObserver, pacer: Pacer) -> None:
+    def __init__(
+        self, hub: Hub, line: Line, observer: SaslObserver, pacer: Pacer, counting: Counting
+    ) -> None:
         self._hub = hub
         self._line = line
         self._observer = observer
@@ -78,6 +82,7 @@ class Handler:
         self.held_bytes = 0
         """Size of the requests for mutations that were read and not answered."""
         self._ungated: dict[Slot, Passing] = {}
+        self._counting = counting
 
     @property
     def free(self) -> bool:
@@ -179,12 +184,14 @@ class Handler:
     def step_aside(self) -> None:
         """Its next request cannot go on for now: nobody shall wait for it."""
         self._metered.step_aside()
+        self._counting.step_aside()
 
     def close(self) -> None:
         """The connection is over."""
         self._metered.close()
         if self._dispatched is not None:
             self._dispatched.close()
+        self._counting.close()
         if self._gate is not None:
             gate, self._gate = self._gate, None
             gate.gone()
@@ -286,6 +293,10 @@ class Handler:
             request = decode_request(frame, header, self._hub.settings.max_items)
         except TooManyItems as many:
             self._refuse_too_many(header, many.request)
+            return
+        flow = self._counting.flow
+        if flow is not None and request.strict and flow.refuses_mutations:
+            self._answer(header, flow.refuse_mutations(request))
             return
         user, client_id = self._observer.principal, header.client_id or ""
         quota = self._coordinator.quota(user, client_id)

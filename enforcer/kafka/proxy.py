@@ -20,6 +20,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
+from enforcer.kafka.concurrency.measuring import Measuring
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
@@ -110,6 +111,11 @@ class KafkaProxy:
         self.fetch_desk = FetchDesk(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
+        self._connections: set[Connection] = set()
+        self.measuring = Measuring(
+            proxy_id, self.settings, self.metrics, self.brain, self.groups, self.brokers,
+            lambda: self._connections,
+        )  # fmt: skip
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         self.mover = Mover()
@@ -120,7 +126,6 @@ class KafkaProxy:
         addresses = properties["bootstrap.servers"].count(",") + 1
         self._room = Room(self.settings.connections_max, self.settings.descriptors_reserve, addresses)
         self.metrics.traffic.connections_max = self._room.connections(0)
-        self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._bootstrap = itertools.cycle(config.kafka)
         self._stopping = False
@@ -179,7 +184,8 @@ class KafkaProxy:
         await self.brain.start()
         self.groups.look()
         self.dispatch.look()
-        if self.meter.active or self.dispatch.active:
+        self.measuring.look()
+        if self.meter.active or self.dispatch.active or self.measuring.partitions.active:
             await self.brain.read_back_shares(self.groups.share_life_ms)
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()
@@ -187,6 +193,7 @@ class KafkaProxy:
         self._spawn(self.brain.probe())
         self._spawn(self.groups.run())
         self._spawn(self.dispatch.run())
+        self._spawn(self.measuring.run())
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -236,6 +243,7 @@ class KafkaProxy:
         self._connections.add(connection)
         self.metrics.accepted.inc()
         self.metrics.traffic.connections = len(self._connections)
+        self.measuring.came(connection)
         return True
 
     def forget(self, connection: Connection) -> None:

@@ -65,6 +65,7 @@ ASKED_KEYS: Final = frozenset({METADATA})
 METERED_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA})
 """The same while traffic is metered."""
 
+
 class Requests(Unread):
     """The requests of one connection.
 

@@ -139,9 +139,7 @@ class Account:
         "wanting",
     )  # fmt: skip
 
-    def __init__(
-        self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float
-    ) -> None:
+    def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float) -> None:
         self.name = name
         self.part = part
         self.limits = limits
@@ -251,6 +249,19 @@ class Account:
             self._forgive()
             return None
         return Wait(longest, self, dimension, (few, less))
+
+    def note(self, dimension: int, count: int, held_ms: float) -> None:
+        """Add to the use of this period what is neither charged nor waited off here.
+
+        Args:
+            dimension: its place in DIMENSIONS.
+            count: the use.
+            held_ms: for how long no more was to be had.
+        """
+        self.used[dimension] += count
+        bucket = self.buckets[dimension]
+        if bucket is not None:
+            bucket.debt_ms += held_ms
 
     def take_share(self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float) -> None:
         """A share was decided or repeated.

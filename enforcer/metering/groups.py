@@ -25,6 +25,7 @@ class Groups:
         meter: holds the accounts.
         alive: tells how many proxies are alive, this one among them; None: not known. Set by whoever follows
             them.
+        reports: what is told to the job.
 
     Args:
         proxy_id: name of the proxy: the `broker` of its reports and shares.
@@ -51,7 +52,7 @@ class Groups:
         self._proxy_id = proxy_id
         self._clock = clock
         self._policies = policies
-        self._reports = UsageReports(
+        self.reports = UsageReports(
             proxy_id,
             self.meter,
             send,
@@ -62,7 +63,7 @@ class Groups:
         )
         self._members: dict[str, Members] = {}
         metrics.registry.register(
-            GroupCollector(self.meter, self._reports, self._members, proxy_id, settings.metric_subjects_max)
+            GroupCollector(self.meter, self.reports, self._members, proxy_id, settings.metric_subjects_max)
         )
 
     @property
@@ -104,10 +105,10 @@ class Groups:
                 # After a stall the next round is a whole one again: a rate over a few ms says nothing.
                 late = now_ms >= next_ms + self.meter.interval_ms
                 next_ms = (now_ms if late else next_ms) + self.meter.interval_ms
-                self._reports.report()
+                self.reports.report()
                 for group in self._members.keys() - self.meter.accounts.keys():
                     del self._members[group]
 
     def stop(self) -> None:
         """Tell the job that this proxy needs no shares any more."""
-        self._reports.farewell()
+        self.reports.farewell()

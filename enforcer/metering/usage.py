@@ -121,6 +121,8 @@ class UsageReports:
         self._id_head = f"{proxy_id}-usage-{clock.wall_ms()}"
         self._count = 0
         self._quiet_until_ms: dict[str, float] = {}
+        self.before: Callable[[int], None] = lambda _period_ms: None
+        """Told the length (ms) of a round about to be reported, to add what is counted elsewhere."""
         self.rates: dict[str, tuple[float, ...]] = {}
         """Use per second in the last round, by group; for metrics."""
         self.reported: dict[str, int] = {}
@@ -133,6 +135,7 @@ class UsageReports:
         now_ms = self._clock.steady_ms()
         period_ms = max(1, round(now_ms - self._since_ms))
         self._since_ms = now_ms
+        self.before(period_ms)
         uses: dict[str, Use] = {}
         rates, held_back = {}, {}
         for account in list(self._meter.accounts.values()):

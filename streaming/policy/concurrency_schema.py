@@ -35,6 +35,28 @@ _DURATION_EXPECTED: Final = "a number with its unit us, ms, s, m or h, such as 2
 _LOG_ROOT: Final = re.compile(r"(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)\*)?log10")
 
 
+class RequestClass(StrEnum):
+    """Requests that a partition's entry may let pass without a free slot (docs/protocol_notes.md 3.7)."""
+
+    HEARTBEAT = "heartbeat"
+    GROUP = "group"
+    SASL = "sasl"
+    API_VERSIONS = "api_versions"
+    FETCH = "fetch"
+    METADATA = "metadata"
+    ADMIN = "admin"
+
+
+EXEMPT: Final = (
+    RequestClass.HEARTBEAT,
+    RequestClass.GROUP,
+    RequestClass.SASL,
+    RequestClass.API_VERSIONS,
+    RequestClass.FETCH,
+)
+"""Those that pass where an entry says nothing else: what keeps clients alive, and what waits on purpose."""
+
+
 class LimitAlgorithm(StrEnum):
     """The concurrency laws by name."""
 
@@ -201,6 +223,7 @@ class PartitionLimit(Closed):
 
     algorithm: Annotated[LimitAlgorithm, Strict(False)] = LimitAlgorithm.AIMD
     useWindowed: bool = True
+    exempt: list[Annotated[RequestClass, Strict(False)]] = Field(default=list(EXEMPT))
     window: Window = Window()
     fixed: Fixed = Fixed()
     aimd: Aimd = Aimd()

@@ -91,7 +91,7 @@ class CommitRelay(Relay):
         threading.Thread(target=self._responses, args=(broker, client, hidden), daemon=True).start()
 
     def _requests(self, client: socket.socket, broker: socket.socket, hidden: set[bytes]) -> None:
-        while frame := _frame(client):
+        while frame := next_frame(client):
             correlation_id = frame[4:8]
             commits = int.from_bytes(frame[:2], "big") == END_TXN and frame[-1] == 1
             if commits and not self.failed:
@@ -104,13 +104,13 @@ class CommitRelay(Relay):
             send_frame(broker, frame)
 
     def _responses(self, broker: socket.socket, client: socket.socket, hidden: set[bytes]) -> None:
-        while frame := _frame(broker):
+        while frame := next_frame(broker):
             if frame[:4] in hidden:
                 frame = frame[:8] + UNKNOWN_SERVER_ERROR
             send_frame(client, frame)
 
 
-def _frame(source: socket.socket) -> bytes:
+def next_frame(source: socket.socket) -> bytes:
     """The next request or response; empty at the end."""
     try:
         size = exactly(source, 4)

@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from concurrency_kit import Times, partitions_at
 from meter_kit import Desk
 
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.core.concurrency.metrics import ConcurrencyCollector
 from enforcer.core.dispatch.book import Book
 from enforcer.core.dispatch.metrics import DispatchCollector
 from enforcer.core.dispatch.terms import Terms
@@ -20,7 +22,7 @@ from weir.settings_file import SECTIONS, render
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf" / "weir.yaml"
-METRIC_ROW = re.compile(r"^\| `((?:weir|pulsar)_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
+METRIC_ROW = re.compile(r"^\| `((?:weir|pulsar|zeebe)_\w+)` \| (\w+) \|\s*([\w, ]*?)\s*\|", re.MULTILINE)
 
 
 def test_settings_file_is_what_the_code_says() -> None:
@@ -89,6 +91,15 @@ def test_metrics_of_dispatch_rates_are_listed() -> None:
     parts = ("weir_dispatch_", "pulsar_subscription_")
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     assert {name: kind for name, kind in listed.items() if name not in FETCHES} == families
+
+
+def test_metrics_of_concurrency_are_listed() -> None:
+    """The same for those that are there for each limited partition."""
+    partitions, _ = partitions_at(Times())
+    families = {family.name: family.type for family in ConcurrencyCollector(partitions).collect()}
+    parts = ("weir_concurrency_", "zeebe_")
+    listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
+    assert listed == families
 
 
 def test_metrics_of_the_admin_api_are_listed() -> None:

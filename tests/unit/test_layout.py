@@ -27,7 +27,12 @@ TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
-SCALAR_LAWS = (*(f"{folder}.law" for folder in LAW_FOLDERS), "streaming.laws.mutation.rates")
+SCALAR_LAWS = (
+    *(f"{folder}.law" for folder in LAW_FOLDERS),
+    "streaming.laws.mutation.rates",
+    "streaming.laws.concurrency.algorithms",
+    "streaming.laws.concurrency.settings",
+)
 """The arithmetic of each law, which is all that enforcers take of them."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.contract": (),

@@ -8,6 +8,7 @@ from typing import Final
 from confluent_kafka import Message
 
 from enforcer.core.feeds.dispatches import Dispatched, dispatch_of
+from enforcer.core.feeds.limits import LimitDecision, limit_of
 from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.feeds.shares import Elsewhere, Share, elsewhere_in, share_of
 from enforcer.core.feeds.tail import Tail
@@ -16,7 +17,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
 
-_KINDS: Final = frozenset({"admission", "share", "dispatch"})
+_KINDS: Final = frozenset({"admission", "share", "dispatch", "limit"})
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
 """What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 
@@ -61,7 +62,7 @@ class Decision:
         return self.ts if self.applied_ts is None else self.applied_ts
 
 
-Read = Decision | Share | Elsewhere | Dispatched
+Read = Decision | Share | Elsewhere | Dispatched | LimitDecision
 """What is read of the decisions."""
 
 
@@ -103,12 +104,14 @@ def decisions_in(
     return found
 
 
-def _decision(fields: Fields, latest_ms: int) -> Decision | Share | Dispatched | None:
+def _decision(fields: Fields, latest_ms: int) -> Read | None:
     kind = text(fields, "type", None)
     if kind == "share":
         return share_of(fields)
     if kind == "dispatch":
         return dispatch_of(fields, latest_ms)
+    if kind == "limit":
+        return limit_of(fields)
     if kind != "admission":
         return None
     decision = _admission(fields)

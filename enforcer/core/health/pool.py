@@ -91,6 +91,11 @@ class Seat:
         self.waiting = not self.held
         return self.held > 0
 
+    @property
+    def wanted(self) -> bool:
+        """Whether others wait for what it holds."""
+        return bool(self.held) and self._pool.crowded
+
     def leave(self) -> None:
         """Nothing large is gathered any more."""
         if self.held or self.waiting:

@@ -9,11 +9,8 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.columns.limit_index import LearntLimits
 from streaming.laws.concurrency.algorithms import AIMD, AIMD_PLAIN, FIXED, GRADIENT, GRADIENT2, VEGAS
 from streaming.policy.concurrency_schema import LimitAlgorithm, PartitionLimit, duration_ns
-from streaming.policy.derived import Derived
-from streaming.policy.policy_set import PolicySet, partition_entry
 
 NUMBERS: Final = {
     LimitAlgorithm.FIXED: FIXED,
@@ -23,8 +20,6 @@ NUMBERS: Final = {
     LimitAlgorithm.GRADIENT: GRADIENT,
     LimitAlgorithm.GRADIENT2: GRADIENT2,
 }
-MAX_CACHED: Final = 64
-"""Sets of policies whose settings are remembered: those of a worker's shards."""
 
 DEFAULTS: Final[dict[str, Any]] = PartitionLimit().model_dump(by_alias=True)
 """The default of every key of an entry, by algorithm."""
@@ -113,23 +108,6 @@ class LimitSettings:
         return cls(algorithm, row, int.from_bytes(digest, signed=True) or 1)
 
 
-def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
-    known: dict[int, LimitSettings] = {}
-
-    def find(partition: str) -> LimitSettings | None:
-        value = partition_entry(policies, partition)
-        if value is None:
-            return None
-        # Most partitions go by the same entry; the set holds it, so its id is nobody else's.
-        if id(value) not in known:
-            known[id(value)] = LimitSettings.of(value)
-        return known[id(value)]
-
-    return LearntLimits(find)
-
-
-settings_of: Final = Derived(_limits, MAX_CACHED)
-"""The settings of partitions under a set of policies."""
 
 
 def _rooted(setting: int | str) -> tuple[float, float]:

@@ -19,9 +19,10 @@ from streaming.columns.compiled import machine
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.concurrency import law
 from streaming.laws.concurrency.algorithms import STATE
+from streaming.laws.concurrency.by_policy import settings_of
 from streaming.laws.concurrency.law import NOT_LIMITED, Doubles, Flags, Integers
 from streaming.laws.concurrency.samples import Samples
-from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings, settings_of
+from streaming.laws.concurrency.settings import NUMBERS, SETTINGS, LimitSettings
 from streaming.laws.law import FOR_EVER, Batch, DecisionForm, LawState
 from streaming.laws.row_fields import worded
 from streaming.policy.derived import stretches

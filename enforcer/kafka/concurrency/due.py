@@ -1,0 +1,85 @@
+"""What a broker has to answer to a connection whose requests in flight are counted."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import SupportsIndex
+
+from enforcer.core.concurrency.limiter import Limiter, Ticket
+from enforcer.kafka.concurrency.classes import DELAYED_KEYS, class_of
+from enforcer.kafka.link import Slot
+
+
+class CountedDue(deque[Slot]):
+    """`Responses.due` of such a connection: what is put in was sent, what is taken out is answered.
+
+    A subclass, so that connections that are not counted pay nothing; every way in and out that `Responses`
+    and `Ending` use is here. An answer so large that it is passed on in parts is taken out when its first
+    bytes come.
+
+    Args:
+        limiter: counts them.
+        sent: what was sent before: that is not counted.
+    """
+
+    def __init__(self, limiter: Limiter, sent: Iterable[Slot] = ()) -> None:
+        super().__init__(sent)
+        self._limiter = limiter
+        self._tickets: dict[Slot, Ticket] = {}
+        self.prompt: set[int] = set()
+        """Correlation ids of Fetches about to be put in that must be answered at once."""
+
+    def append(self, slot: Slot, /) -> None:
+        """A request was sent."""
+        super().append(slot)
+        self._begin(slot)
+
+    def extend(self, slots: Iterable[Slot], /) -> None:
+        """Several were, in this order."""
+        for slot in slots:
+            self.append(slot)
+
+    def popleft(self) -> Slot:
+        """The first one is answered."""
+        slot = super().popleft()
+        ticket = self._tickets.pop(slot, None)
+        if ticket is not None:
+            self._limiter.end(ticket)
+        return slot
+
+    def pop(self, index: SupportsIndex = -1, /) -> Slot:
+        """The last one never became whole: there will be no answer, and that is the client's doing."""
+        slot = super().pop()
+        ticket = self._tickets.pop(slot, None)
+        if ticket is not None:
+            self._limiter.cancel((ticket,))
+        return slot
+
+    def clear(self) -> None:
+        """The connection is over."""
+        super().clear()
+        self.forget()
+
+    def lose(self) -> None:
+        """The connection to the broker is lost: no answer will come."""
+        tickets, self._tickets = self._tickets, {}
+        self._limiter.lose(tickets.values())
+
+    def forget(self) -> None:
+        """The answers are not waited for any more."""
+        tickets, self._tickets = self._tickets, {}
+        self._limiter.cancel(tickets.values())
+
+    def _begin(self, slot: Slot) -> None:
+        key = slot.api_key
+        if key not in DELAYED_KEYS:
+            self._tickets[slot] = self._limiter.begin(class_of(key))
+            return
+        prompt = slot.correlation_id in self.prompt
+        self.prompt.discard(slot.correlation_id)
+        if class_of(key) not in self._limiter.exempt:
+            # Whoever wrote the policy wants it so: it has a slot for as long as it waits.
+            self._tickets[slot] = self._limiter.begin(class_of(key), sampled=prompt)
+        elif prompt:
+            self._tickets[slot] = self._limiter.begin(class_of(key), holds=False)
+        else:
+            self._limiter.pass_by(class_of(key))

@@ -1,0 +1,209 @@
+"""One connection before the concurrency limit of its broker (docs/protocol_notes.md 3.7)."""
+
+import struct
+from collections import deque
+from math import ceil
+from typing import Final, Protocol
+
+from enforcer.core.concurrency.limiter import Limiter
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.concurrency.classes import ADMIN_CLASS, class_of
+from enforcer.kafka.concurrency.due import CountedDue
+from enforcer.kafka.concurrency.prompt import prompt_fetches
+from enforcer.kafka.concurrency.refusal import timed_out
+from enforcer.kafka.link import Line, Slot
+from enforcer.kafka.protocol.answers import refuse_all
+from enforcer.kafka.protocol.frames import PRODUCE, parse_header, produce_acks
+from enforcer.kafka.protocol.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest
+from enforcer.kafka.requests import Requests
+from enforcer.kafka.responses import Responses
+
+_HEAD: Final = struct.Struct(">4xhh")
+_NS_PER_MS: Final = 1_000_000
+
+
+class Pause(Protocol):
+    """What holds the connection back; see pacing.Pacer."""
+
+    def pause(self, wait_ms: float) -> None:
+        """Handle nothing until `wake`, and for so long at most."""
+        ...
+
+    def wake(self) -> None:
+        """Handle the request at the head again, soon."""
+        ...
+
+
+class Flow:
+    """Decides whether the request at the head of a connection may be sent.
+
+    Args:
+        limiter: of the broker.
+        pause: holds the connection back.
+        sent: what the broker has to answer already.
+        settings: how long a request may wait, and what those are told that do not.
+    """
+
+    def __init__(self, limiter: Limiter, pause: Pause, sent: deque[Slot], settings: ProxySettings) -> None:
+        self.limiter = limiter
+        self.due = CountedDue(limiter, sent)
+        """What the broker has to answer; in the place of `Responses.due`."""
+        self._pause = pause
+        self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
+        self._throttle_ms = settings.inflight_throttle_ms
+        self._failing = False
+        self.room = 1
+        """How many requests may be sent at once by who was just told to go on."""
+
+    @property
+    def spare(self) -> bool:
+        """Whether any request may be sent, without a look at it."""
+        return self.limiter.spare
+
+    @property
+    def refuses_mutations(self) -> bool:
+        """Whether a request for mutations is answered with error 89 instead of being looked at."""
+        limiter = self.limiter
+        return not limiter.spare and ADMIN_CLASS not in limiter.exempt
+
+    def wake(self) -> None:
+        """A slot may be free (limiter.Waiter)."""
+        self._pause.wake()
+
+    def goes(self, requests: Requests, line: Line) -> bool:
+        """Whether the request at the head may be sent; if not, the connection is paused and in line.
+
+        One that has waited too long, or finds the line full, fails, and the next one is looked at.
+
+        Args:
+            requests: of the connection.
+            line: the connection.
+
+        Raises:
+            BadFrame: one that must fail cannot be read, or is longer than may be kept.
+        """
+        limiter = self.limiter
+        while requests.left_bytes >= _HEAD.size:
+            key, version = _HEAD.unpack_from(requests.data, requests.pos)
+            if self._passes(key, version):
+                self.room = 1
+                return True
+            if not self._failing and limiter.admits(self):
+                self.room = limiter.room
+                return True
+            waited_ns = None if self._failing else limiter.wait(self)
+            if waited_ns is not None and waited_ns < self._wait_ns:
+                self._pause.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
+                return False
+            if not self._fails(key, requests, line):
+                return False
+        # Not even its head is here.
+        return True
+
+    def refuse_mutations(self, request: MutationRequest) -> bytes:
+        """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
+        self.limiter.refuse()
+        message = "The broker has as many requests in flight as its concurrency limit allows; try again."
+        return refuse_all(request, self._throttle_ms, message)
+
+    def look_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
+        self.due.prompt |= prompt_fetches(piece)
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now: nobody shall wait for it."""
+        self.limiter.leave(self)
+
+    def lose(self) -> None:
+        """The connection to the broker is lost."""
+        self.limiter.leave(self)
+        self.due.lose()
+
+    def close(self) -> None:
+        """The connection is over, or is not counted any more."""
+        self.limiter.leave(self)
+        self.due.forget()
+
+    def _fails(self, key: int, requests: Requests, line: Line) -> bool:
+        """Fail the request at the head; whether the next one may be looked at.
+
+        Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
+        connection ends, and the client comes back after its own backoff.
+        """
+        frame = None
+        if key == PRODUCE:
+            requests.gather()
+            frame = requests.next()
+            if frame is None:
+                # The rest of it must come before it can be answered.
+                self._failing = True
+                return False
+        self._failing = False
+        self.limiter.refuse()
+        self.limiter.leave(self)
+        header = None if frame is None else parse_header(frame)
+        if frame is None or header is None or produce_acks(frame, header) == 0:
+            line.end("no_slot")
+            return False
+        slot = Slot(*header[:3])
+        slot.response = timed_out(frame, header)
+        line.reply(slot)
+        return True
+
+    def _passes(self, key: int, version: int) -> bool:
+        """Whether such a request need not wait: its class is exempt, or it is answered at once if need be."""
+        kind = class_of(key)
+        if kind in self.limiter.exempt:
+            return True
+        # An older version has no error that says it, so it waits as all else does.
+        return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]
+
+
+class Counting:
+    """Where the requests in flight of a connection count, which may change while it is open.
+
+    Attributes:
+        flow: before the limiter of its broker; None: nowhere, as of most connections.
+
+    Args:
+        pause: holds the connection back.
+        responses: its answers; `due` of these is counted.
+        settings: see Flow.
+    """
+
+    def __init__(self, pause: Pause, responses: Responses, settings: ProxySettings) -> None:
+        self.flow: Flow | None = None
+        self._pause = pause
+        self._responses = responses
+        self._settings = settings
+
+    def count_by(self, limiter: Limiter | None) -> None:
+        """From now on its requests in flight count here; None: nowhere (measuring.Counted)."""
+        before, responses = self.flow, self._responses
+        if limiter is (None if before is None else before.limiter):
+            return
+        self.flow = None
+        if before is not None:
+            before.close()
+            # Whoever waited for the old one asks again.
+            self._pause.wake()
+        if limiter is None:
+            responses.due = deque(responses.due)
+            return
+        self.flow = Flow(limiter, self._pause, responses.due, self._settings)
+        responses.due = self.flow.due
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now: nobody shall wait for it."""
+        if self.flow is not None:
+            self.flow.step_aside()
+
+    def lose(self) -> None:
+        """The connection to the broker is lost."""
+        if self.flow is not None:
+            self.flow.lose()
+
+    def close(self) -> None:
+        """The connection is over."""
+        if self.flow is not None:
+            self.flow.close()

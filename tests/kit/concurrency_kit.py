@@ -1,0 +1,95 @@
+"""Concurrency limits without a job: partitions with clocks that a test sets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from enforcer.core.clock import Clock
+from enforcer.core.concurrency.limiter import Limiter
+from enforcer.core.concurrency.partitions import Partitions
+from enforcer.core.concurrency.reservoir import Reservoir, Sample
+from enforcer.core.settings import ProxySettings
+from streaming.policy.timeline import PolicyTimeline
+
+MS = 1_000_000
+FIXED_2 = {"algorithm": "fixed", "fixed": {"limit": 2}}
+
+
+class Times:
+    """A steady clock."""
+
+    def __init__(self) -> None:
+        self.ns = 10**12
+
+    def now_ns(self) -> int:
+        """The time, ns."""
+        return self.ns
+
+    def pass_ms(self, count: float) -> None:
+        """Let time pass."""
+        self.ns += int(count * MS)
+
+
+class Waiting:
+    """A waiter that counts how often it was woken."""
+
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        """It may be its turn (limiter.Waiter)."""
+        self.woken += 1
+
+
+class Parts:
+    """Tells fractions (partitions.Fractions)."""
+
+    def __init__(self) -> None:
+        self.fraction = 1.0
+
+    def of(self, partition: str) -> float:
+        """The same for all."""
+        return self.fraction
+
+
+class Told:
+    """Keeps what was told of samples (partitions.Tell)."""
+
+    def __init__(self) -> None:
+        self.samples: list[tuple[str, Sample]] = []
+        self.fractions: dict[str, float] = {}
+
+    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
+        """Keep it."""
+        self.samples += [(name, sample) for name, each in samples.items() for sample in each]
+        self.fractions.update(fractions)
+
+
+def limiter_at(times: Times, limit: int, queue_max: int = 1_000, deadline_ms: int = 30_000) -> Limiter:
+    """A limiter of `broker-1` that keeps up to 1,000 samples."""
+    return Limiter(
+        "broker-1",
+        limit,
+        Reservoir(1_000),
+        times.now_ns,
+        queue_max=queue_max,
+        deadline_ns=deadline_ms * MS,
+    )
+
+
+def policies_of(entries: Mapping[str, Any]) -> PolicyTimeline:
+    """Entries of `backpressure.partitions`."""
+    timeline = PolicyTimeline()
+    for version, (name, value) in enumerate(entries.items(), 1):
+        timeline.apply(f"backpressure.partitions.{name}", value, 0, version)
+    return timeline
+
+
+def partitions_at(
+    times: Times, entries: Mapping[str, Any] | None = None, parts: Parts | None = None, **settings: Any
+) -> tuple[Partitions, Told]:
+    """Partitions under these entries."""
+    told = Told()
+    clock = Clock(steady_ms=lambda: times.ns / MS, wall_ms=lambda: times.ns // MS)
+    partitions = Partitions(ProxySettings(**settings), clock, times.now_ns, parts or Parts(), told)
+    partitions.set_policies(policies_of(entries or {}).at(1))
+    return partitions, told

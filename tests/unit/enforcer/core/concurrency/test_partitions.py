@@ -1,0 +1,150 @@
+"""Which partitions are limited, and how much of each limit is this enforcer's."""
+
+import pytest
+from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, policies_of
+
+from enforcer.core.feeds.limits import LimitDecision
+
+AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
+
+
+def decided(limit: int, partition: str = "broker-1", ts: int = 1_000) -> LimitDecision:
+    """A decision of the job's."""
+    return LimitDecision(
+        partition=partition, ts=ts, algorithm="aimd", limit=limit, estimate=float(limit), ttl_ms=60_000
+    )
+
+
+def test_what_no_policy_matches_is_not_limited() -> None:
+    """By its own name or the star."""
+    partitions, _ = partitions_at(Times())
+    assert not partitions.active
+    assert partitions.find("broker-1") is None
+    partitions, _ = partitions_at(Times(), {"broker-1": FIXED_2})
+    assert partitions.active
+    assert partitions.find("broker-2") is None
+    found = partitions.find("broker-1")
+    assert found is not None
+    assert found.limiter.limit == 2
+    partitions, _ = partitions_at(Times(), {"*": AIMD, "broker-1": FIXED_2})
+    assert [partitions.find(name).limiter.limit for name in ("broker-1", "broker-9")] == [2, 40]  # type: ignore[union-attr]
+
+
+def test_a_part_of_the_limit_is_this_enforcers_and_one_at_least() -> None:
+    """Of the limit that is in force now: the job's moves each second, the share each round."""
+    parts, times = Parts(), Times()
+    parts.fraction = 0.25
+    partitions, _ = partitions_at(times, {"*": AIMD}, parts)
+    found = partitions.find("broker-1")
+    assert found is not None
+    assert found.limiter.limit == 10
+    partitions.take([decided(21)])
+    partitions.look()
+    assert found.limiter.limit == 5
+    partitions.take([decided(2, ts=2_000), decided(99, "broker-7")])
+    partitions.look()
+    assert found.limiter.limit == 1
+    parts.fraction = 1.0
+    partitions.look()
+    assert found.limiter.limit == 2
+
+
+def test_samples_leave_at_each_look_and_deadlines_count() -> None:
+    """At most samples_max a second: here 2 in each linger time; the others are counted."""
+    times = Times()
+    partitions, told = partitions_at(
+        times, {"*": AIMD}, samples_max=20, sample_linger_ms=100, slot_deadline_ms=1_000
+    )
+    found = partitions.find("broker-1")
+    assert found is not None
+    for _ in range(5):
+        found.limiter.end(found.limiter.begin("produce"))
+    found.limiter.begin("produce")
+    partitions.look()
+    assert [name for name, _ in told.samples] == ["broker-1"] * 2
+    assert (found.limiter.samples.sent, found.limiter.samples.discarded) == (2, 3)
+    assert told.fractions == {"broker-1": 1.0}
+    times.pass_ms(1_000)
+    partitions.look()
+    assert found.limiter.in_flight == 0
+    assert [sample.did_drop for _, sample in told.samples] == [False, False, True]
+
+
+def test_while_nothing_is_heard_the_limit_is_learned_here() -> None:
+    """And handed back by the first decision."""
+    times = Times()
+    partitions, _ = partitions_at(times, {"*": AIMD})
+    found = partitions.find("broker-1")
+    assert found is not None
+
+    def traffic() -> None:
+        for ticket in [found.limiter.begin("produce") for _ in range(30)]:
+            found.limiter.end(ticket)
+        partitions.look()
+
+    traffic()
+    times.pass_ms(4_000)
+    partitions.heard()
+    traffic()
+    times.pass_ms(2_000)
+    traffic()
+    assert not found.in_force.local
+    times.pass_ms(5_000)
+    traffic()
+    assert found.in_force.local
+    traffic()
+    assert found.limiter.limit > 40
+    partitions.take([decided(25)])
+    partitions.look()
+    assert (found.in_force.local, found.limiter.limit) == (False, 25)
+
+
+def test_policies_that_change_are_followed() -> None:
+    """Equal settings keep the limit, others begin anew, and where none are left nobody waits."""
+    times = Times()
+    partitions, _ = partitions_at(times, {"*": AIMD})
+    found = partitions.find("broker-1")
+    assert found is not None
+    partitions.take([decided(50)])
+    before = partitions.generation
+    partitions.set_policies(policies_of({"broker-1": AIMD | {"exempt": ["sasl", "admin"]}}).at(1))
+    assert partitions.generation == before + 1
+    assert found.in_force.limit == 50
+    assert found.limiter.exempt == {"sasl", "admin"}
+    partitions.set_policies(policies_of({"broker-1": FIXED_2}).at(1))
+    partitions.look()
+    assert found.limiter.limit == 2
+    waiter = Waiting()
+    found.limiter.wait(waiter)
+    partitions.set_policies(policies_of({"broker-2": FIXED_2}).at(1))
+    assert (partitions.find("broker-1"), waiter.woken) == (None, 1)
+    assert partitions.active
+    partitions.set_policies(policies_of({}).at(1))
+    assert not partitions.active
+
+
+def test_a_limit_that_was_read_before_its_partition_was_used() -> None:
+    """As at the start of a proxy; of the last `brokers_max` partitions, and for its life time."""
+    times = Times()
+    partitions, _ = partitions_at(times, {"*": AIMD}, brokers_max=2)
+    partitions.take([decided(50, f"broker-{number}") for number in range(3)])
+    partitions.take([decided(60, "broker-1", ts=2_000)])
+    limits = [partitions.find(f"broker-{number}").limiter.limit for number in range(3)]  # type: ignore[union-attr]
+    assert limits == [40, 60, 50]
+    partitions.take([decided(50, "broker-7")])
+    times.pass_ms(60_000)
+    late = partitions.find("broker-7")
+    assert late is not None
+    assert (late.in_force.local, late.limiter.limit) == (True, 50)
+
+
+@pytest.mark.parametrize(("limit", "count"), [(3, 3), (49, 49), (100, 7), (1_000, 3)])
+def test_parts_are_cut_and_not_lost_by_rounding(limit: int, count: int) -> None:
+    """Those of all enforcers together are the limit at most, and as near as whole numbers come."""
+    parts = Parts()
+    parts.fraction = 1 / count
+    entry = {"algorithm": "fixed", "fixed": {"limit": limit}}
+    partitions, _ = partitions_at(Times(), {"*": entry}, parts)
+    found = partitions.find("broker-1")
+    assert found is not None
+    assert found.limiter.limit == limit // count
