@@ -86,7 +86,7 @@ class Brain:
             metrics=metrics,
         )
         brokers = BrokersClock(self._steady_ms, self.clock.wall_ms)
-        self._reports.learn = brokers.learn
+        self._reports.learn, self.brokers_ms = brokers.learn, brokers.now_ms
         args = settings, metrics, self._reports, self.clock, brokers.now_ms
         self.coordinator = self._in_the_loop(QuotaCoordinator(proxy_id, *args))
         self._reports.refused = self._refused
@@ -95,7 +95,6 @@ class Brain:
         self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
         self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
         self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
-        self.brokers_ms = brokers.now_ms
         self.ready = asyncio.Event()
         of_policies, of_decisions = (
             Complaints(topic, metrics.unusable.labels(topic).inc)

@@ -44,11 +44,8 @@ class Connection(asyncio.Protocol):
     def __init__(
         self, proxy: Hub, target: Callable[[], tuple[str, int]], make_upstream: MakeUpstream = Upstream
     ) -> None:
-        self._proxy = proxy
-        self._target = target
-        self._make_upstream = make_upstream
-        self._settings = proxy.settings
-        self._traffic = proxy.metrics.traffic
+        self._proxy, self._target, self._make_upstream = proxy, target, make_upstream
+        self._settings, self._traffic = proxy.settings, proxy.metrics.traffic
         token_ids = proxy.settings.delegation_tokens is DelegationTokens.BY_ID
         observer = SaslObserver(proxy.settings.oauth_claim, token_ids)
         self._pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)

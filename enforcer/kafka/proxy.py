@@ -94,14 +94,9 @@ class KafkaProxy:
         self.brain = Brain(proxy_id, self.settings, self.metrics, topics, properties, check_ms)
         self.coordinator = self.brain.coordinator
         self.groups = Groups(
-            proxy_id,
-            self.settings,
-            self.metrics,
-            self.brain.clock,
-            self.brain.send_usage,
-            self.brain.send_usage_pack,
-            self.coordinator.policies,
-        )
+            proxy_id, self.settings, self.metrics, self.brain.clock,
+            self.brain.send_usage, self.brain.send_usage_pack, self.coordinator.policies,
+        )  # fmt: skip
         self.brain.take_shares = self.groups.take
         self.groups.alive = lambda: self.coordinator.local.company
         self.meter = self.groups.meter

@@ -9,11 +9,9 @@ from typing import Final
 
 from enforcer.core.concurrency.partitions import Partition
 from enforcer.metering.meter import Meter
+from streaming.contract.names import INFLIGHT_GROUP_PREFIX
+from streaming.policy.groups import INFLIGHT_PARTS
 
-GROUP_PREFIX: Final = "inflight/"
-"""Before a partition's name: its group."""
-PARTS: Final = 1_000_000
-"""What a limit is divided into."""
 _DIMENSION: Final = 0
 _NS_PER_MS: Final = 1_000_000
 
@@ -32,13 +30,12 @@ class InflightShares:
         self._count = 1
 
     def of(self, partition: str) -> float:
-        """The fraction, above 0 and at most 1: of its share, else what is alive divides the limit."""
-        account = self._meter.of_group(f"{GROUP_PREFIX}{partition}")
-        if account is not None and account.share[_DIMENSION] is not None:
-            rate = account.rate(_DIMENSION)
-            if rate is not None:
-                return max(1 / PARTS, min(1.0, rate / PARTS))
-        # When it is not known any more, as many as there were.
+        """The fraction, above 0 and at most 1: its share, or what may be used without one (contract 3.2)."""
+        account = self._meter.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}")
+        rate = None if account is None else account.rate(_DIMENSION)
+        if rate is not None:
+            return max(1 / INFLIGHT_PARTS, min(1.0, rate / INFLIGHT_PARTS))
+        # No room for its account: when it is not known any more how many are alive, as many as there were.
         self._count = max(1, self._alive() or self._count)
         return 1.0 / self._count
 
@@ -47,7 +44,7 @@ class InflightShares:
         for partition in partitions:
             limiter = partition.limiter
             peak, full_ns = limiter.take_use()
-            account = self._meter.of_group(f"{GROUP_PREFIX}{limiter.partition}")
+            account = self._meter.of_group(f"{INFLIGHT_GROUP_PREFIX}{limiter.partition}")
             if account is not None:
-                parts = peak * PARTS / partition.in_force.limit
+                parts = peak * INFLIGHT_PARTS / partition.in_force.limit
                 account.note(_DIMENSION, round(parts * period_ms / 1000), full_ns / _NS_PER_MS)

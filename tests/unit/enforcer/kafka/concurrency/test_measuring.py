@@ -100,6 +100,8 @@ def test_connections_follow_policies_and_brokers(world: World) -> None:
     world.clients = [Client("kafka-1", 9092), Client("kafka-2", 9092)]
     world.measuring.look()
     assert world.counted() == ["", ""]
+    # Of one broker alone any address would be its own.
+    world.brokers.address(3, "kafka-3", 9092)
     world.brokers.address(1, "kafka-1", 9092)
     world.put(1, "*", FIXED_2)
     world.measuring.look()

@@ -6,9 +6,9 @@ from meter_kit import Desk
 from enforcer.metering.concurrency.shares import InflightShares
 
 GROUP = "inflight/broker-1"
-# The share law has such a group for each partition; here it is one of the policies.
-SHARED = {f"resourcegroups.{GROUP}": {"publishRateInMsgs": 1_000_000}}
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
+# The share law has such a group for each partition that a policy limits.
+SHARED = {"backpressure.partitions.*": AIMD}
 
 
 def test_without_a_share_those_alive_divide_the_limit() -> None:
@@ -21,6 +21,8 @@ def test_without_a_share_those_alive_divide_the_limit() -> None:
 def test_a_share_is_a_fraction() -> None:
     """Of a million parts; above 0 and at most 1."""
     desk = Desk(SHARED)
+    desk.meter.newcomers.set_alive(2, 0.0)
+    desk.now_ms += 2_000
     shares = InflightShares(desk.meter, lambda: 2)
     assert shares.of("broker-1") == 0.5
     desk.share(GROUP, publishRateInMsgs=300_000.0)
