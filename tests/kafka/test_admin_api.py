@@ -10,6 +10,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import orjson
+import pytest
 from admin_process_kit import Admin, pulsar_admin
 from cluster_kit import Cluster
 from confluent_kafka import Producer
@@ -52,6 +53,7 @@ def test_pulsar_admin_works_as_it_is(cluster: Cluster, topics: Topics, tmp_path:
         assert read_policies(cluster.kafka.bootstrap, topics).entries == {}
 
 
+@pytest.mark.soak
 def test_pulsar_admin_sets_dispatch_rates_as_it_is(
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
