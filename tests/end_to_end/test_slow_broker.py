@@ -6,16 +6,19 @@ measured there, the records' times at the producers; all is printed.
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+import orjson
 import pytest
 from cluster_kit import fresh
 from company_kit import Company
 from confluent_kafka.admin import AdminClient, NewTopic
 from exam_kit import said
 from slow_broker_kit import Producers, Served, SlowBroker
+from stack_kit import read_all, weir
 
 from weir.stack.jars import java_command
 
@@ -119,6 +122,25 @@ def test_a_broker_ten_times_slower(company: Company, broker: SlowBroker, say: Sa
     assert slow.served.most < without[2].served.most / 4
     assert slow.served.quantile(0.99) <= 3 * calm.served.quantile(0.99)
     assert after.rate >= 0.9 * calm.rate
+
+
+def test_a_replay_finds_the_same_limits(company: Company, tmp_path: Path) -> None:
+    """Of what was recorded before: each limit that the live job wrote is what a dump is decided to."""
+    dump, policies, out = (tmp_path / name for name in ("dump.jsonl", "none.yaml", "decisions.jsonl"))
+    policies.write_text("version: 1\n")
+    dumped = weir("dump", "--kafka", company.kafka.bootstrap, "--out", str(dump))
+    again = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out), limit_s=300)
+    assert (dumped.returncode, again.returncode) == (0, 0), dumped.stderr + again.stderr
+    replayed = limits(out.read_bytes().splitlines())
+    live = limits(read_all(company.kafka.bootstrap, company.topics.decisions))
+    assert len(live) > 10
+    assert live == {name: replayed[name] for name in live}
+
+
+def limits(values: Sequence[bytes]) -> dict[str, tuple[int, float]]:
+    """The limits among decisions, by the sample that each is for."""
+    decided = [orjson.loads(value) for value in values if b'"limit"' in value]
+    return {one["id"]: (one["limit"], one["estimated_limit"]) for one in decided if one["type"] == "limit"}
 
 
 def test_beside_kafkas_own_quota(company: Company, broker: SlowBroker, say: Say) -> None:

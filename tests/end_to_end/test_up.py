@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from confluent_kafka import Producer
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from load_kit import ConfluentProducer
+from reading_kit import Reading, fill
 from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
 
 from weir.stack.jars import java_command
@@ -226,6 +228,34 @@ def test_tail_shows_what_was_decided(up: Up) -> None:
         tail.kill()
         tail.stdout.close()
     assert subject in line and line.split()[1] in ("allow", "reject", "throttle")
+
+
+def test_a_group_reads_at_the_rate_that_was_set_over_rest(up: Up) -> None:
+    """A subscription's dispatch rate: no more than it is delivered, each record once, and stats tell of it.
+
+    What was decided on the way is part of what the next test replays.
+    """
+    rate, topic, group = 50, "read-slowly", "slow-readers"
+    fill(up.ready["kafka"], topic, 1_000, batch=5)
+    path = f"/admin/v2/persistent/public/default/{topic}"
+    value = {"dispatchThrottlingRateInMsg": rate, "dispatchThrottlingRateInByte": -1}
+    ask(up, "POST", f"{path}/subscriptionDispatchRate", json.dumps(value).encode())
+    # In force 2 s after it was set.
+    time.sleep(3)
+    with Reading(up.ready["proxy"], group, [topic]) as reader:
+        until(lambda: len(reader.came) >= 5 * rate, what="five seconds' records", limit_s=60)
+        came = list(reader.came)
+    (numbers,) = reader.numbers.values()
+    assert sorted(numbers) == list(range(len(numbers))) and set(numbers.values()) == {1}
+    # Those of n periods are there after n - 1 of them, at best.
+    assert came[5 * rate - 1][0] - came[0][0] > 3.0
+
+    def seen() -> dict[str, Any] | None:
+        own: dict[str, Any] = json.loads(ask(up, "GET", f"{path}/stats"))["subscriptions"].get(group, {})
+        return own if own.get("msgOutCounter", 0) >= 5 * rate else None
+
+    found = until(seen, what="its stats")
+    assert found["dispatchThrottledMsgEventsBySubscriptionLimit"] > 0
 
 
 def test_killed_job_resumes_and_its_decisions_equal_the_replay(up: Up, tmp_path: Path) -> None:
