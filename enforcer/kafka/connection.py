@@ -232,10 +232,8 @@ class Connection(asyncio.Protocol):
         if not (ending.closing or ending.done):
             self._handle_all()
             self._set_reading()
-        if self._pacer.released and not self._pacer.held and not self._proxy.turns.waits(self._pump):
-            # It could have gone on, and has, or cannot for another reason: nobody shall wait for it.
-            self._pacer.released = False
-            self._handler.step_aside()
+        if (self._pacer.released or self._counting.flow is not None) and not self._proxy.turns.waits(self._pump):
+            self._handler.make_way()
         if ending.begun:
             ending.settle()
 
