@@ -202,6 +202,11 @@ class Counting:
         if self.flow is not None:
             self.flow.step_aside()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether others wait for a slot that it may have."""
+        return self.flow is not None and self.flow.limiter.waiting > 0
+
     def waits(self, held: bool) -> bool:
         """Whether its next request waits for a slot and for nothing else, given whether it is held at all.
 

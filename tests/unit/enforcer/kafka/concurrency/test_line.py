@@ -189,7 +189,7 @@ class History:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_nobody_waits_while_a_slot_is_free(seed: int) -> None:
-    """Whatever keeps one that is first in line from its slot, and whoever goes on with fewer than it could."""
+    """Whatever keeps one that is first in line from its slot, and whoever sends fewer than it could."""
     history = History(seed)
     for _ in range(HISTORY):
         history.step()
