@@ -26,7 +26,7 @@ from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
 from enforcer.kafka.upstream import Owner, Upstream
 
-# A large request that is gathered while others wait for its place has this part of the time.
+# A large request that others wait for, for its place or its slot, has this part of the time.
 _HURRY = 12
 
 MakeUpstream = Callable[[Owner, ProxySettings], Upstream]
@@ -232,10 +232,9 @@ class Connection(asyncio.Protocol):
         if not (ending.closing or ending.done):
             self._handle_all()
             self._set_reading()
-        if self._pacer.released and not self._pacer.held and not self._proxy.turns.waits(self._pump):
-            # It could have gone on, and has, or cannot for another reason: nobody shall wait for it.
-            self._pacer.released = False
-            self._handler.step_aside()
+        could_go = self._pacer.released or self._counting.flow is not None
+        if could_go and not self._proxy.turns.waits(self._pump):
+            self._handler.make_way()
         if ending.begun:
             ending.settle()
 
@@ -375,8 +374,9 @@ class Connection(asyncio.Protocol):
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
         self.ending.check(now_ms)
-        # Others may wait for its place.
-        limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if self._seat.wanted else 1)
+        # Others may wait for its place, or for the slot of a request whose beginning was sent on.
+        wanted = self._seat.wanted or (self._requests.passing > 0 and self._counting.wanted)
+        limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
             self.end("slow_sender")
 

@@ -186,6 +186,14 @@ class Handler:
         self._metered.step_aside()
         self._counting.step_aside()
 
+    def make_way(self) -> None:
+        """What could go on has, or cannot for another reason: nobody shall wait for it."""
+        pacer = self._pacer
+        waits = self._counting.waits(pacer.held)
+        if pacer.released and (waits or not pacer.held):
+            pacer.released = False
+            self._metered.step_aside()
+
     def close(self) -> None:
         """The connection is over."""
         self._metered.close()

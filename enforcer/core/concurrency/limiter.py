@@ -130,11 +130,14 @@ class Limiter:
         self._full_since_ns = -1
         self._full_ns = 0
 
-    def begin(self, kind: str, *, holds: bool = True, sampled: bool = True) -> Ticket:
+    def begin(
+        self, kind: str, *, by: Waiter | None = None, holds: bool = True, sampled: bool = True
+    ) -> Ticket:
         """A request is sent. Whether it may be is asked before: `admits`.
 
         Args:
             kind: its class.
+            by: who sends it. With a slot it has what it stood in line for.
             holds: it takes a slot.
             sampled: it is answered without a wait that the broker intends.
         """
@@ -143,6 +146,8 @@ class Limiter:
         ticket = Ticket(now_ns, self.in_flight + 1, holds, sampled)
         self._open[ticket] = None
         if holds:
+            if self._queue and by is not None:
+                self._serve(by, now_ns)
             self.in_flight += 1
             if self.in_flight > self._peak:
                 self._peak = self.in_flight
@@ -184,21 +189,18 @@ class Limiter:
             self._close(ticket, did_drop=True, sampled=ticket.sampled)
 
     def admits(self, waiter: Waiter) -> bool:
-        """Whether its next request may be sent: there is a slot, and nobody was there before."""
-        free = self.limit - self.in_flight
-        if free <= 0:
-            return False
-        if free <= len(self._queue) and waiter not in islice(self._queue, free):
-            return False
-        place = self._queue.pop(waiter, None)
-        if place is not None:
-            self.waits.note((self._now_ns() - place.since_ns) / _NS_PER_S)
-        return True
+        """Whether its next request may be sent: there is a slot, and nobody was there before.
 
-    @property
-    def room(self) -> int:
-        """How many requests may be sent at once by who was just admitted, those who wait left out."""
-        return max(1, self.limit - self.in_flight - len(self._queue))
+        It keeps its place until it takes the slot (`begin`) or makes way (`leave`), one of which it must do
+        soon: a slot that is promised to it is nobody else's.
+        """
+        free = self.limit - self.in_flight
+        return free > len(self._queue) or (free > 0 and waiter in islice(self._queue, free))
+
+    def room(self, waiter: Waiter) -> int:
+        """How many requests may be sent at once by who was just admitted, others who wait left out."""
+        others = len(self._queue) - (waiter in self._queue)
+        return max(1, self.limit - self.in_flight - others)
 
     @property
     def spare(self) -> bool:
@@ -220,9 +222,9 @@ class Limiter:
         return self._now_ns() - place.since_ns
 
     def leave(self, waiter: Waiter) -> None:
-        """It waits no more; whose turn it is then is woken."""
-        self._queue.pop(waiter, None)
-        self.wake()
+        """It waits no more, or cannot go on though it is its turn; whose turn it is then is woken."""
+        if self._queue.pop(waiter, None) is not None:
+            self.wake()
 
     def refuse(self) -> None:
         """A request was answered with an error instead of being sent."""
@@ -273,6 +275,11 @@ class Limiter:
         queue, self._queue = list(self._queue), {}
         for waiter in queue:
             waiter.wake()
+
+    def _serve(self, waiter: Waiter, now_ns: int) -> None:
+        place = self._queue.pop(waiter, None)
+        if place is not None:
+            self.waits.note((now_ns - place.since_ns) / _NS_PER_S)
 
     def _close(self, ticket: Ticket, *, did_drop: bool, sampled: bool) -> None:
         if ticket not in self._open:

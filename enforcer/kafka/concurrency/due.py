@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import SupportsIndex
 
-from enforcer.core.concurrency.limiter import Limiter, Ticket
+from enforcer.core.concurrency.limiter import Limiter, Ticket, Waiter
 from enforcer.kafka.concurrency.classes import DELAYED_KEYS, class_of
 from enforcer.kafka.link import Slot
 
@@ -19,11 +19,13 @@ class CountedDue(deque[Slot]):
     Args:
         limiter: counts them.
         sent: what was sent before: that is not counted.
+        waiter: stands in its line for them.
     """
 
-    def __init__(self, limiter: Limiter, sent: Iterable[Slot] = ()) -> None:
+    def __init__(self, limiter: Limiter, sent: Iterable[Slot] = (), waiter: Waiter | None = None) -> None:
         super().__init__(sent)
         self._limiter = limiter
+        self._waiter = waiter
         self._tickets: dict[Slot, Ticket] = {}
         self.prompt: set[int] = set()
         """Correlation ids of Fetches about to be put in that must be answered at once."""
@@ -72,13 +74,13 @@ class CountedDue(deque[Slot]):
     def _begin(self, slot: Slot) -> None:
         key = slot.api_key
         if key not in DELAYED_KEYS:
-            self._tickets[slot] = self._limiter.begin(class_of(key))
+            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter)
             return
         prompt = slot.correlation_id in self.prompt
         self.prompt.discard(slot.correlation_id)
         if class_of(key) not in self._limiter.exempt:
             # Whoever wrote the policy wants it so: it has a slot for as long as it waits.
-            self._tickets[slot] = self._limiter.begin(class_of(key), sampled=prompt)
+            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter, sampled=prompt)
         elif prompt:
             self._tickets[slot] = self._limiter.begin(class_of(key), holds=False)
         else:

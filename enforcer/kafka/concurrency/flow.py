@@ -46,7 +46,7 @@ class Flow:
 
     def __init__(self, limiter: Limiter, pause: Pause, sent: deque[Slot], settings: ProxySettings) -> None:
         self.limiter = limiter
-        self.due = CountedDue(limiter, sent)
+        self.due = CountedDue(limiter, sent, self)
         """What the broker has to answer; in the place of `Responses.due`."""
         self._pause = pause
         self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
@@ -54,6 +54,8 @@ class Flow:
         self._failing = False
         self.room = 1
         """How many requests may be sent at once by who was just told to go on."""
+        self.waits = False
+        """Whether what the request at the head was last told to wait for is a slot."""
 
     @property
     def spare(self) -> bool:
@@ -83,16 +85,18 @@ class Flow:
             BadFrame: one that must fail cannot be read, or is longer than may be kept.
         """
         limiter = self.limiter
+        self.waits = False
         while requests.left_bytes >= _HEAD.size:
             key, version = _HEAD.unpack_from(requests.data, requests.pos)
             if self._passes(key, version):
                 self.room = 1
                 return True
             if not self._failing and limiter.admits(self):
-                self.room = limiter.room
+                self.room = limiter.room(self)
                 return True
             waited_ns = None if self._failing else limiter.wait(self)
             if waited_ns is not None and waited_ns < self._wait_ns:
+                self.waits = True
                 self._pause.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
                 return False
             if not self._fails(key, requests, line):
@@ -197,6 +201,25 @@ class Counting:
         """Its next request cannot go on for now: nobody shall wait for it."""
         if self.flow is not None:
             self.flow.step_aside()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether others wait for a slot that it may have."""
+        return self.flow is not None and self.flow.limiter.waiting > 0
+
+    def waits(self, held: bool) -> bool:
+        """Whether its next request waits for a slot and for nothing else, given whether it is held at all.
+
+        If not, it has none to wait for: one that waits for something else, as for its account's debt or for
+        the rest of its bytes, would keep a free slot from those behind it.
+        """
+        flow = self.flow
+        if flow is None:
+            return False
+        if held and flow.waits:
+            return True
+        flow.step_aside()
+        return False
 
     def lose(self) -> None:
         """The connection to the broker is lost."""

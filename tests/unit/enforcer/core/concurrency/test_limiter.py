@@ -44,11 +44,12 @@ def test_slots_go_first_come_first_served() -> None:
     assert not limiter.admits(newcomer)
     assert not limiter.admits(second)
     assert limiter.admits(first)
-    ticket = limiter.begin("produce")
+    ticket = limiter.begin("produce", by=first)
     assert not limiter.admits(second)
     limiter.end(ticket)
     assert second.woken == 1
     assert limiter.admits(second)
+    limiter.begin("produce", by=second)
     assert limiter.waiting == 0
 
 
@@ -99,6 +100,7 @@ def test_waits_are_told() -> None:
     assert limiter.wait(waiter) == 300 * MS
     limiter.end(ticket)
     assert limiter.admits(waiter)
+    limiter.begin("produce", by=waiter)
     assert limiter.waits.sum_s == pytest.approx(0.3)
     assert sum(limiter.waits.counts) == 1
     assert limiter.oldest_s == 0.0
@@ -237,6 +239,10 @@ class History:
         assert limiter.waiting <= 6
         assert limiter.spare == (limiter.in_flight < limiter.limit and not limiter.waiting)
 
+        # A slot that is free is promised to who is first, and who has that promise knows of it.
+        free = max(0, limiter.limit - limiter.in_flight)
+        assert all(place.woken for place in list(limiter._queue.values())[:free])
+
     def finish(self) -> None:
         """All answers come, or never do."""
         for ticket in list(self.open):
@@ -250,9 +256,12 @@ class History:
         if limiter.admits(waiter):
             assert limiter.in_flight < limiter.limit
             # As many as there is room for, as a connection that holds several requests does.
-            for _ in range(self.random.randrange(0, limiter.room + 1)):
+            sent = self.random.randrange(0, limiter.room(waiter) + 1)
+            for _ in range(sent):
                 assert limiter.in_flight < limiter.limit
-                self.open[limiter.begin("produce")] = "produce"
+                self.open[limiter.begin("produce", by=waiter)] = "produce"
+            if not sent:
+                limiter.leave(waiter)
         else:
             limiter.wait(waiter)
 
@@ -275,3 +284,4 @@ def test_nothing_leaks_whatever_happens(seed: int) -> None:
     # Whoever is first in line can go on: nothing that was lost keeps it.
     for waiter in list(history.limiter._queue):
         assert history.limiter.admits(waiter)
+        history.limiter.begin("produce", by=waiter)

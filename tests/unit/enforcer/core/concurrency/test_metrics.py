@@ -29,7 +29,7 @@ def test_numbers_are_those_of_the_limiter() -> None:
     assert value("weir_concurrency_queue_age_seconds") == pytest.approx(0.3)
     limiter.end(tickets[0])
     assert limiter.admits(waiter)
-    limiter.begin("produce")
+    limiter.begin("produce", by=waiter)
     assert value("zeebe_received_request_count_total") == 4
     assert value("zeebe_dropped_request_count_total") == 1
     assert value("zeebe_backpressure_inflight_requests_count") == 2

@@ -235,6 +235,42 @@ def test_a_limit_that_comes_and_goes() -> None:
     assert two.limiter.in_flight == 1
 
 
+def test_a_slow_sender_keeps_no_slot_that_others_wait_for() -> None:
+    """The beginning of a large request has one; the rest must come in a part of the time then."""
+    two = Two(limit=1, partial_frame_timeout_ms=12_000)
+    frame, _ = produce(9, {"t1": [bytes(50_000)]})
+    two.b.connection.data_received(framed(frame)[:20_000])
+    assert two.limiter.in_flight == 1
+    two.b.desk.now_ms += 1_001
+    two.b.connection.check(two.b.desk.now_ms)
+    assert not two.b.client.closed
+    two.a.connection.data_received(opaque(1))
+    assert two.limiter.waiting == 1
+    two.b.connection.check(two.b.desk.now_ms)
+    assert two.b.closed("slow_sender") == 1
+    two.b.lose_client()
+    two.run_timers()
+    assert ids(two.a.upstream.sent) == [1]
+    assert two.limiter.samples.take() == []
+
+
+def test_half_a_request_keeps_no_free_slot() -> None:
+    """Though it is its turn; the rest of it asks again."""
+    two = Two(limit=1)
+    two.a.connection.data_received(opaque(1))
+    two.b.connection.data_received(opaque(11, 100)[:50])
+    two.a.connection.data_received(opaque(2))
+    assert two.limiter.waiting == 2
+    two.a.answer(answer(1))
+    two.run_timers()
+    two.run_timers()
+    assert ids(two.a.upstream.sent) == [1, 2]
+    two.b.connection.data_received(opaque(11, 100)[50:])
+    two.a.answer(answer(2))
+    two.run_timers()
+    assert ids(two.b.upstream.sent) == [11]
+
+
 def test_a_streamed_answer_counts_with_its_first_bytes() -> None:
     """The rest of it says something of the client."""
     two = Two(limit=1)
