@@ -31,12 +31,14 @@ class InflightShares:
 
     def of(self, partition: str) -> float:
         """The fraction, above 0 and at most 1: its share, or what may be used without one (contract 3.2)."""
-        account = self._meter.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}")
-        rate = None if account is None else account.rate(_DIMENSION)
-        if rate is not None:
-            return max(1 / INFLIGHT_PARTS, min(1.0, rate / INFLIGHT_PARTS))
-        # No room for its account: when it is not known any more how many are alive, as many as there were.
-        self._count = max(1, self._alive() or self._count)
+        account, alive = self._meter.of_group(f"{INFLIGHT_GROUP_PREFIX}{partition}"), self._alive()
+        self._count = max(1, alive or self._count)
+        if account is not None and (alive is not None or account.share[_DIMENSION] is not None):
+            rate = account.rate(_DIMENSION)
+            if rate is not None:
+                return max(1 / INFLIGHT_PARTS, min(1.0, rate / INFLIGHT_PARTS))
+        # When it is not known any more how many are alive, as many as there were: who hears nothing for a
+        # moment, since all is slow, must not make it slower still.
         return 1.0 / self._count
 
     def fill(self, partitions: Iterable[Partition], period_ms: float) -> None:

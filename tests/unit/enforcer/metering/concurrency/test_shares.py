@@ -51,3 +51,16 @@ def test_use_is_the_greatest_in_flight_as_parts_of_the_limit() -> None:
     assert event["usage"][GROUP]["publishedMsg"] == 1_000_000
     assert event["usage"][GROUP]["throttledMs"]["publishRateInMsgs"] == 250
     assert not desk.meter.active or desk.meter.grouped is False
+
+
+def test_who_hears_nothing_for_a_moment_keeps_its_part() -> None:
+    """The number alive is not known any more, and no share was ever decided: as before, not a twentieth."""
+    desk = Desk(SHARED)
+    desk.meter.newcomers.set_alive(2, 0.0)
+    desk.now_ms += 2_000
+    alive: list[int | None] = [2, None]
+    shares = InflightShares(desk.meter, lambda: alive.pop(0))
+    assert shares.of("broker-1") == 0.5
+    desk.meter.newcomers.set_alive(None, desk.now_ms)
+    desk.meter.look()
+    assert shares.of("broker-1") == 0.5
