@@ -100,6 +100,8 @@ class Naming:
         self._steady_ms = steady_ms
         self._asking = False
         self._absent: dict[bytes, float] = {}
+        # For the request at the head: each once, however many the broker does not know.
+        self._asked: set[bytes] = set()
         self.proven = False
         """Whether the broker has answered what it answers only to those whom it lets in."""
 
@@ -119,9 +121,14 @@ class Naming:
         unknown = [
             topic_id
             for topic_id in topic_ids
-            if topic_id not in self._names and self._absent.get(topic_id, 0.0) <= now_ms
+            if topic_id not in self._names
+            and topic_id not in self._asked
+            and self._absent.get(topic_id, 0.0) <= now_ms
         ]
-        return bool(unknown or self._asking) and self._must_ask(unknown[:ASKED_AT_ONCE])
+        if unknown or self._asking:
+            return self._must_ask(unknown[:ASKED_AT_ONCE])
+        self._asked.clear()
+        return False
 
     def _must_ask(self, topic_ids: list[bytes]) -> bool:
         self._pause.pause(_AGAIN_MS)
@@ -139,6 +146,7 @@ class Naming:
             until_ms = self._steady_ms() + ABSENT_MS
             for topic_id in topic_ids:
                 if topic_id not in names:
+                    self._asked.add(topic_id)
                     self._absent.pop(topic_id, None)
                     if len(self._absent) >= ABSENT_MAX:
                         del self._absent[next(iter(self._absent))]
