@@ -18,6 +18,8 @@ _AGAIN_MS: Final = 1_000.0
 TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
 
+_NEW: Final = (-1, -1, None)
+
 
 class Session:
     """The topics of one connection's fetch session, or of its last request where it has none.
@@ -34,7 +36,7 @@ class Session:
         self._desk = desk
         self._topics: dict[str, None] = {}
         self._overflown = False
-        self._state = (-1, -1)
+        self._state: tuple[int, int, Client | None] = _NEW
         self._limited = False
 
     def begin(self) -> None:
@@ -42,7 +44,7 @@ class Session:
         self.known = True
         self._overflown = False
         self._topics.clear()
-        self._state = (-1, -1)
+        self._state = _NEW
 
     def forget(self) -> None:
         """It shall go on no more."""
@@ -59,14 +61,17 @@ class Session:
                 self._overflown = True
                 return
             self._topics[name] = None
-            self._state = (-1, -1)
+            self._state = _NEW
 
     def is_limited(self, client: Client) -> bool:
         """Whether any of its topics is, for whichever group the client may read."""
         if self._overflown:
             return True
         dispatch, readers = self._desk.dispatch, self._desk.readers
-        state = (dispatch.generation, readers.version if dispatch.by_subscription else 0)
+        # A connection may name another client id with each request.
+        state: tuple[int, int, Client | None] = (dispatch.generation, 0, None)
+        if dispatch.by_subscription:
+            state = (dispatch.generation, readers.version, client)
         if state != self._state:
             groups = readers.groups(client) if dispatch.by_subscription else []
             self._state, self._limited = state, self._look(["", *groups])

@@ -269,6 +269,17 @@ def test_groups() -> None:
     assert world.counter("ambiguous") == 1
 
 
+def test_another_client_id_in_a_session() -> None:
+    """A session that is nobody's limited one is looked at again for who asks next."""
+    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
+    rig = Rig(world)
+    world.desk.readers.saw(CLIENT, GROUP)
+    for client, session in ((CLIENT._replace(client_id="x"), 9), (CLIENT, -1)):
+        rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), client._replace(client_id="x"), ADDRESS)
+        plan = rig.fetches.plan(*fetch_request(12, {}, epoch=1, session=9), client, ADDRESS)
+        assert plan is not None and decode(FetchRequest, 12, plan.frame).session_id == session
+
+
 def test_nobody_knows_which_group() -> None:
     """A limit of a subscription alone does not hold then, and the fetch has no session all the same."""
     world = World(subscriptions={(full("t"), GROUP): (6, 0)})
