@@ -51,9 +51,9 @@ class Connection(asyncio.Protocol):
         self._pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
         limit = proxy.settings.max_frame_bytes
         self._responses = Responses(limit, observer, proxy.rewrite, self._traffic, proxy.brokers.repeats)
-        self._counting = Counting(self._pacer, self._responses, proxy.settings)
+        self._counting = Counting(self._pacer, self._responses, proxy.settings, lambda: self._requests.coming)
         self._handler = Handler(proxy, self, observer, self._pacer, self._counting)
-        self._requests = Requests(
+        self._requests: Requests = Requests(
             limit, self._handler.must_read, proxy.settings.max_admin_frame_bytes,
             proxy.settings.max_unauthenticated_frame_bytes, proxy.settings.gathered_mb << 20,
             proxy.guard.protected, self._handler.in_force,
@@ -102,6 +102,8 @@ class Connection(asyncio.Protocol):
         requests, before = self._requests, self._requests.frames
         if requests.passing and self._upstream is not None:
             self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
+            if self._counting.flow is not None and not requests.passing:
+                self._counting.flow.due.whole()
         elif not requests.add(data):
             return
         self._pump()
@@ -163,8 +165,9 @@ class Connection(asyncio.Protocol):
         self.ending.lose_client()
 
     def pause_writing(self) -> None:
-        """The client reads too slowly: read no more from the broker for now, and no more requests."""
+        """The client reads too slowly: nothing more is read from the broker for now, nor of the client."""
         self._full = True
+        self._counting.forget()
         self._pause_upstream()
         self._set_reading()
 
@@ -374,9 +377,9 @@ class Connection(asyncio.Protocol):
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
         self.ending.check(now_ms)
-        # Others may wait for its place, or for the slot of a request whose beginning was sent on.
-        wanted = self._seat.wanted or (self._requests.passing > 0 and self._counting.wanted)
-        limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if wanted else 1)
+        self._counting.check()
+        # Others may wait for its place.
+        limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if self._seat.wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
             self.end("slow_sender")
 

@@ -118,6 +118,11 @@ class Requests(Unread):
         """Whether a request has begun to come and is not whole."""
         return self.passing > 0 or self.left_bytes > self.waiting_bytes
 
+    @property
+    def coming(self) -> Slot | None:
+        """The slot of the request whose beginning was passed on and whose end has not come; None: of none."""
+        return self.passing_slot if self.passing else None
+
     def repeated(self, data: bytes) -> Slot | None:
         """Take a request that comes alone, if it passes as the last one did: then `data` is to be sent on.
 

@@ -148,12 +148,24 @@ class Limiter:
         if holds:
             if self._queue and by is not None:
                 self._serve(by, now_ns)
-            self.in_flight += 1
-            if self.in_flight > self._peak:
-                self._peak = self.in_flight
-            if self._full_since_ns < 0 and self.in_flight >= self.limit:
-                self._full_since_ns = now_ns
+            self._take(now_ns)
         return ticket
+
+    def restart(self, ticket: Ticket, sampled: bool) -> None:
+        """Only now it was sent whole, and its round trip begins; a slot that it lost is taken again.
+
+        Args:
+            ticket: of a request that was sent in part.
+            sampled: see begin.
+        """
+        now_ns = self._now_ns()
+        if ticket in self._open:
+            del self._open[ticket]
+        elif ticket.holds:
+            self._take(now_ns)
+        ticket.start_ns, ticket.sampled = now_ns, sampled
+        ticket.inflight = self.in_flight if ticket.holds else self.in_flight + 1
+        self._open[ticket] = None
 
     def pass_by(self, kind: str) -> None:
         """A request of this class is sent; of one that is neither measured nor has a slot, this is all."""
@@ -166,9 +178,9 @@ class Limiter:
         self._close(ticket, did_drop=False, sampled=ticket.sampled)
 
     def lose(self, tickets: Iterable[Ticket]) -> None:
-        """Their answers will never come: the connection to the broker is lost."""
+        """Their answers will never come, the connection to the broker is lost: drops of those sampled."""
         for ticket in tickets:
-            self._close(ticket, did_drop=True, sampled=True)
+            self._close(ticket, did_drop=True, sampled=ticket.sampled)
 
     def cancel(self, tickets: Iterable[Ticket]) -> None:
         """Nobody waits for their answers any more, and it is not the broker's fault."""
@@ -280,6 +292,13 @@ class Limiter:
         place = self._queue.pop(waiter, None)
         if place is not None:
             self.waits.note((now_ns - place.since_ns) / _NS_PER_S)
+
+    def _take(self, now_ns: int) -> None:
+        self.in_flight += 1
+        if self.in_flight > self._peak:
+            self._peak = self.in_flight
+        if self._full_since_ns < 0 and self.in_flight >= self.limit:
+            self._full_since_ns = now_ns
 
     def _close(self, ticket: Ticket, *, did_drop: bool, sampled: bool) -> None:
         if ticket not in self._open:

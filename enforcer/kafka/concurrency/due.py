@@ -1,7 +1,7 @@
 """What a broker has to answer to a connection whose requests in flight are counted."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import SupportsIndex
 
 from enforcer.core.concurrency.limiter import Limiter, Ticket, Waiter
@@ -19,14 +19,25 @@ class CountedDue(deque[Slot]):
     Args:
         limiter: counts them.
         sent: what was sent before: that is not counted.
+        coming: tells which request was sent in part, and waits for its client.
         waiter: stands in its line for them.
     """
 
-    def __init__(self, limiter: Limiter, sent: Iterable[Slot] = (), waiter: Waiter | None = None) -> None:
+    def __init__(
+        self,
+        limiter: Limiter,
+        sent: Iterable[Slot] = (),
+        coming: Callable[[], Slot | None] = lambda: None,
+        waiter: Waiter | None = None,
+    ) -> None:
         super().__init__(sent)
         self._limiter = limiter
         self._waiter = waiter
         self._tickets: dict[Slot, Ticket] = {}
+        self._coming = coming
+        # A request that is sent in part, whether it shall be sampled, and if it is slow.
+        self._part: tuple[Slot, bool] | None = None
+        self._slow = False
         self.prompt: set[int] = set()
         """Correlation ids of Fetches about to be put in that must be answered at once."""
 
@@ -61,6 +72,20 @@ class CountedDue(deque[Slot]):
         super().clear()
         self.forget()
 
+    def whole(self) -> None:
+        """The rest of the request that was sent in part has left: now the broker has it to do."""
+        part, self._part = self._part, None
+        if part is not None and part[0] in self._tickets:
+            self._limiter.restart(self._tickets[part[0]], part[1])
+
+    def check(self) -> None:
+        """Called once a second: a client that sends a request slowly must not keep a slot by that."""
+        if self._part is None or self._part[0] not in self._tickets:
+            return
+        if self._slow:
+            self._limiter.cancel((self._tickets[self._part[0]],))
+        self._slow = True
+
     def lose(self) -> None:
         """The connection to the broker is lost: no answer will come."""
         tickets, self._tickets = self._tickets, {}
@@ -72,6 +97,14 @@ class CountedDue(deque[Slot]):
         self._limiter.cancel(tickets.values())
 
     def _begin(self, slot: Slot) -> None:
+        self._count(slot)
+        ticket = self._tickets.get(slot)
+        if ticket is not None and slot is self._coming():
+            # Until it is whole its time is the client's, and says nothing of the broker.
+            self._part, self._slow = (slot, ticket.sampled), False
+            ticket.sampled = False
+
+    def _count(self, slot: Slot) -> None:
         key = slot.api_key
         if key not in DELAYED_KEYS:
             self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter)

@@ -2,6 +2,7 @@
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from math import ceil
 from typing import Final, Protocol
 
@@ -42,11 +43,19 @@ class Flow:
         pause: holds the connection back.
         sent: what the broker has to answer already.
         settings: how long a request may wait, and what those are told that do not.
+        coming: tells which request was sent in part.
     """
 
-    def __init__(self, limiter: Limiter, pause: Pause, sent: deque[Slot], settings: ProxySettings) -> None:
+    def __init__(
+        self,
+        limiter: Limiter,
+        pause: Pause,
+        sent: deque[Slot],
+        settings: ProxySettings,
+        coming: Callable[[], Slot | None],
+    ) -> None:
         self.limiter = limiter
-        self.due = CountedDue(limiter, sent, self)
+        self.due = CountedDue(limiter, sent, coming, self)
         """What the broker has to answer; in the place of `Responses.due`."""
         self._pause = pause
         self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
@@ -173,10 +182,18 @@ class Counting:
         pause: holds the connection back.
         responses: its answers; `due` of these is counted.
         settings: see Flow.
+        coming: see Flow.
     """
 
-    def __init__(self, pause: Pause, responses: Responses, settings: ProxySettings) -> None:
+    def __init__(
+        self,
+        pause: Pause,
+        responses: Responses,
+        settings: ProxySettings,
+        coming: Callable[[], Slot | None],
+    ) -> None:
         self.flow: Flow | None = None
+        self._coming = coming
         self._pause = pause
         self._responses = responses
         self._settings = settings
@@ -194,18 +211,13 @@ class Counting:
         if limiter is None:
             responses.due = deque(responses.due)
             return
-        self.flow = Flow(limiter, self._pause, responses.due, self._settings)
+        self.flow = Flow(limiter, self._pause, responses.due, self._settings, self._coming)
         responses.due = self.flow.due
 
     def step_aside(self) -> None:
         """Its next request cannot go on for now: nobody shall wait for it."""
         if self.flow is not None:
             self.flow.step_aside()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether others wait for a slot that it may have."""
-        return self.flow is not None and self.flow.limiter.waiting > 0
 
     def waits(self, held: bool) -> bool:
         """Whether its next request waits for a slot and for nothing else, given whether it is held at all.
@@ -220,6 +232,16 @@ class Counting:
             return True
         flow.step_aside()
         return False
+
+    def forget(self) -> None:
+        """The client takes no answers for now: those that the broker gives are not seen, however soon."""
+        if self.flow is not None:
+            self.flow.due.forget()
+
+    def check(self) -> None:
+        """Called once a second."""
+        if self.flow is not None:
+            self.flow.due.check()
 
     def lose(self) -> None:
         """The connection to the broker is lost."""

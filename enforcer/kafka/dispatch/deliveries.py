@@ -10,7 +10,6 @@ from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
 from enforcer.kafka.dispatch.fetch_responses import (
     Got,
-    GotTopic,
     Marks,
     Missing,
     answer_of,
@@ -29,7 +28,7 @@ class Wanted:
     """A limited topic of a request.
 
     Attributes:
-        topic: what is asked for of it.
+        topic: what is asked for of it, wherever the request lists it.
         broker: who delivers.
         name: its full name.
         group: who reads it.
@@ -51,6 +50,11 @@ class Wanted:
     est_msgs: float = 0.0
     est_size: float = 0.0
     level: str = ""
+
+
+def each(wanted: Mapping[int, Wanted]) -> list[Wanted]:
+    """The topics, once each: a request may list one in several places, as Java clients of two topics do."""
+    return list({want.topic.key: want for want in wanted.values()}.values())
 
 
 class _Read(NamedTuple):
@@ -108,7 +112,7 @@ class Deliveries:
         """Topics that must wait, as a response tells of them."""
         return [
             Missing(topic.key, [(part.number, self._seen(topic.key, part.number)[0]) for part in topic.parts])
-            for topic in (want.topic for want in waiting.values())
+            for topic in (want.topic for want in each(waiting))
         ]
 
     def taken(self, response: bytes, version: int, asked: Asked, wanted: Mapping[int, Wanted]) -> bytes:
@@ -120,23 +124,26 @@ class Deliveries:
         answer = answer_of(response, version)
         if answer.error:
             return response
-        going = {want.topic.key: want for want in wanted.values() if not want.wait_ms}
-        stops: dict[int, int] = {}
+        parts: dict[bytes, list[Got]] = {}
         for topic in answer.topics:
-            want = going.get(topic.key)
-            if want is not None:
-                self._take(response, topic, want, asked.committed, stops)
+            parts.setdefault(topic.key, []).extend(topic.parts)
+        stops: dict[int, int] = {}
+        cut = False
+        for want in each(wanted):
+            if not want.wait_ms and want.topic.key in parts:
+                cut |= self._take(response, parts[want.topic.key], want, asked.committed, stops)
         self._caught_up &= {topic.key for topic in asked.topics}
         missing = self.missing({place: want for place, want in wanted.items() if want.wait_ms})
-        if stops:
+        if cut:
             self._desk.metrics.cut_fetches.inc()
         return changed(response, answer, version, stops, missing) if stops or missing else response
 
     def _take(
-        self, response: bytes, topic: GotTopic, want: Wanted, committed: bool, stops: dict[int, int]
-    ) -> None:
-        dispatch = self._desk.dispatch
-        parts = self._read(response, topic, want, committed)
+        self, response: bytes, came: list[Got], want: Wanted, committed: bool, stops: dict[int, int]
+    ) -> bool:
+        """Deliver what may be of a topic; whether anything may not."""
+        dispatch, key = self._desk.dispatch, want.topic.key
+        parts = self._read(response, came, want, committed)
         at_end = all(_position(part, len(part.entries)) >= part.end for part in parts)
         left = dispatch.left(want.broker, want.name, want.group)
         msgs = inf if left.msgs is None else float(left.msgs)
@@ -145,14 +152,16 @@ class Deliveries:
             msgs = size = inf
         total, cut = _Sum(msgs, size, dispatch.by_entry), False
         for part in parts:
-            stop = self._deliver(part, topic.key, total)
+            count = self._deliver(part, key, total)
+            cut |= count < len(part.entries) or count == BATCHES_MAX
+            # A batch that is cut off at the end does not count, so nobody gets its first records either.
+            stop = part.entries[count - 1].stop if count else part.got.start
             if stop < part.got.end:
                 stops[part.got.start] = stop
-                cut = True
         if total.backlog or not parts:
-            self._caught_up.discard(topic.key)
+            self._caught_up.discard(key)
         else:
-            self._caught_up.add(topic.key)
+            self._caught_up.add(key)
         if total.entries:
             dispatch.deliver(
                 want.broker, want.name, want.group,
@@ -164,23 +173,25 @@ class Deliveries:
             want.level = left.level
             if cut:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+        return cut
 
-    def _read(self, response: bytes, topic: GotTopic, want: Wanted, committed: bool) -> list[_Read]:
+    def _read(self, response: bytes, came: list[Got], want: Wanted, committed: bool) -> list[_Read]:
         """The partitions without an error, those first that were served longest ago."""
+        key = want.topic.key
         offsets = {part.number: part.offset for part in want.topic.parts}
         found = []
-        for got in sorted(topic.parts, key=lambda got: self._seen(topic.key, got.number)[1]):
+        for got in sorted(came, key=lambda got: self._seen(key, got.number)[1]):
             offset = offsets.get(got.number)
             if got.error or offset is None:
                 continue
-            self._note(topic.key, got, self._seen(topic.key, got.number)[1])
+            self._note(key, got, self._seen(key, got.number)[1])
             end = got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
             aborted = got.aborted if committed else ()
             found.append(_Read(got, offset, end, entries(response, got.start, got.end, offset, aborted)))
         return found
 
     def _deliver(self, part: _Read, key: bytes, total: _Sum) -> int:
-        """Deliver what may be of a partition; returns where its records end then."""
+        """Deliver what may be of a partition; returns how many of its entries that is."""
         count, before = 0, total.entries
         for entry in part.entries:
             if entry.msgs:
@@ -192,9 +203,7 @@ class Deliveries:
         if total.entries > before:
             self._served += 1
             self._note(key, part.got, self._served)
-        if count < len(part.entries) or count == BATCHES_MAX:
-            return part.entries[count - 1].stop if count else part.got.start
-        return part.got.end
+        return count
 
     def _note(self, key: bytes, got: Got, served: int) -> None:
         place = key, got.number

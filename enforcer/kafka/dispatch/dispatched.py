@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
-from enforcer.kafka.dispatch.group_frames import TOLD_KEYS, acting, told
+from enforcer.kafka.dispatch.group_frames import TOLD_KEYS, acting, let_in, told
 from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.link import Hub, Line, Slot
-from enforcer.kafka.protocol.frames import RequestHeader, client_id_field
+from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, client_id_field
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from streaming.contract.events import ANONYMOUS
 
@@ -59,7 +59,12 @@ class Dispatched:
 
         def learn(response: bytes) -> None:
             said = told(response, key, version) if key in TOLD_KEYS else None
-            for group, member, leaves in found:
+            try:
+                known = let_in(found, response, key, version)
+            except BadFrame:
+                # As of tens of thousands of partitions: it is the client's, and teaches nothing.
+                return
+            for group, member, leaves in known:
                 if leaves:
                     readers.left(client, group, [member])
                     continue

@@ -11,19 +11,16 @@ from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic
 from enforcer.kafka.protocol.fields import array_length
 from enforcer.kafka.protocol.frames import (
     FETCH,
-    TAGS_MAX,
     BadFrame,
     Reason,
     RequestHeader,
     is_flexible,
-    read_uvarint,
 )
-from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, TOPIC_ID_BYTES, Frame
+from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
 
 SESSIONS_FROM: Final = 7
 _LIMIT_FROM: Final = 3
 _REPLICA_STATE_FROM: Final = 15
-_REPLICA_STATE_TAG: Final = 1
 NO_SESSION: Final = -1
 """The epoch of a request outside of sessions, which also ends the one that it names."""
 UNKNOWN_SESSION: Final = -1
@@ -71,7 +68,6 @@ class Asked(NamedTuple):
     """A request.
 
     Attributes:
-        follower: whether a broker asks, which replicates.
         wait_at: where its waiting time stands in the frame; its minimum follows.
         wait_ms: how long it waits for the minimum.
         min_bytes: the minimum.
@@ -86,7 +82,6 @@ class Asked(NamedTuple):
         topics_end: where the array ends.
     """
 
-    follower: bool
     wait_at: int
     wait_ms: int
     min_bytes: int
@@ -138,11 +133,8 @@ def asked_of(frame: Frame, header: RequestHeader) -> Asked:
 
 def _asked(frame: Frame, header: RequestHeader) -> Asked:
     version, offset = header.api_version, header.body_offset
-    follower = False
-    if version < _REPLICA_STATE_FROM:
-        follower = _INT32.unpack_from(frame, offset)[0] >= 0
-        offset += 4
-    wait_at = offset
+    # Whoever says that it is a replica is a client all the same: real ones do not come through a proxy.
+    wait_at = offset = offset + (4 if version < _REPLICA_STATE_FROM else 0)
     wait_ms, min_bytes = _PAIR.unpack_from(frame, offset)
     offset += 8
     limit_at = limit = 0
@@ -157,10 +149,8 @@ def _asked(frame: Frame, header: RequestHeader) -> Asked:
     session_at, session, epoch = session_of(frame, header)
     offset += 8 if version >= SESSIONS_FROM else 0
     topics, end = _topics(frame, offset, version)
-    if version >= _REPLICA_STATE_FROM:
-        follower = _has_replica_state(frame, end)
     return Asked(
-        follower, wait_at, wait_ms, min_bytes, limit_at, limit, committed, session_at, session, epoch,
+        wait_at, wait_ms, min_bytes, limit_at, limit, committed, session_at, session, epoch,
         offset, topics, end,
     )  # fmt: skip
 
@@ -187,29 +177,6 @@ def _topics(frame: Frame, offset: int, version: int) -> tuple[list[AskedTopic], 
         offset = after_tags(frame, offset, flexible)
         topics.append(AskedTopic(key, start, offset, parts))
     return topics, offset
-
-
-def _has_replica_state(frame: Frame, offset: int) -> bool:
-    """Whether the end of a request 15+ names a replica; `offset` is where its forgotten topics begin."""
-    count, offset = count_at(frame, offset, True)
-    room = room_left(FETCH_PARTS_MAX, count)
-    for _ in range(count):
-        # Versions so new have ids.
-        partitions, offset = count_at(frame, offset + TOPIC_ID_BYTES, True)
-        room = room_left(room, partitions)
-        offset = after_tags(frame, offset + 4 * partitions, True)
-    size, offset = read_uvarint(frame, offset)  # rack
-    offset += max(0, size - 1)
-    tags, offset = read_uvarint(frame, offset)
-    if tags > TAGS_MAX:
-        raise BadFrame(Reason.TOO_MANY_ITEMS)
-    for _ in range(tags):
-        tag, offset = read_uvarint(frame, offset)
-        size, offset = read_uvarint(frame, offset)
-        if tag == _REPLICA_STATE_TAG:
-            return bool(_INT32.unpack_from(frame, offset)[0] >= 0)
-        offset += size
-    return False
 
 
 def forwarded(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted
+from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, each
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
@@ -114,8 +114,6 @@ class Fetches:
             session.forget()
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         asked = asked_of(frame, header)
-        if asked.follower:
-            return Plan(frame)
         if self.naming.must_prove():
             return None
         wanted = self._wanted(asked, client, ids, address)
@@ -137,16 +135,22 @@ class Fetches:
         self._waiting.clear()
 
     def _wanted(self, asked: Asked, client: Client, ids: bool, address: tuple[str, int]) -> dict[int, Wanted]:
-        """The limited topics of a request, by their place in it."""
+        """The limited topics of a request, by their places in it."""
         desk, found = self._desk, dict[int, Wanted]()
         broker = desk.broker(address)
+        places: dict[bytes, list[int]] = {}
         for place, topic in enumerate(asked.topics):
-            name = desk.topic(topic.key, ids)
+            places.setdefault(topic.key, []).append(place)
+        for key, its in places.items():
+            name = desk.topic(key, ids)
             if name is None:
                 continue
+            parts = [part for place in its for part in asked.topics[place].parts]
+            topic = asked.topics[its[0]]._replace(parts=parts)
             group = self._group(topic, name, client, ids)
             if desk.dispatch.limits(name, group):
-                found[place] = Wanted(topic, broker, name, group, (self, name, group))
+                want = Wanted(topic, broker, name, group, (self, name, group))
+                found |= dict.fromkeys(its, want)
         return found
 
     def _group(self, topic: AskedTopic, name: str, client: Client, ids: bool) -> str:
@@ -167,7 +171,7 @@ class Fetches:
     ) -> Plan | None:
         self._settle()
         self._give_up(wanted)
-        for want in wanted.values():
+        for want in each(wanted):
             self._decide(want)
         waiting = {place: want for place, want in wanted.items() if want.wait_ms}
         soonest_ms = min((want.wait_ms for want in waiting.values()), default=inf)
@@ -189,7 +193,7 @@ class Fetches:
         def cut(response: bytes) -> bytes:
             self._settle()
             found = self._deliveries.taken(response, header.api_version, asked, wanted)
-            for want in wanted.values():
+            for want in each(wanted):
                 self._counter(want, want.level)
             return found
 

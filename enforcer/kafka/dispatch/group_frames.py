@@ -4,7 +4,7 @@ Sources: Kafka's message schemas (JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, L
 0-10, OffsetFetch 0-10, ConsumerGroupHeartbeat 0-1, ConsumerProtocolAssignment 0-3); KIP-848.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from enforcer.kafka.protocol.fields import Cursor
@@ -41,6 +41,15 @@ _GROUPS_FROM: Final = 8
 """OffsetFetch names several groups from this version on."""
 _MEMBERS_FROM: Final = 3
 """LeaveGroup names several members from this version on."""
+_THROTTLE_FROM: Final = {
+    OFFSET_COMMIT: 3, OFFSET_FETCH: 3, JOIN_GROUP: 2, HEARTBEAT: 1, LEAVE_GROUP: 1, SYNC_GROUP: 1,
+    CONSUMER_GROUP_HEARTBEAT: 0,
+}  # fmt: skip
+"""From this version on an answer begins with a throttle time."""
+_ERROR_FROM: Final = 2
+"""OffsetFetch tells an error of the group from this version on; before, of each partition alone."""
+_NO_MEMBER: Final = (0, 25)
+"""What LeaveGroup tells of whom the group does not have now: left, or UNKNOWN_MEMBER_ID."""
 
 Parts = dict[str | bytes, frozenset[int]]
 
@@ -140,6 +149,78 @@ _READ: Final[dict[int, Callable[[Cursor, int], list[Acting]]]] = {
     OFFSET_FETCH: _offsets,
     CONSUMER_GROUP_HEARTBEAT: _heartbeat,
 }
+
+
+def let_in(found: list[Acting], response: bytes, key: int, version: int) -> list[Acting]:
+    """Those of a request for whom the broker did what they asked: anybody may name any group in a request.
+
+    Args:
+        found: who acts in the request, by `acting`.
+        response: the broker's answer.
+        key: its API.
+        version: its version.
+
+    Raises:
+        BadFrame: it cannot be read.
+    """
+    if not found:
+        return found
+    cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
+    cursor.skip(4 if version >= _THROTTLE_FROM[key] else 0)
+    if key == OFFSET_COMMIT:
+        return found if 0 in _part_errors(cursor, version >= 10, lambda: None) else []
+    if key == OFFSET_FETCH:
+        known = _fetched_groups(cursor, version)
+        return found if known is None else [one for one in found if one.group in known]
+    error = cursor.int16()
+    if key != LEAVE_GROUP:
+        return [] if error else found
+    if version < _MEMBERS_FROM or error:
+        return found if error in _NO_MEMBER else []
+    gone = set()
+    for _ in cursor.elements():
+        member = cursor.string()
+        cursor.skip_string()  # name of a static member
+        if cursor.int16() in _NO_MEMBER:
+            gone.add(member)
+        cursor.skip_tags()
+    return [one for one in found if one.member in gone]
+
+
+def _fetched_groups(cursor: Cursor, version: int) -> set[str] | None:
+    """The groups whose offsets an answer tells; None: of the only one."""
+
+    def skip_offset() -> None:
+        cursor.skip(12 if version >= 5 else 8)  # offset, leader's epoch
+        cursor.skip_string()  # metadata
+
+    if version < _GROUPS_FROM:
+        errors = set(_part_errors(cursor, False, skip_offset))
+        error = cursor.int16() if version >= _ERROR_FROM else 0 not in errors
+        return set() if error else None
+    known = set()
+    for _ in cursor.elements():
+        group = cursor.string()
+        set(_part_errors(cursor, version >= 10, skip_offset))
+        if cursor.int16() == 0:
+            known.add(group)
+        cursor.skip_tags()
+    return known
+
+
+def _part_errors(cursor: Cursor, ids: bool, skip: Callable[[], None]) -> Iterator[int]:
+    """The errors of the partitions of an array of topics; `skip` moves over what is before each."""
+    for _ in cursor.elements():
+        if ids:
+            cursor.skip(TOPIC_ID_BYTES)
+        else:
+            cursor.skip_string()
+        for _ in cursor.elements():
+            cursor.skip(4)  # number
+            skip()
+            yield cursor.int16()
+            cursor.skip_tags()
+        cursor.skip_tags()
 
 
 def told(response: bytes, key: int, version: int) -> tuple[str, Parts | None] | None:

@@ -18,6 +18,8 @@ _AGAIN_MS: Final = 1_000.0
 TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
 
+_NEW: Final = (-1, -1, None)
+
 
 class Session:
     """The topics of one connection's fetch session, or of its last request where it has none.
@@ -34,7 +36,7 @@ class Session:
         self._desk = desk
         self._topics: dict[str, None] = {}
         self._overflown = False
-        self._state = (-1, -1)
+        self._state: tuple[int, int, Client | None] = _NEW
         self._limited = False
 
     def begin(self) -> None:
@@ -42,7 +44,7 @@ class Session:
         self.known = True
         self._overflown = False
         self._topics.clear()
-        self._state = (-1, -1)
+        self._state = _NEW
 
     def forget(self) -> None:
         """It shall go on no more."""
@@ -59,14 +61,17 @@ class Session:
                 self._overflown = True
                 return
             self._topics[name] = None
-            self._state = (-1, -1)
+            self._state = _NEW
 
     def is_limited(self, client: Client) -> bool:
         """Whether any of its topics is, for whichever group the client may read."""
         if self._overflown:
             return True
         dispatch, readers = self._desk.dispatch, self._desk.readers
-        state = (dispatch.generation, readers.version if dispatch.by_subscription else 0)
+        # A connection may name another client id with each request.
+        state: tuple[int, int, Client | None] = (dispatch.generation, 0, None)
+        if dispatch.by_subscription:
+            state = (dispatch.generation, readers.version, client)
         if state != self._state:
             groups = readers.groups(client) if dispatch.by_subscription else []
             self._state, self._limited = state, self._look(["", *groups])
@@ -100,6 +105,8 @@ class Naming:
         self._steady_ms = steady_ms
         self._asking = False
         self._absent: dict[bytes, float] = {}
+        # For the request at the head: each once, however many the broker does not know.
+        self._asked: set[bytes] = set()
         self.proven = False
         """Whether the broker has answered what it answers only to those whom it lets in."""
 
@@ -119,9 +126,14 @@ class Naming:
         unknown = [
             topic_id
             for topic_id in topic_ids
-            if topic_id not in self._names and self._absent.get(topic_id, 0.0) <= now_ms
+            if topic_id not in self._names
+            and topic_id not in self._asked
+            and self._absent.get(topic_id, 0.0) <= now_ms
         ]
-        return bool(unknown or self._asking) and self._must_ask(unknown[:ASKED_AT_ONCE])
+        if unknown or self._asking:
+            return self._must_ask(unknown[:ASKED_AT_ONCE])
+        self._asked.clear()
+        return False
 
     def _must_ask(self, topic_ids: list[bytes]) -> bool:
         self._pause.pause(_AGAIN_MS)
@@ -139,6 +151,7 @@ class Naming:
             until_ms = self._steady_ms() + ABSENT_MS
             for topic_id in topic_ids:
                 if topic_id not in names:
+                    self._asked.add(topic_id)
                     self._absent.pop(topic_id, None)
                     if len(self._absent) >= ABSENT_MAX:
                         del self._absent[next(iter(self._absent))]

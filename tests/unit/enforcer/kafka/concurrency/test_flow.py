@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from concurrency_kit import Times, limiter_at
+from concurrency_kit import MS, Times, limiter_at
 from connection_kit import Rig, framed, frames_of, header, opaque
 from kafka.protocol.admin import CreateTopicsResponse
 from kafka.protocol.producer import ProduceResponse
@@ -235,25 +235,6 @@ def test_a_limit_that_comes_and_goes() -> None:
     assert two.limiter.in_flight == 1
 
 
-def test_a_slow_sender_keeps_no_slot_that_others_wait_for() -> None:
-    """The beginning of a large request has one; the rest must come in a part of the time then."""
-    two = Two(limit=1, partial_frame_timeout_ms=12_000)
-    frame, _ = produce(9, {"t1": [bytes(50_000)]})
-    two.b.connection.data_received(framed(frame)[:20_000])
-    assert two.limiter.in_flight == 1
-    two.b.desk.now_ms += 1_001
-    two.b.connection.check(two.b.desk.now_ms)
-    assert not two.b.client.closed
-    two.a.connection.data_received(opaque(1))
-    assert two.limiter.waiting == 1
-    two.b.connection.check(two.b.desk.now_ms)
-    assert two.b.closed("slow_sender") == 1
-    two.b.lose_client()
-    two.run_timers()
-    assert ids(two.a.upstream.sent) == [1]
-    assert two.limiter.samples.take() == []
-
-
 def test_half_a_request_keeps_no_free_slot() -> None:
     """Though it is its turn; the rest of it asks again."""
     two = Two(limit=1)
@@ -269,6 +250,76 @@ def test_half_a_request_keeps_no_free_slot() -> None:
     two.a.answer(answer(2))
     two.run_timers()
     assert ids(two.b.upstream.sent) == [11]
+
+
+def test_a_client_that_does_not_read_keeps_no_slots() -> None:
+    """Answers may have come that nobody takes: neither is that a drop of the broker's."""
+    two = Two(limit=2)
+    two.a.connection.data_received(opaque(1) + opaque(2))
+    two.b.connection.data_received(opaque(11))
+    two.a.connection.pause_writing()
+    two.run_timers()
+    assert ids(two.b.upstream.sent) == [11]
+    assert two.limiter.in_flight == 1
+    two.times.pass_ms(30_000)
+    two.b.answer(answer(11))
+    two.limiter.expire()
+    assert [sample.did_drop for sample in two.limiter.samples.take()] == [False]
+    two.a.connection.resume_writing()
+    two.a.answer(answer(1, 2))
+    assert two.a.client.answered() == [1, 2]
+    assert two.limiter.in_flight == 0
+
+
+def test_a_client_that_sends_slowly_is_no_slow_broker() -> None:
+    """A round trip begins when the request is whole."""
+    two = Two(limit=2)
+    data = framed(produce(9, {"t1": [bytes(50_000)]})[0])
+    two.a.connection.data_received(data[:20_000])
+    assert two.limiter.in_flight == 1
+    two.times.pass_ms(700)
+    two.a.connection.data_received(data[20_000:40_000])
+    two.times.pass_ms(200)
+    two.a.connection.data_received(data[40_000:])
+    two.times.pass_ms(5)
+    two.a.answer(answer(7))
+    (sample,) = two.limiter.samples.take()
+    assert (sample.rtt_ns, sample.inflight, sample.did_drop) == (5 * MS, 1, False)
+    assert two.limiter.in_flight == 0
+
+
+def test_a_client_that_sends_slowly_keeps_no_slot() -> None:
+    """It is given to others, and taken again when the request is whole; its deadline says nothing."""
+    two = Two(limit=1)
+    data = framed(produce(9, {"t1": [bytes(50_000)]})[0])
+    two.a.connection.data_received(data[:20_000])
+    two.b.connection.data_received(opaque(11))
+    two.a.connection.check(0.0)
+    two.run_timers()
+    assert two.b.upstream.sent == []
+    two.a.connection.check(1_000.0)
+    two.run_timers()
+    assert ids(two.b.upstream.sent) == [11]
+    two.times.pass_ms(30_000)
+    two.a.connection.data_received(data[20_000:])
+    assert two.limiter.in_flight == 2
+    two.b.answer(answer(11))
+    two.a.answer(answer(7))
+    assert two.limiter.in_flight == 0
+    assert [sample.rtt_ns for sample in two.limiter.samples.take()] == [30_000 * MS, 1]
+
+
+def test_a_request_that_never_becomes_whole_is_no_drop() -> None:
+    """Though its deadline comes, or the broker gives it up."""
+    two = Two(limit=1)
+    data = framed(produce(9, {"t1": [bytes(50_000)]})[0])
+    two.a.connection.data_received(data[:20_000])
+    two.times.pass_ms(30_000)
+    two.limiter.expire()
+    two.b.connection.data_received(data[:20_000])
+    two.b.connection.upstream_failed("lost")
+    assert two.limiter.in_flight == 0
+    assert two.limiter.samples.take() == []
 
 
 def test_a_streamed_answer_counts_with_its_first_bytes() -> None:

@@ -104,6 +104,21 @@ def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     assert readers.reading(client, ["t"], frozenset({1})) == ""
 
 
+def test_a_refused_claim_of_a_group_teaches_nothing() -> None:
+    """Else whoever may read a topic could use up a limit of somebody else's group."""
+    rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
+    readers = rig.fetch_desk.readers
+    beat, _ = request(build(HeartbeatRequest, 4, group_id="g", generation_id=1, member_id="m"))
+    for error, groups in ((30, 0), (25, 0), (0, 1)):
+        rig.connection.data_received(framed(beat))
+        rig.answer([response(build(HeartbeatResponse, 4, error_code=error))])
+        assert len(readers) == groups
+    rig.connection.data_received(framed(beat))
+    # An answer that cannot be read is the client's all the same.
+    rig.answer([struct.pack(">i", CORRELATION_ID)])
+    assert len(rig.client.answered()) == 4 and not rig.client.closed
+
+
 def test_without_limits_nothing_is_read() -> None:
     """Requests pass as they come, those of groups too."""
     rig, counted = limited(proven=False)

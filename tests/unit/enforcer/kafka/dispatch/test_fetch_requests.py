@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest
-from kafka_kit import build, decode, request
+from kafka_kit import decode
 from traffic_kit import fetch_request, key_of, topic_id
 
 from enforcer.kafka.dispatch.fetch_requests import (
@@ -49,7 +49,7 @@ def test_reads_what_is_asked(version: int) -> None:
     assert [part.number for part in asked.topics[2].parts] == [0, 1, 2]
     assert {(part.offset, part.limit) for topic in asked.topics for part in topic.parts} == {(12, 1 << 20)}
     assert (asked.wait_ms, asked.min_bytes, asked.limit) == (500, 1, 7_777)
-    assert not asked.follower and not asked.committed
+    assert not asked.committed
     at, session, epoch = session_of(frame, header)
     assert (session, epoch) == ((99, 3) if version >= 7 else (0, NO_SESSION))
     assert asked.session_at == at
@@ -75,19 +75,6 @@ def test_writes_what_may_be_read(version: int) -> None:
     assert same == whole
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_followers_are_known(version: int) -> None:
-    """Replicas are never held back; from version 15 on their id stands in a tagged field."""
-    fields: dict[str, Any] = {"max_wait_ms": 1, "min_bytes": 1, "max_bytes": 1, "topics": []}
-    if version < 15:
-        fields["replica_id"] = 2
-    else:
-        state = build(FetchRequest.ReplicaState, version, replica_id=2, replica_epoch=-1)
-        fields["replica_state"] = state
-    frame, header = request(build(FetchRequest, version, **fields))
-    assert asked_of(frame, header).follower
-
-
 @pytest.mark.parametrize("version", [7, 12, 18])
 def test_another_session(version: int) -> None:
     """Only the session changes."""
@@ -104,7 +91,7 @@ def test_damage_is_a_bad_frame() -> None:
         frame, header = fetch_request(version, TOPICS)
         for size in range(header.body_offset, len(frame) - 1):
             with pytest.raises(BadFrame):
-                asked_of(frame[:size], header) if version >= 15 else _whole(frame[:size], header)
+                _whole(frame[:size], header)
         for _ in range(300):
             damaged = bytearray(frame)
             for _ in range(chance.randint(1, 4)):
@@ -116,7 +103,7 @@ def test_damage_is_a_bad_frame() -> None:
 
 
 def _whole(frame: bytes, header: Any) -> None:
-    """Before version 15 what follows the topics is not read: a cut there goes unseen."""
+    """What follows the topics is not read: a cut there goes unseen."""
     asked = asked_of(frame, header)
     if asked.topics_end <= len(frame):
         raise BadFrame(Reason.TRUNCATED_BODY)

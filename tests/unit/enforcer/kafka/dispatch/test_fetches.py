@@ -1,6 +1,7 @@
 """What becomes of Fetch requests: passed, cut, kept, answered; in what session, and in whose turn."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from counted_kit import Delivered
@@ -118,20 +119,62 @@ def test_more_topics_than_are_remembered() -> None:
     assert request.session_id == -1
 
 
-def test_replicas_pass() -> None:
-    """Followers are never held back."""
-    rig = Rig(World())
-    frame, header = request(
-        build(FetchRequest, 11, replica_id=2, max_wait_ms=1, min_bytes=1, max_bytes=1, topics=_topics(11))
-    )
+@pytest.mark.parametrize("version", [11, 14, 15, 18])
+def test_who_claims_to_be_a_replica_is_limited(version: int) -> None:
+    """From version 15 on the claim stands in a tagged field; real replicas do not go through a proxy."""
+    rig = Rig(World(), version)
+    learn(rig, "t")
+    claim: dict[str, Any] = {"replica_id": 2}
+    if version >= 15:
+        claim = {"replica_state": build(FetchRequest.ReplicaState, version, replica_id=2, replica_epoch=-1)}
+    topics = [_topic(version, rig.key("t"), 0)]
+    fields = {"max_wait_ms": 1, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics}
+    frame, header = request(build(FetchRequest, version, **claim, **fields))
     plan = rig.fetches.plan(frame, header, CLIENT, ADDRESS)
-    assert plan is not None and plan.frame == frame and plan.cut is None
+    assert plan is not None and plan.cut is not None
+    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX) * 2]]
 
 
-def _topics(version: int) -> list[Any]:
+def _topic(version: int, key: bytes, *numbers: int) -> Any:
+    """A topic of a request, with these partitions."""
     topic = FetchRequest.FetchTopic
-    part = build(topic.FetchPartition, version, partition=0, fetch_offset=0, partition_max_bytes=1)
-    return [build(topic, version, topic="t", partitions=[part])]
+    parts = [
+        build(topic.FetchPartition, version, partition=number, fetch_offset=0, partition_max_bytes=1 << 20)
+        for number in numbers
+    ]
+    name = {"topic": key.decode()} if version < 13 else {"topic_id": UUID(bytes=key)}
+    return build(topic, version, partitions=parts, **name)
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+def test_a_topic_in_several_places_of_a_request(version: int) -> None:
+    """It counts, waits and is answered as one topic: Java clients of two topics ask so."""
+    world = World()
+    rig = Rig(world, version)
+    learn(rig, "t", "u")
+    t, u = rig.key("t"), rig.key("u")
+    topics = [_topic(version, key, number) for key, number in ((t, 0), (u, 0), (t, 1))]
+    fields = {"max_wait_ms": 1, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics}
+    frame, header = request(build(FetchRequest, version, **fields))
+    plan = rig.fetches.plan(frame, header, CLIENT, ADDRESS)
+    assert plan is not None and len(decode(FetchRequest, version, plan.frame).topics) == 3
+    response = rig.got(plan, {"t": [SIX * 2, SIX * 2], "u": [SIX * 2]})
+    assert sizes(response) == [[len(SIX) * 2, 0], [len(SIX) * 2]]
+    assert [delivered.msgs for delivered in world.counted.delivered] == [12]
+    plan = rig.fetches.plan(frame, header, CLIENT, ADDRESS)
+    assert plan is not None and rig.names(decode(FetchRequest, version, plan.frame)) == [u]
+    response = rig.got(plan, {"u": [SIX]})
+    assert rig.names(response) == [u, t]
+    assert [part.partition_index for part in response.responses[1].partitions] == [0, 1]
+
+
+def test_a_batch_that_is_cut_off_does_not_pass() -> None:
+    """It does not count, so a client that reads of it what is there must not get it."""
+    rig = Rig(World())
+    _, plan = rig.sent({"t": 2})
+    assert sizes(rig.got(plan, {"t": [SIX + SIX[:-1], SIX[:-1]]})) == [[len(SIX), 0]]
+    assert [delivered.msgs for delivered in rig.world.counted.delivered] == [6]
+    assert rig.world.counter("cut") == 0
 
 
 def test_names_and_proof_are_asked_for_first() -> None:
@@ -153,6 +196,20 @@ def test_names_and_proof_are_asked_for_first() -> None:
     assert unproven.plan({"t": 1}) is None and unproven.asked[0][0] == []
     unproven.asked[0][1]({})
     assert unproven.plan({"t": 1}) is not None
+
+
+def test_more_ids_without_a_name_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is asked for once for a request, and then it goes on: one request is not work without end."""
+    monkeypatch.setattr("enforcer.kafka.dispatch.session.ABSENT_MAX", 2)
+    monkeypatch.setattr("enforcer.kafka.dispatch.session.ASKED_AT_ONCE", 2)
+    rig = Rig(World(), 13)
+    topics = {f"u{number}": 1 for number in range(7)}
+    for round_number in range(4):
+        assert rig.plan(topics) is None
+        assert len(rig.asked) == round_number + 1
+        rig.asked[-1][1]({})
+    rig.sent(topics)
+    assert [len(asked) for asked, _ in rig.asked] == [2, 2, 2, 1]
 
 
 def test_bytes_and_entries() -> None:
@@ -210,6 +267,17 @@ def test_groups() -> None:
     assert world.counter("ambiguous") == 0
     rig.sent({"t": 1})
     assert world.counter("ambiguous") == 1
+
+
+def test_another_client_id_in_a_session() -> None:
+    """A session that is nobody's limited one is looked at again for who asks next."""
+    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
+    rig = Rig(world)
+    world.desk.readers.saw(CLIENT, GROUP)
+    for client, session in ((CLIENT._replace(client_id="x"), 9), (CLIENT, -1)):
+        rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), client._replace(client_id="x"), ADDRESS)
+        plan = rig.fetches.plan(*fetch_request(12, {}, epoch=1, session=9), client, ADDRESS)
+        assert plan is not None and decode(FetchRequest, 12, plan.frame).session_id == session
 
 
 def test_nobody_knows_which_group() -> None:

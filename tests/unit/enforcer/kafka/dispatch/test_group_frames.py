@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import (
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
+    LeaveGroupResponse,
     OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetFetchRequest,
+    OffsetFetchResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -21,6 +26,7 @@ from enforcer.kafka.dispatch.group_frames import (
     Acting,
     acting,
     assignment,
+    let_in,
     told,
 )
 from enforcer.kafka.protocol.fields import NO_TAGS, array_length, string
@@ -145,6 +151,89 @@ def test_what_a_heartbeat_tells() -> None:
     assert tell(assigned) == ("m", {topic_id: frozenset({1, 2})})
     assert tell(b"\xff") is None
     assert tell(b"\xff", error=25) is None
+
+
+ME = Acting("g", "m")
+
+
+def known(message: Any, found: list[Acting]) -> list[Acting]:
+    """Whom a broker's answer lets in."""
+    return let_in(found, response(message), message.API_KEY, message.API_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("answer", "versions"),
+    [(JoinGroupResponse, range(10)), (SyncGroupResponse, range(6)), (HeartbeatResponse, range(5))],
+)
+def test_who_is_refused_acts_for_nobody(answer: Any, versions: range) -> None:
+    """Anybody may name any group in a request."""
+    for version in versions:
+        assert known(build(answer, version, error_code=0), [ME]) == [ME]
+        for error in (16, 25, 30):
+            assert known(build(answer, version, error_code=error), [ME]) == []
+
+
+@pytest.mark.parametrize(("error", "found"), [(0, [ME]), (25, []), (30, [])])
+def test_who_is_refused_by_the_consumer_protocol(error: int, found: list[Acting]) -> None:
+    """(kafka-python does not know these messages.)"""
+    frame = struct.pack(">i", 7) + NO_TAGS + struct.pack(">ih", 0, error)
+    assert let_in([ME], frame, CONSUMER_GROUP_HEARTBEAT, 1) == found
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_who_has_left(version: int) -> None:
+    """Each of several members by its own error; one that the group does not know is not in it."""
+    both = [Acting("g", name, leaves=True) for name in "mn"]
+    assert known(build(LeaveGroupResponse, version, error_code=30), both[:1]) == []
+    if version < 3:
+        assert known(build(LeaveGroupResponse, version, error_code=25), both[:1]) == both[:1]
+        return
+    rows = [
+        build(LeaveGroupResponse.MemberResponse, version, member_id=name, error_code=error)
+        for name, error in (("m", 82), ("n", 25))
+    ]
+    assert known(build(LeaveGroupResponse, version, members=rows), both) == both[1:]
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+@pytest.mark.parametrize(("errors", "found"), [((0,), [ME]), ((30, 0), [ME]), ((30, 30), []), ((), [])])
+def test_who_has_committed(version: int, errors: tuple[int, ...], found: list[Acting]) -> None:
+    """An error stands with each partition alone."""
+    topic = OffsetCommitResponse.OffsetCommitResponseTopic
+    rows = [
+        build(topic.OffsetCommitResponsePartition, version, partition_index=number, error_code=error)
+        for number, error in enumerate(errors)
+    ]
+    topics = [build(topic, version, name="t", partitions=rows)]
+    assert known(build(OffsetCommitResponse, version, topics=topics), [ME]) == found
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_who_has_got_offsets(version: int) -> None:
+    """An error stands with the partitions, then behind all topics, then with each group."""
+    if version >= 8:
+        group = OffsetFetchResponse.OffsetFetchResponseGroup
+        topic = _fetched(group.OffsetFetchResponseTopics, version, 0)
+        groups = [
+            build(group, version, group_id=name, topics=[topic], error_code=error)
+            for name, error in (("g", 30), ("h", 0))
+        ]
+        both = [ME, Acting("h", "")]
+        assert known(build(OffsetFetchResponse, version, groups=groups), both) == both[1:]
+        return
+    for error in (0, 30):
+        topic = _fetched(OffsetFetchResponse.OffsetFetchResponseTopic, version, error)
+        fields = {"topics": [topic]} | ({"error_code": error} if version >= 2 else {})
+        assert known(build(OffsetFetchResponse, version, **fields), [ME]) == ([] if error else [ME])
+
+
+def _fetched(topic: Any, version: int, error: int) -> Any:
+    part = getattr(topic, "OffsetFetchResponsePartition", None) or topic.OffsetFetchResponsePartitions
+    rows = [
+        build(part, version, partition_index=0, committed_offset=5, metadata="x", error_code=error)
+        for _ in range(2)
+    ]
+    return build(topic, version, name="t", partitions=rows)
 
 
 def test_newer_versions_are_not_read() -> None:

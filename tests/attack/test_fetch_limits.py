@@ -1,0 +1,125 @@
+"""Ways round a limit of dispatch, by one client at a real broker (docs/protocol_notes.md 3.6)."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster, fresh
+from confluent_kafka.admin import AdminClient, NewTopic
+from counted_kit import Counted
+from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse
+from kafka.protocol.producer import ProduceResponse
+from kafka_kit import build
+from proxy_kit import ProxyThread, until
+from traffic_kit import batch, produce_to
+from wire_client import WireClient
+
+VERSION = 12
+PER_BATCH, BATCHES = 10, 20
+LIMIT = 20
+Start = Callable[..., ProxyThread]
+
+
+@pytest.fixture(scope="module")
+def topic(cluster: Cluster) -> str:
+    """A topic of one partition with 20 batches of ten records."""
+    name = fresh("ways")
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+    with WireClient(cluster.kafka.bootstrap) as client:
+
+        def written() -> bool:
+            client.send_frame(produce_to(name, 0, batch(PER_BATCH, size=100)))
+            part = client.receive(ProduceResponse, 9).responses[0].partition_responses[0]
+            return bool(part.error_code == 0)
+
+        until(written)
+        assert all(written() for _ in range(BATCHES - 1))
+    return name
+
+
+def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
+    """A proxy for which time stands still: there is one period, so what is over its limit is seen."""
+    running = start(dispatch_hold_ms=20)
+    assert running.proxy is not None
+    counted = Counted(lambda: 500.0, **limits)
+    running.proxy.fetch_desk.dispatch = counted
+    return running, counted
+
+
+def asked(name: str, offset: int, *places: tuple[int, ...], most: int = 1 << 20, **fields: Any) -> Any:
+    """A Fetch request that lists a topic in several places, with these partitions."""
+    kind = FetchRequest.FetchTopic
+    common = {"fetch_offset": offset, "partition_max_bytes": most}
+    topics = [
+        build(
+            kind, VERSION, topic=name,
+            partitions=[
+                build(kind.FetchPartition, VERSION, partition=part, **common)
+                for part in parts
+            ],
+        )
+        for parts in places
+    ]  # fmt: skip
+    whole = {"max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1 << 22, "session_epoch": -1}
+    return build(FetchRequest, VERSION, topics=topics, **whole | fields)
+
+
+def records_of(answer: Any) -> bytes:
+    """All that came."""
+    return b"".join(part.records or b"" for topic in answer.responses for part in topic.partitions)
+
+
+def messages(content: bytes) -> int:
+    """Whole and part batches, each with all that it says that it holds."""
+    count = pos = 0
+    while pos < len(content):
+        (length,) = struct.unpack_from(">i", content, pos + 8) if len(content) - pos >= 12 else (0,)
+        count += PER_BATCH
+        pos += 12 + length if length else len(content)
+    return count
+
+
+WAYS: dict[str, Callable[[str, int, int], Any]] = {
+    "plain": lambda name, offset, size: asked(name, offset, (0,)),
+    "replica": lambda name, offset, size: asked(name, offset, (0,), replica_id=7),
+    "debugging replica": lambda name, offset, size: asked(name, offset, (0,), replica_id=-2),
+    "twice": lambda name, offset, size: asked(name, offset, (0,), (99,)),
+    "behind": lambda name, offset, size: asked(name, offset, (99,), (0,)),
+    "same partition": lambda name, offset, size: asked(name, offset, (0, 0), (0,)),
+    "half a batch": lambda name, offset, size: asked(name, offset, (0,), most=2 * size - 1),
+    "session": lambda name, offset, size: asked(name, offset, (0,), session_epoch=0),
+    "committed": lambda name, offset, size: asked(name, offset, (0,), isolation_level=1),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_round_a_limit(cluster: Cluster, proxy_with: Start, topic: str, way: str) -> None:
+    """However it asks, and from however many connections, it gets what the limit lets it."""
+    running, _ = limited(proxy_with, topics={f"persistent://public/default/{topic}": (LIMIT, 0)})
+    size = len(batch(PER_BATCH, size=100))
+    got = offset = 0
+    for _ in range(4):
+        with WireClient(running.bootstrap) as client:
+            for _ in range(3):
+                client.send(WAYS[way](topic, offset, size))
+                content = records_of(client.receive(FetchResponse, VERSION))
+                got += messages(content)
+                offset = got
+    assert got <= LIMIT
+    assert way == "replica" or got == LIMIT
+
+
+def test_a_group_that_a_client_only_names_is_not_charged(
+    cluster: Cluster, proxy_with: Start, topic: str
+) -> None:
+    """The broker knows no such member, so its fetches are not that group's."""
+    name, group = f"persistent://public/default/{topic}", fresh("victim")
+    running, counted = limited(proxy_with, subscriptions={(name, group): (LIMIT, 0)})
+    with WireClient(running.bootstrap) as client:
+        client.send(build(HeartbeatRequest, 4, group_id=group, generation_id=1, member_id="m"))
+        assert client.receive(HeartbeatResponse, 4).error_code != 0
+        client.send(asked(topic, 0, (0,)))
+        assert messages(records_of(client.receive(FetchResponse, VERSION))) == PER_BATCH * BATCHES
+    assert counted.delivered == []
