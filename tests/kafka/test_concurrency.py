@@ -242,7 +242,6 @@ def test_killed_connections_leak_nothing(start: Start) -> None:
         world.relay.open.set()
         until(lambda: found.limiter.in_flight == found.limiter.waiting == 0, what="all slots free")
     assert world.relay.most == LIMIT
-    drops = found.limiter.samples.sent
     world.relay.open.clear()
     with WireClient(world.proxy.bootstrap) as client:
         world.produce(client)
@@ -250,7 +249,6 @@ def test_killed_connections_leak_nothing(start: Start) -> None:
         world.relay.cut()
         assert client.closed_within(20)
         until(lambda: found.limiter.in_flight == 0, what="its slot is free")
-    until(lambda: found.limiter.samples.sent > drops, what="its sample")
     world.relay.open.set()
 
 

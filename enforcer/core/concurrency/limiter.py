@@ -177,13 +177,8 @@ class Limiter:
         """Its answer has begun to come."""
         self._close(ticket, did_drop=False, sampled=ticket.sampled)
 
-    def lose(self, tickets: Iterable[Ticket]) -> None:
-        """Their answers will never come, the connection to the broker is lost: drops of those sampled."""
-        for ticket in tickets:
-            self._close(ticket, did_drop=True, sampled=ticket.sampled)
-
     def cancel(self, tickets: Iterable[Ticket]) -> None:
-        """Nobody waits for their answers any more, and it is not the broker's fault."""
+        """Nobody waits for their answers any more, or they will not come; nothing is learnt by that."""
         for ticket in tickets:
             self._close(ticket, did_drop=False, sampled=False)
 

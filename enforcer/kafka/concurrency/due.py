@@ -35,6 +35,8 @@ class CountedDue(deque[Slot]):
         self._waiter = waiter
         self._tickets: dict[Slot, Ticket] = {}
         self._coming = coming
+        # The request of an exempt class that has a slot.
+        self._exempt: Slot | None = None
         # A request that is sent in part, whether it shall be sampled, and if it is slow.
         self._part: tuple[Slot, bool] | None = None
         self._slow = False
@@ -54,7 +56,7 @@ class CountedDue(deque[Slot]):
     def popleft(self) -> Slot:
         """The first one is answered."""
         slot = super().popleft()
-        ticket = self._tickets.pop(slot, None)
+        ticket = self._take_out(slot)
         if ticket is not None:
             self._limiter.end(ticket)
         return slot
@@ -62,7 +64,7 @@ class CountedDue(deque[Slot]):
     def pop(self, index: SupportsIndex = -1, /) -> Slot:
         """The last one never became whole: there will be no answer, and that is the client's doing."""
         slot = super().pop()
-        ticket = self._tickets.pop(slot, None)
+        ticket = self._take_out(slot)
         if ticket is not None:
             self._limiter.cancel((ticket,))
         return slot
@@ -86,15 +88,19 @@ class CountedDue(deque[Slot]):
             self._limiter.cancel((self._tickets[self._part[0]],))
         self._slow = True
 
-    def lose(self) -> None:
-        """The connection to the broker is lost: no answer will come."""
-        tickets, self._tickets = self._tickets, {}
-        self._limiter.lose(tickets.values())
-
     def forget(self) -> None:
-        """The answers are not waited for any more."""
-        tickets, self._tickets = self._tickets, {}
+        """The answers are not waited for any more, or will not come: the broker's connection is over.
+
+        That is no drop: a broker ends the connection of who sends nonsense, and anybody could make it look
+        slow by that. One that is away answers nobody, and there is nothing to be limited.
+        """
+        tickets, self._tickets, self._exempt = self._tickets, {}, None
         self._limiter.cancel(tickets.values())
+
+    def _take_out(self, slot: Slot) -> Ticket | None:
+        if slot is self._exempt:
+            self._exempt = None
+        return self._tickets.pop(slot, None)
 
     def _begin(self, slot: Slot) -> None:
         self._count(slot)
@@ -107,7 +113,12 @@ class CountedDue(deque[Slot]):
     def _count(self, slot: Slot) -> None:
         key = slot.api_key
         if key not in DELAYED_KEYS:
-            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter)
+            # Of those that never wait a connection has one slot, or it could send so many that nobody else's
+            # turn came.
+            holds = class_of(key) not in self._limiter.exempt or self._exempt is None
+            if holds and class_of(key) in self._limiter.exempt:
+                self._exempt = slot
+            self._tickets[slot] = self._limiter.begin(class_of(key), by=self._waiter, holds=holds)
             return
         prompt = slot.correlation_id in self.prompt
         self.prompt.discard(slot.correlation_id)

@@ -130,7 +130,7 @@ class Flow:
     def lose(self) -> None:
         """The connection to the broker is lost."""
         self.limiter.leave(self)
-        self.due.lose()
+        self.due.forget()
 
     def close(self) -> None:
         """The connection is over, or is not counted any more."""

@@ -47,19 +47,29 @@ def test_a_request_that_never_became_whole_is_no_drop() -> None:
     assert limiter.samples.take() == []
 
 
-def test_a_lost_broker_is_a_drop_and_an_end_is_none() -> None:
-    """All slots are given back either way, and once."""
+def test_an_end_is_no_drop() -> None:
+    """Whoever sends nonsense can bring a broker to it. All slots are given back, and once."""
     limiter = limiter_at(Times(), 10)
     due = CountedDue(limiter)
     due.extend(slots(PRODUCE, PRODUCE))
-    due.lose()
-    due.clear()
-    assert limiter.in_flight == 0
-    assert [sample.did_drop for sample in limiter.samples.take()] == [True, True]
-    due.extend(slots(PRODUCE))
+    due.forget()
     due.clear()
     assert (limiter.in_flight, len(due)) == (0, 0)
     assert limiter.samples.take() == []
+
+
+def test_what_is_exempt_has_one_slot_a_connection() -> None:
+    """A thousand heartbeats at once keep nobody from his turn; each gives a sample."""
+    limiter = limiter_at(Times(), 10)
+    limiter.exempt = frozenset({"heartbeat"})
+    due = CountedDue(limiter)
+    due.extend(slots(*[HEARTBEAT] * 1_000, PRODUCE))
+    assert limiter.in_flight == 2
+    for _ in range(1_000):
+        due.popleft()
+    assert (limiter.in_flight, len(limiter.exempted)) == (1, 1)
+    due.extend(slots(HEARTBEAT))
+    assert limiter.in_flight == 2
 
 
 def test_requests_that_wait_on_purpose_take_no_slot() -> None:
