@@ -19,15 +19,16 @@ pay for it.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from enforcer.core.dispatch.counter import Counter, Delivery
 from enforcer.core.dispatch.left import UNLIMITED, Left, Present, left_of
-from enforcer.core.dispatch.terms import Names, Terms, terms_of
+from enforcer.core.dispatch.terms import Names, Terms, all_names, terms_of
 from enforcer.core.feeds.dispatches import Dispatched
+from streaming.policy.dispatch_limits import Limit
+from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
 LOST_MS: Final = 120_000
@@ -93,6 +94,8 @@ class Book:
         self._counters_max, self._tail_max = counters_max, tail_max
         self._brokers: OrderedDict[str, _Broker] = OrderedDict()
         self._walk = 0
+        none = PolicySet()
+        self._last: tuple[PolicySet, Terms] = none, terms_of(none)
 
     @property
     def tail(self) -> int:
@@ -102,12 +105,10 @@ class Book:
     def left(self, broker: str, topic: str, subscription: str, now: int) -> Left:
         """What may be delivered now; see `Left`."""
         at = self._time(self._broker(broker), now)
-        presents = [
-            self._present(level, names, at)
-            for level, names, _ in _limiting((broker, topic, subscription), terms_of(self._timeline.at(at)))
-        ]
-        if not presents:
+        limiting = self._terms(at).limiting((broker, topic, subscription))
+        if not limiting:
             return UNLIMITED
+        presents = [self._present(level, names, limit, at) for level, names, limit in limiting]
         left = left_of(presents, at, self.proxies)
         # Where a decision is ahead of our clock its period ends so much later for us.
         return left._replace(wait_ms=left.wait_ms + at - now) if left.wait_ms and at > now else left
@@ -120,8 +121,8 @@ class Book:
         """
         known = self._broker(broker)
         delivery.ts = ts = self._time(known, now)
-        terms = terms_of(self._timeline.at(ts))
-        limiting = list(_limiting((broker, *delivery.place), terms))
+        terms = self._terms(ts)
+        limiting = terms.limiting((broker, *delivery.place))
         if not limiting:
             return None
         if not delivery.backlog and not terms.all_charged:
@@ -190,7 +191,7 @@ class Book:
         for broker, known in list(self._brokers.items()):
             for delivery in known.tail.values():
                 terms = terms_of(self._timeline.at(delivery.ts))
-                for _, names, _ in _limiting((broker, *delivery.place), terms):
+                for _, names, _ in terms.limiting((broker, *delivery.place)):
                     limiting = self._counter(names, delivery.ts)
                     if limiting is not None:
                         limiting.tail[delivery.seq] = delivery
@@ -213,16 +214,15 @@ class Book:
     def presents(self, broker: str, topic: str, subscription: str, at: int, terms: Terms) -> list[Present]:
         """The counters that limit, by one set of policies; from any thread, and for metrics alone."""
         found = []
-        for level, names, rate in _limiting((broker, topic, subscription), terms):
+        for level, names, limit in terms.limiting((broker, topic, subscription)):
             counter = self.counters.get(names)
-            limit = terms.limit(names)
             if counter is None:
-                found.append(Present(level, rate, limit.period_ms, (0, 0), (0, 0)))
+                found.append(Present(level, limit.rate, limit.period_ms, (0, 0), (0, 0)))
                 continue
             copy = Counter(names, counter.at, counter.walk)
             copy.acquired, copy.part = list(counter.acquired), list(counter.part)
             copy.pay(limit, max(at, copy.at), self.proxies)
-            found.append(Present(level, rate, limit.period_ms, copy.acquired, copy.part))
+            found.append(Present(level, limit.rate, limit.period_ms, copy.acquired, copy.part))
         return found
 
     def _time(self, known: _Broker, now: int) -> int:
@@ -230,17 +230,27 @@ class Book:
         known.ts = max(known.ts, known.newest, now)
         return known.ts
 
-    def _present(self, level: int, names: Names, at: int) -> Present:
-        limit = terms_of(self._timeline.at(at)).limit(names)
+    def _terms(self, at: int) -> Terms:
+        """What the policies in force at a time say."""
+        policies = self._timeline.at(at)
+        # Nearly always they are those asked for last.
+        if policies is not self._last[0]:
+            self._last = policies, terms_of(policies)
+        return self._last[1]
+
+    def _present(self, level: int, names: Names, limit: Limit, at: int) -> Present:
         counter = self.counters.get(names)
         if counter is None:
             return Present(level, limit.rate, limit.period_ms, (0, 0), (0, 0))
         self.counters.move_to_end(names)
         self._catch_up(counter)
-        counter.roll(max(at, counter.at), self._timeline, self.proxies)
+        if at > counter.at:
+            counter.roll(at, self._timeline, self.proxies)
         return Present(level, limit.rate, limit.period_ms, counter.acquired, counter.part)
 
     def _catch_up(self, counter: Counter) -> None:
+        if not counter.stale and counter.walk == self._walk:
+            return
         newest = self._brokers[counter.names[0]].newest if counter.names[0] in self._brokers else -1
         counter.catch_up(self._walk, newest, self._timeline, self.proxies)
 
@@ -267,7 +277,7 @@ class Book:
     def _drop(self, broker: str, known: _Broker, delivery: Delivery) -> None:
         """Take a delivery out of the tail."""
         del known.tail[delivery.seq]
-        for names in _all_names((broker, *delivery.place)):
+        for names in all_names((broker, *delivery.place)):
             counter = self.counters.get(names)
             if counter is not None:
                 counter.drop(delivery)
@@ -275,7 +285,7 @@ class Book:
     def _fold(self, broker: str, known: _Broker) -> None:
         """Sum the oldest delivery of a broker up into the statements."""
         delivery = next(iter(known.tail.values()))
-        for names in _all_names((broker, *delivery.place)):
+        for names in all_names((broker, *delivery.place)):
             counter = self.counters.get(names)
             if counter is not None and delivery.seq in counter.tail:
                 counter.fold(delivery, self._timeline)
@@ -318,15 +328,3 @@ class Book:
             del self._brokers[oldest]
         known = self._brokers[name] = _Broker()
         return known
-
-
-def _all_names(names: tuple[str, str, str]) -> tuple[Names, Names, Names]:
-    return names[:1], names[:2], names
-
-
-def _limiting(names: tuple[str, str, str], terms: Terms) -> Iterator[tuple[int, Names, tuple[int, int]]]:
-    """Level, name and rates of the counters that limit."""
-    for level, own in enumerate(_all_names(names)):
-        rate = terms.limit(own).rate
-        if any(rate):
-            yield level, own, rate

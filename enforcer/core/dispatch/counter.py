@@ -184,7 +184,7 @@ class Counter:
         self.stale = True
 
     def catch_up(self, walk: int, newest: int, timeline: PolicyTimeline, proxies: int) -> None:
-        """Walk the tail anew where that is due.
+        """Walk the tail anew, which is due when it is stale or was walked by an older number.
 
         Args:
             walk: see there.
@@ -192,8 +192,6 @@ class Counter:
             timeline: the policies.
             proxies: their number.
         """
-        if not self.stale and self.walk == walk:
-            return
         at = self.at
         self.stale, self.walk = False, walk
         self._begin()

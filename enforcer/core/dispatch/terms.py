@@ -10,6 +10,8 @@ from streaming.policy.topics import RateKind
 
 Names = tuple[str, ...]
 """Whose counters: (broker,), (broker, topic) or (broker, topic, subscription)."""
+Place = tuple[str, str, str]
+"""Broker, topic and subscription."""
 SETS_MAX: Final = 8
 """Sets of policies of which this is remembered."""
 NAMES_MAX: Final = 50_000
@@ -40,6 +42,9 @@ class Terms:
         self._policies = policies
         self._limits: dict[Names, Limit] = {}
         self._shared: dict[Names, Limit] = {}
+        # What is asked for each delivery, put together once.
+        self._limiting: dict[Place, tuple[tuple[int, Names, Limit], ...]] = {}
+        self._groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
         broker = policies.entries.get(Section.BROKER, {})
         self.by_entry: bool = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
         self.all_charged: bool = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
@@ -80,14 +85,39 @@ class Terms:
             limit = self._shared[names] = NO_LIMIT if found is None or not found.group else found
         return limit
 
+    def limiting(self, place: Place) -> tuple[tuple[int, Names, Limit], ...]:
+        """Level, name and limit of the counters that limit deliveries; groups are none of them.
+
+        Raises:
+            BadEvent: the topic has no full name.
+        """
+        found = self._limiting.get(place)
+        if found is None:
+            if len(self._limiting) >= NAMES_MAX:
+                self._limiting.clear()
+            limits = ((level, names, self.limit(names)) for level, names in enumerate(all_names(place)))
+            found = self._limiting[place] = tuple(each for each in limits if any(each[2].rate))
+        return found
+
     def groups(self, topic: str, subscription: str) -> list[tuple[str, str]]:
         """Level and name of each group that limits, of the two that may."""
-        levels = (("topic", ("", topic)), ("subscription", ("", topic, subscription)))
-        return [(level, group) for level, names in levels if (group := self.shared(names).group)]
+        found = self._groups.get((topic, subscription))
+        if found is None:
+            if len(self._groups) >= NAMES_MAX:
+                self._groups.clear()
+            levels = (("topic", ("", topic)), ("subscription", ("", topic, subscription)))
+            found = [(level, group) for level, names in levels if (group := self.shared(names).group)]
+            self._groups[topic, subscription] = found
+        return found
 
     def limits(self, names: Names) -> bool:
         """Whether anything limits these counters, here or in a group."""
         return any(self.limit(names).rate) or (len(names) > 1 and any(self.shared(names).rate))
+
+
+def all_names(place: Place) -> tuple[Names, Names, Names]:
+    """The names of the counters of all levels."""
+    return place[:1], place[:2], place
 
 
 terms_of: Final = Derived(Terms, SETS_MAX)

@@ -143,12 +143,15 @@ class Deliveries:
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._desk.dispatch, want.topic.key
-        parts = self._read(response, came, want, committed)
-        at_end = all(_position(part, len(part.entries)) >= part.end for part in parts)
-        left = dispatch.left(want.broker, want.name, want.group)
-        msgs = inf if left.msgs is None else float(left.msgs)
-        size = inf if left.bytes is None else float(left.bytes)
-        if at_end and not dispatch.all_charged:
+        msgs = size = inf
+        # Where nothing has come, nothing can be too much.
+        if any(got.end > got.start for got in came):
+            left = dispatch.left(want.broker, want.name, want.group)
+            msgs = inf if left.msgs is None else float(left.msgs)
+            size = inf if left.bytes is None else float(left.bytes)
+        # Each entry is one message at least. Only where it matters who has caught up are the others needed.
+        parts = self._read(response, came, want, committed, msgs if dispatch.all_charged else inf)
+        if not dispatch.all_charged and all(_position(part, len(part.entries)) >= part.end for part in parts):
             msgs = size = inf
         total, cut = _Sum(msgs, size, dispatch.by_entry), False
         for part in parts:
@@ -175,8 +178,10 @@ class Deliveries:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
 
-    def _read(self, response: bytes, came: list[Got], want: Wanted, committed: bool) -> list[_Read]:
-        """The partitions without an error, those first that were served longest ago."""
+    def _read(
+        self, response: bytes, came: list[Got], want: Wanted, committed: bool, most: float
+    ) -> list[_Read]:
+        """The partitions without an error, those first that were served longest ago; `most` as in entries."""
         key = want.topic.key
         offsets = {part.number: part.offset for part in want.topic.parts}
         found = []
@@ -187,7 +192,9 @@ class Deliveries:
             self._note(key, got, self._seen(key, got.number)[1])
             end = got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
             aborted = got.aborted if committed else ()
-            found.append(_Read(got, offset, end, entries(response, got.start, got.end, offset, aborted)))
+            found.append(
+                _Read(got, offset, end, entries(response, got.start, got.end, offset, aborted, most))
+            )
         return found
 
     def _deliver(self, part: _Read, key: bytes, total: _Sum) -> int:

@@ -6,6 +6,7 @@ Source: the layout of record batches in Kafka's documentation; KIP-98 for transa
 
 import struct
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.kafka.protocol.traffic import BATCHES_MAX, Frame, count_records
@@ -50,7 +51,9 @@ class Entry(NamedTuple):
     after: int
 
 
-def entries(frame: Frame, start: int, end: int, fetch_offset: int, aborted: Sequence[Aborted]) -> list[Entry]:
+def entries(
+    frame: Frame, start: int, end: int, fetch_offset: int, aborted: Sequence[Aborted], most: float = inf
+) -> list[Entry]:
     """The entries between two places of a frame; one that is cut off at the end is none: nobody can read it.
 
     A first batch may begin before the offset that was asked for. Of it as many messages count as offsets lie
@@ -63,12 +66,14 @@ def entries(frame: Frame, start: int, end: int, fetch_offset: int, aborted: Sequ
         end: where they end.
         fetch_offset: what was asked for.
         aborted: the aborted transactions among them; empty where the consumer reads uncommitted ones.
+        most: no more are looked for behind the first that the consumer sees beyond so many.
     """
     found: list[Entry] = []
     gone: set[int] = set()
     waiting = sorted(aborted, key=lambda transaction: transaction.first, reverse=True)
     offset = start
-    while end - offset >= _HEAD_BYTES and len(found) < BATCHES_MAX:
+    seen = 0
+    while end - offset >= _HEAD_BYTES and len(found) < BATCHES_MAX and seen <= most:
         first, length, magic = _HEAD.unpack_from(frame, offset)
         stop = offset + _LENGTH_END + length
         if length <= 0 or stop > end:
@@ -91,5 +96,6 @@ def entries(frame: Frame, start: int, end: int, fetch_offset: int, aborted: Sequ
         if first < fetch_offset:
             msgs = min(msgs, max(0, last - fetch_offset + 1))
         found.append(Entry(msgs, stop - offset if msgs else 0, stop, last + 1))
+        seen += msgs > 0
         offset = stop
     return found

@@ -24,7 +24,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.lines import RESERVED_MS, Claim, Counter
 from enforcer.kafka.dispatch.readers import Client
-from enforcer.kafka.dispatch.session import LookUp, Naming, Session
+from enforcer.kafka.dispatch.session import Known, LookUp, Naming, Reading, Session
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
@@ -78,6 +78,8 @@ class Fetches:
         self._going: list[Claim] = []
         self._levels: dict[Claim, str] = {}
         self._held_since_ms = inf
+        self._known = Known(desk)
+        self._was_limited = False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -98,22 +100,24 @@ class Fetches:
             BadFrame: it cannot be read.
         """
         at, _, epoch = session_of(frame, header)
-        glance = fetching(frame, header)
+        full = epoch <= 0
         session, ids = self._session, header.api_version >= FETCH_IDS_FROM
-        if not glance.full and not session.known:
+        # What follows a limited request nearly always is one too, and then is read as a whole only.
+        asked = self._asked(frame, header) if full and self._was_limited else None
+        keys = fetching(frame, header).topics if asked is None else [topic.key for topic in asked.topics]
+        if not full and not session.known:
             # It began unread. The broker says that it knows no such session, and the client begins anew.
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
-        if ids and self.naming.must_wait(glance.topics):
+        if ids and self.naming.must_wait(keys):
             return None
-        if glance.full:
-            session.begin()
-        session.add(glance.topics, ids)
-        if not session.is_limited(client):
+        (session.begin if full else session.add)(keys, ids)
+        self._was_limited = session.is_limited(client)
+        if not self._was_limited:
             return Plan(frame)
-        if not glance.full:
+        if not full:
             session.forget()
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
-        asked = asked_of(frame, header)
+        asked = asked or asked_of(frame, header)
         if self.naming.must_prove():
             return None
         wanted = self._wanted(asked, client, ids, address)
@@ -134,26 +138,45 @@ class Fetches:
             self._desk.lines.leave(claim)
         self._waiting.clear()
 
+    def _asked(self, frame: bytes, header: RequestHeader) -> Asked:
+        return self._known.waited(frame) or asked_of(frame, header)
+
     def _wanted(self, asked: Asked, client: Client, ids: bool, address: tuple[str, int]) -> dict[int, Wanted]:
         """The limited topics of a request, by their places in it."""
-        desk, found = self._desk, dict[int, Wanted]()
-        broker = desk.broker(address)
+        found = dict[int, Wanted]()
+        broker = self._desk.broker(address)
+        self._known.begin(client, broker, ids)
         places: dict[bytes, list[int]] = {}
         for place, topic in enumerate(asked.topics):
             places.setdefault(topic.key, []).append(place)
-        for key, its in places.items():
-            name = desk.topic(key, ids)
-            if name is None:
-                continue
-            parts = [part for place in its for part in asked.topics[place].parts]
-            topic = asked.topics[its[0]]._replace(parts=parts)
-            group = self._group(topic, name, client, ids)
-            if desk.dispatch.limits(name, group):
-                want = Wanted(topic, broker, name, group, (self, name, group))
-                found |= dict.fromkeys(its, want)
+        for its in places.values():
+            topic = asked.topics[its[0]]
+            if len(its) > 1:
+                topic = topic._replace(parts=[part for place in its for part in asked.topics[place].parts])
+            known, reading = self._known.of(topic)
+            if not known:
+                reading = self._reading(topic, client, ids, broker)
+            if reading is not None:
+                found |= dict.fromkeys(its, Wanted(topic, *reading))
         return found
 
-    def _group(self, topic: AskedTopic, name: str, client: Client, ids: bool) -> str:
+    def _reading(self, topic: AskedTopic, client: Client, ids: bool, broker: str) -> Reading | None:
+        """Who reads a topic; None: nothing limits it."""
+        desk = self._desk
+        name = desk.topic(topic.key, ids)
+        if name is None:
+            return None
+        said = self._group(topic, name, client, ids)
+        group = said or ""
+        limited = desk.dispatch.limits(name, group)
+        reading = Reading(broker, name, group, (self, name, group)) if limited else None
+        if said is not None:
+            # What is ambiguous is counted each time.
+            self._known.keep(topic, group, reading)
+        return reading
+
+    def _group(self, topic: AskedTopic, name: str, client: Client, ids: bool) -> str | None:
+        """Who reads; None: it is not known which of several."""
         desk = self._desk
         if not desk.dispatch.by_subscription:
             return ""
@@ -164,7 +187,7 @@ class Fetches:
         groups = ("", *desk.readers.groups(client))
         if self._held_since_ms == inf and any(desk.dispatch.limits(name, one) for one in groups):
             desk.metrics.ambiguous_fetches.inc()
-        return ""
+        return None
 
     def _limited(
         self, frame: bytes, header: RequestHeader, asked: Asked, wanted: dict[int, Wanted]
@@ -176,7 +199,7 @@ class Fetches:
         waiting = {place: want for place, want in wanted.items() if want.wait_ms}
         soonest_ms = min((want.wait_ms for want in waiting.values()), default=inf)
         if waiting and len(waiting) == len(asked.topics):
-            return self._hold(header, asked, waiting, soonest_ms)
+            return self._hold(frame, header, asked, waiting, soonest_ms)
         self._held_since_ms = inf
         limits = {place: want.most for place, want in wanted.items() if want.most and not want.wait_ms}
         for place in limits:
@@ -194,7 +217,8 @@ class Fetches:
             self._settle()
             found = self._deliveries.taken(response, header.api_version, asked, wanted)
             for want in each(wanted):
-                self._counter(want, want.level)
+                if want.level:
+                    self._counter(want, want.level)
             return found
 
         return Plan(request, cut)
@@ -257,7 +281,12 @@ class Fetches:
         want.est_msgs, want.est_size = entries * unit, entries * entry_bytes
 
     def _hold(
-        self, header: RequestHeader, asked: Asked, waiting: dict[int, Wanted], soonest_ms: float
+        self,
+        frame: bytes,
+        header: RequestHeader,
+        asked: Asked,
+        waiting: dict[int, Wanted],
+        soonest_ms: float,
     ) -> Plan | None:
         now_ms = self._desk.steady_ms()
         if self._held_since_ms == inf:
@@ -266,6 +295,7 @@ class Fetches:
         left_ms = self._held_since_ms + self._desk.hold_ms - now_ms
         if left_ms > 0:
             self._pause.pause(min(soonest_ms, left_ms))
+            self._known.wait(frame, asked)
             return None
         self._held_since_ms = inf
         throttle_ms = min(_THROTTLE_MAX_MS, ceil(soonest_ms))

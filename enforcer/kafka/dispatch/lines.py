@@ -64,7 +64,7 @@ class Lines:
     def others(self, counter: Counter, claim: Claim) -> tuple[float, float]:
         """Messages and bytes that are on their way to others."""
         line = self._lines.get(counter)
-        if line is None:
+        if line is None or not line.reserved:
             return 0.0, 0.0
         now_ms = self._steady_ms()
         for old, (_, _, until_ms) in list(islice(line.reserved.items(), _LOOK_AT)):
@@ -78,7 +78,7 @@ class Lines:
     def is_next(self, counter: Counter, claim: Claim) -> bool:
         """Whether nobody waits in front of a claim who still may come."""
         line = self._lines.get(counter)
-        if line is None:
+        if line is None or not line.waiting:
             return True
         now_ms = self._steady_ms()
         for first, until_ms in list(islice(line.waiting.items(), _LOOK_AT)):
@@ -128,7 +128,10 @@ class Lines:
             next(iter(line.waiting))[0].wake()
 
     def _line(self, counter: Counter) -> _Line:
-        return self._lines.setdefault(counter, _Line())
+        line = self._lines.get(counter)
+        if line is None:
+            line = self._lines[counter] = _Line()
+        return line
 
     def _take_back(self, claim: Claim) -> None:
         counter = self._reservations.pop(claim, None)

@@ -59,6 +59,7 @@ class Readers:
 
     Attributes:
         version: counts up when a group comes or goes.
+        changes: counts up whenever `reading` may answer otherwise than before.
 
     Args:
         readers_max: groups of clients that are known; the one not heard of for longest leaves.
@@ -66,7 +67,7 @@ class Readers:
     """
 
     def __init__(self, readers_max: int, steady_ms: Callable[[], float]) -> None:
-        self.version = 0
+        self.version = self.changes = 0
         self._readers_max = readers_max
         self._steady_ms = steady_ms
         self._clients: dict[Client, dict[str, _Group]] = {}
@@ -83,12 +84,14 @@ class Readers:
         found = self._found(client, group)
         if member and member not in found.members and len(found.members) < MEMBERS_MAX:
             found.members[member] = None
+            self.changes += 1
 
     def assigned(self, client: Client, group: str, member: str, parts: Assigned | None) -> None:
         """A member was told what to read; None: it is not known."""
         if not group:
             return
         members = self._found(client, group).members
+        self.changes += 1
         if member in members or len(members) < MEMBERS_MAX:
             members[member] = parts
         else:
@@ -100,6 +103,7 @@ class Readers:
         found = self._clients.get(client, {}).get(group)
         if found is None:
             return
+        self.changes += 1
         for member in members:
             found.members.pop(member, None)
         if not found.members:
@@ -132,6 +136,15 @@ class Readers:
             return name
         return ""
 
+    def heard(self, client: Client, groups: Iterable[str]) -> None:
+        """A client still reads for these groups, as `reading` has said."""
+        self._forget_idle()
+        known = self._clients.get(client, {})
+        for name in groups:
+            group = known.get(name)
+            if group is not None:
+                self._touch(client, name, group)
+
     def _found(self, client: Client, group: str) -> _Group:
         self._forget_idle()
         groups = self._clients.get(client)
@@ -141,6 +154,7 @@ class Readers:
                 self._forget(*next(iter(self._order)))
             found = self._clients.setdefault(client, {})[group] = _Group()
             self.version += 1
+            self.changes += 1
         self._touch(client, group, found)
         return found
 
@@ -163,3 +177,4 @@ class Readers:
         if not groups:
             del self._clients[client]
         self.version += 1
+        self.changes += 1

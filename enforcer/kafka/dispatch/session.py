@@ -4,9 +4,11 @@ KIP-227 for sessions, KIP-516 for topic ids.
 """
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
+from enforcer.kafka.dispatch.lines import Claim
 from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.traffic.connection_meter import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.kafka.traffic.line_up import Pause
@@ -19,6 +21,10 @@ TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
 
 _NEW: Final = (-1, -1, None)
+KNOWN_MAX: Final = 1_000
+"""Topics of a connection that are remembered; of more each is looked up with each request."""
+FRAME_MAX: Final = 65_536
+"""A request that waits is kept as it was read up to this size, bytes; a larger one is read again."""
 
 
 class Session:
@@ -35,28 +41,41 @@ class Session:
         self.known = False
         self._desk = desk
         self._topics: dict[str, None] = {}
-        self._overflown = False
+        # What the last request that lists all topics named, if all of that has names: nearly always the next
+        # one names the same.
+        self._listed: tuple[bool, frozenset[bytes]] | None = None
+        self._overflown = self._unnamed = False
         self._state: tuple[int, int, Client | None] = _NEW
         self._limited = False
 
-    def begin(self) -> None:
+    def begin(self, topics: Sequence[bytes], ids: bool) -> None:
         """A request lists all topics: a session begins with it, or there is none."""
         self.known = True
-        self._overflown = False
-        self._topics.clear()
-        self._state = _NEW
+        listed = ids, frozenset(topics)
+        if self._listed == listed:
+            self._state = _NEW
+            return
+        self.forget()
+        self.known = True
+        self.add(topics, ids)
+        self._listed = listed if not self._unnamed and not self._overflown else None
 
     def forget(self) -> None:
         """It shall go on no more."""
-        self.begin()
         self.known = False
+        self._overflown = False
+        self._topics.clear()
+        self._state = _NEW
+        self._listed, self._unnamed = None, False
 
     def add(self, topics: Sequence[bytes], ids: bool) -> None:
         """Further topics; what has no name is limited by nothing."""
         for key in topics:
             name = self._desk.topic(key, ids)
+            self._unnamed |= name is None
             if name is None or name in self._topics:
                 continue
+            self._listed = None
             if len(self._topics) >= TOPICS_MAX:
                 self._overflown = True
                 return
@@ -159,3 +178,71 @@ class Naming:
             self._pause.wake()
 
         self._look_up(topic_ids, learn)
+
+
+class Reading(NamedTuple):
+    """Who reads a limited topic through whom.
+
+    Attributes:
+        broker: who delivers.
+        name: the topic's full name.
+        group: who reads it.
+        claim: its place among those that wait.
+    """
+
+    broker: str
+    name: str
+    group: str
+    claim: Claim
+
+
+class Known:
+    """What was found out of one connection's topics, kept while it holds: only speed needs it.
+
+    A request names the same topics as the one before, hundreds of them, and who reads them is a question of
+    many steps. What changes an answer (limits, groups, assignments, who asks) makes all of them forgotten.
+
+    Args:
+        desk: what changes it.
+    """
+
+    def __init__(self, desk: FetchDesk) -> None:
+        self._desk = desk
+        self._state: tuple[object, ...] = ()
+        # By name or id: the partitions that were asked for, and who reads them; None: nothing limits that.
+        self._topics: dict[bytes, tuple[list[int], Reading | None]] = {}
+        self._groups: set[str] = set()
+        self._waiting: tuple[bytes, Asked] | None = None
+
+    def begin(self, client: Client, broker: str, ids: bool) -> None:
+        """A request of a client begins, to a broker, that names topics or ids."""
+        dispatch, readers = self._desk.dispatch, self._desk.readers
+        readers.heard(client, self._groups)
+        state = dispatch.generation, readers.changes, client, broker, ids
+        if state != self._state:
+            self._state = state
+            self._topics.clear()
+            self._groups.clear()
+
+    def of(self, topic: AskedTopic) -> tuple[bool, Reading | None]:
+        """Whether it is known who reads these partitions, and if so, who."""
+        found = self._topics.get(topic.key)
+        if found is None or found[0] != [part.number for part in topic.parts]:
+            return False, None
+        return True, found[1]
+
+    def keep(self, topic: AskedTopic, group: str, reading: Reading | None) -> None:
+        """It was found out."""
+        if len(self._topics) < KNOWN_MAX or topic.key in self._topics:
+            self._topics[topic.key] = [part.number for part in topic.parts], reading
+            if group:
+                self._groups.add(group)
+
+    def wait(self, frame: bytes, asked: Asked) -> None:
+        """A request waits, and will be asked for again."""
+        self._waiting = (frame, asked) if len(frame) <= FRAME_MAX else None
+
+    def waited(self, frame: bytes) -> Asked | None:
+        """What that request asks for, if it is this one; it is forgotten."""
+        kept, self._waiting = self._waiting, None
+        return kept[1] if kept is not None and kept[0] == frame else None

@@ -86,3 +86,10 @@ def test_a_compacted_first_batch() -> None:
     struct.pack_into(">i", records, 23, 9)
     assert [entry.msgs for entry in read(bytes(records), 103)] == [2]
     assert [entry.msgs for entry in read(bytes(records), 109)] == [1]
+
+
+def test_no_more_than_are_needed() -> None:
+    """One beyond the most tells that there is more."""
+    records = batch(1) * 5
+    found = entries(records, 0, len(records), 0, [], 2)
+    assert found == entries(records, 0, len(records), 0, [])[:3]
