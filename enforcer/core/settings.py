@@ -260,7 +260,7 @@ class ProxySettings(Settings):
         minimum=3,
     )
     dispatch_tail_max: int = setting(
-        4_000,
+        20_000,
         "own deliveries through one broker whose decision was not read, kept to count by; the oldest are"
         " summed up",
         minimum=1,

@@ -163,9 +163,9 @@ def test_others_go_at_full_speed(cluster: Cluster, proxy_with: Start) -> None:
     aside.join()
     in_order(found[fast], 30_000)
     in_order(beside, 60)
-    # Those that are not limited have got all long before the limited one has got 42.
+    # Those that are not limited have got all long before the limited one has got 42, in four periods' bursts.
     slow_s = found[slow][-1][0] - found[slow][0][0]
-    assert slow_s > 2.5
+    assert slow_s > 1.9
     assert found[fast][-1][0] - found[fast][0][0] < slow_s / 2
     assert beside[-1][0] - beside[0][0] < slow_s / 2
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
 from enforcer.kafka.dispatch.group_frames import TOLD_KEYS, acting, let_in, told
-from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.dispatch.readers import Client, short
 from enforcer.kafka.link import Hub, Line, Slot
 from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, client_id_field
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
@@ -65,19 +65,20 @@ class Dispatched:
                 # As of tens of thousands of partitions: it is the client's, and teaches nothing.
                 return
             for group, member, leaves in known:
+                group, member = short(group), short(member)
                 if leaves:
                     readers.left(client, group, [member])
                     continue
                 readers.saw(client, group, member)
                 if said is not None:
-                    readers.assigned(client, group, said[0] or member, said[1])
+                    readers.assigned(client, group, short(said[0]) or member, said[1])
 
         return learn
 
     def _client(self, header: RequestHeader, user: str) -> Client:
         peer = self._line.peer
         host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-        return Client(user, host, header.client_id or "")
+        return Client(user, host, short(header.client_id or ""))
 
     def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
         """Ask on the client's own connection, so no other login is needed; the client does not see it."""

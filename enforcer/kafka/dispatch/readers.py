@@ -8,12 +8,18 @@ it is. What stays ambiguous belongs to no group (docs/protocol_notes.md 3.6).
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 IDLE_MS: Final = 600_000.0
 """A group of which nothing was heard or fetched for so long is forgotten."""
 MEMBERS_MAX: Final = 200
 """Members of a group with one principal, host and client id that are told apart."""
+
+PARTS_MAX: Final = 1_000_000
+"""Assigned partitions that are remembered, of all groups; what further members read is not known."""
+NAME_MAX: Final = 256
+"""Longer names of groups and members, which Kafka allows, are kept as a digest."""
 
 Assigned = Mapping[str | bytes, frozenset[int]]
 """Topic name (str) or id (bytes) -> the partitions that a member reads."""
@@ -73,6 +79,7 @@ class Readers:
         self._clients: dict[Client, dict[str, _Group]] = {}
         # All of them, that heard of last at the end.
         self._order: OrderedDict[tuple[Client, str], None] = OrderedDict()
+        self._parts = 0
 
     def __len__(self) -> int:
         return len(self._order)
@@ -92,11 +99,14 @@ class Readers:
             return
         members = self._found(client, group).members
         self.changes += 1
-        if member in members or len(members) < MEMBERS_MAX:
-            members[member] = parts
-        else:
-            # One that is not told apart may read anything.
-            members[next(iter(members))] = None
+        known = member in members or len(members) < MEMBERS_MAX
+        # One that is not told apart may read anything.
+        place = member if known else next(iter(members))
+        self._parts -= _size(members.get(place))
+        if not known or self._parts + _size(parts) > PARTS_MAX:
+            parts = None
+        members[place] = parts
+        self._parts += _size(parts)
 
     def left(self, client: Client, group: str, members: Iterable[str]) -> None:
         """Members have left; a group without any is forgotten."""
@@ -105,7 +115,7 @@ class Readers:
             return
         self.changes += 1
         for member in members:
-            found.members.pop(member, None)
+            self._parts -= _size(found.members.pop(member, None))
         if not found.members:
             self._forget(client, group)
 
@@ -173,8 +183,25 @@ class Readers:
 
     def _forget(self, client: Client, name: str) -> None:
         groups = self._clients[client]
+        self._parts -= sum(map(_size, groups[name].members.values()))
         del groups[name], self._order[client, name]
         if not groups:
             del self._clients[client]
         self.version += 1
         self.changes += 1
+
+
+def _size(assigned: Assigned | None) -> int:
+    """Partitions, and topics, of an assignment."""
+    return 0 if assigned is None else len(assigned) + sum(map(len, assigned.values()))
+
+
+def short(name: str) -> str:
+    """A name as it is kept.
+
+    >>> short("billing")
+    'billing'
+    >>> len(short("x" * 30_000))
+    129
+    """
+    return name if len(name) <= NAME_MAX else f"{name[:64]}~{sha256(name.encode()).hexdigest()}"

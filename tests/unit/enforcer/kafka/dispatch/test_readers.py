@@ -1,5 +1,8 @@
 """Which group reads: one of one, one of several by what it was told to read, none, not known which."""
 
+import pytest
+
+from enforcer.kafka.dispatch import readers
 from enforcer.kafka.dispatch.readers import IDLE_MS, MEMBERS_MAX, Client, Readers
 
 ALICE = Client("alice", "10.0.0.1", "rdkafka")
@@ -87,6 +90,21 @@ def test_too_many_members() -> None:
     assert table.of(ALICE, 7) == ""
     table.assigned(ALICE, "g", "one more", {"t": frozenset({1})})
     assert table.of(ALICE, 7) == "g"
+
+
+def test_assignments_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a member beyond it nobody knows what it reads; what is forgotten makes room."""
+    monkeypatch.setattr(readers, "PARTS_MAX", 10)
+    table = Table()
+    many = {"t": frozenset(range(9))}
+    table.assigned(ALICE, "g", "m", many)
+    table.assigned(ALICE, "g", "m", many)
+    table.assigned(ALICE, "h", "m", {"u": frozenset({0})})
+    assert table.reading(ALICE, ["x"], frozenset({0})) == "h"
+    table.left(ALICE, "g", ["m"])
+    table.assigned(ALICE, "h", "m", {"u": frozenset({0})})
+    assert table.reading(ALICE, ["x"], frozenset({0})) == ""
+    assert table.reading(ALICE, ["u"], frozenset({0})) == "h"
 
 
 def test_its_version() -> None:
