@@ -1,7 +1,7 @@
 """What ties a request to its place among the answers of its connection."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from enforcer.core.coordinator import QuotaCoordinator
@@ -17,7 +17,7 @@ from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
-from enforcer.kafka.protocol.frames import RequestHeader
+from enforcer.kafka.protocol.frames import RequestHeader, client_id_field
 from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from enforcer.kafka.protocol.mutations import is_legal_name
 from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
@@ -147,6 +147,38 @@ class Hub(Protocol):
 
 def _parts(asked: Sequence[T]) -> list[Sequence[T]]:
     return [asked[start : start + _ASKED_AT_ONCE] for start in range(0, len(asked), _ASKED_AT_ONCE)]
+
+
+class NameQuestions:
+    """Asks a broker for the names of topic ids, on the client's own connection: no other login is needed.
+
+    The client does not see it.
+
+    Args:
+        line: the connection.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        # Of the request being handled: what a question repeats. An idle connection keeps nothing of it.
+        self._header: RequestHeader | None = None
+        self._client_id = b""
+
+    def begin(self, frame: bytes, header: RequestHeader) -> None:
+        """A request is handled from now on, until `end`: meanwhile names may be asked for."""
+        self._header, self._client_id = header, client_id_field(frame)
+
+    def end(self) -> None:
+        """It was handled."""
+        self._header, self._client_id = None, b""
+
+    def ask(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
+        """Ask, before anything that is sent later."""
+        header = self._header
+        assert header is not None
+        question = topics_request(header.correlation_id, self._client_id, (), topics)
+        slot = Slot(*header[:3], lambda response: done(decode_topics(response).names))
+        self._line.send(slot, question)
 
 
 class GatedLink:

@@ -3,18 +3,16 @@
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from enforcer.core.pacing import Pacer
-from enforcer.kafka.link import Hub, Line, Slot
+from enforcer.kafka.link import Hub, Line, NameQuestions, Slot
 from enforcer.kafka.protocol.frames import (
     FETCH,
     PRODUCE,
     RequestHeader,
-    client_id_field,
     produce_acks,
 )
-from enforcer.kafka.protocol.messages import decode_topics, topics_request
 from enforcer.kafka.protocol.outcomes import with_acks
 from enforcer.kafka.protocol.throttle import patch_throttle
 from enforcer.kafka.protocol.traffic import Frame
@@ -39,10 +37,8 @@ class Metered:
         self._pacer = pacer
         self._inflight_max = hub.settings.inflight_max
         self._split_ms = hub.settings.mute_split_ms
-        self._connection_meter = ConnectionMeter(hub.frame_meter, hub.metrics, pacer, self._look_up)
-        # Of the request being handled: what a look-up repeats.
-        self._header: RequestHeader | None = None
-        self._client_id = b""
+        self._questions = NameQuestions(line)
+        self._connection_meter = ConnectionMeter(hub.frame_meter, hub.metrics, pacer, self._questions.ask)
         self._silent = 0
 
     def forward(self, frame: bytes, header: RequestHeader, user: str, cut: Cut | None = None) -> bool:
@@ -60,16 +56,15 @@ class Metered:
         Raises:
             BadFrame: it cannot be read.
         """
-        self._header, self._client_id = header, client_id_field(frame)
         if user != ANONYMOUS:
             self._connection_meter.proven = True
+        self._questions.begin(frame, header)
         try:
             if header.api_key == PRODUCE:
                 return self._produce(frame, header, user)
             return self._fetch(frame, header, user, cut)
         finally:
-            # An idle connection keeps nothing of its last request.
-            self._header, self._client_id = None, b""
+            self._questions.end()
 
     def described(self, response: bytes, version: int) -> None:
         """Learn topic ids from a Metadata response.
@@ -156,11 +151,3 @@ class Metered:
 
     def _rewritten(self, slot: Slot, response: Frame) -> bytes:
         return self._rewrite(slot.api_key, slot.api_version, bytes(response))
-
-    def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
-        """Ask on the client's own connection, so no other login is needed; the client does not see it."""
-        header = self._header
-        assert header is not None
-        question = topics_request(header.correlation_id, self._client_id, (), topics)
-        slot = Slot(*header[:3], lambda response: done(decode_topics(response).names))
-        self._line.send(slot, question)

@@ -1,14 +1,13 @@
 """Fetch and group requests of one connection while limits of dispatch are in force."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
 from enforcer.kafka.dispatch.group_frames import TOLD_KEYS, acting, let_in, told
 from enforcer.kafka.dispatch.readers import Client, short
-from enforcer.kafka.link import Hub, Line, Slot
-from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, client_id_field
-from enforcer.kafka.protocol.messages import decode_topics, topics_request
+from enforcer.kafka.link import Hub, Line, NameQuestions
+from enforcer.kafka.protocol.frames import BadFrame, RequestHeader
 from streaming.contract.events import ANONYMOUS
 
 
@@ -24,14 +23,12 @@ class Dispatched:
     def __init__(self, hub: Hub, line: Line, pacer: Pacer) -> None:
         self._desk = hub.fetch_desk
         self._line = line
-        self._fetches = Fetches(hub.fetch_desk, pacer, self._look_up)
+        self._questions = NameQuestions(line)
+        self._fetches = Fetches(hub.fetch_desk, pacer, self._questions.ask)
         self.take_back = self._fetches.take_back
         """The Fetch that was planned last is not sent after all."""
         self.close = self._fetches.close
         """The connection is over."""
-        # Of the request being handled: what a look-up repeats.
-        self._header: RequestHeader | None = None
-        self._client_id = b""
 
     def plan(self, frame: bytes, header: RequestHeader, user: str) -> Plan | None:
         """What becomes of a Fetch request; None: it is to stay at the head of its connection, which waits.
@@ -39,14 +36,13 @@ class Dispatched:
         Raises:
             BadFrame: it cannot be read.
         """
-        self._header, self._client_id = header, client_id_field(frame)
         if user != ANONYMOUS:
             self._fetches.naming.proven = True
+        self._questions.begin(frame, header)
         try:
             return self._fetches.plan(frame, header, self._client(header, user), self._line.address)
         finally:
-            # An idle connection keeps nothing of its last request.
-            self._header, self._client_id = None, b""
+            self._questions.end()
 
     def heard(self, frame: bytes, header: RequestHeader, user: str) -> Callable[[bytes], None]:
         """What learns from a request for a group and its response, when that has come: the broker let it in.
@@ -79,11 +75,3 @@ class Dispatched:
         peer = self._line.peer
         host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         return Client(user, host, short(header.client_id or ""))
-
-    def _look_up(self, topics: list[bytes], done: Callable[[Mapping[bytes, str]], None]) -> None:
-        """Ask on the client's own connection, so no other login is needed; the client does not see it."""
-        header = self._header
-        assert header is not None
-        question = topics_request(header.correlation_id, self._client_id, (), topics)
-        slot = Slot(*header[:3], lambda response: done(decode_topics(response).names))
-        self._line.send(slot, question)
