@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
 
     def upstream_failed(self, reason: str) -> None:
         """The broker connection could not be made or is lost: the client's ends too, it must not hang."""
-        self._counting.lose()
+        self._counting.close()
         self._incoming.take_all()
         self.ending.lose_broker(reason)
 

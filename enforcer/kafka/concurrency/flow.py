@@ -127,13 +127,8 @@ class Flow:
         """Its next request cannot go on for now: nobody shall wait for it."""
         self.limiter.leave(self)
 
-    def lose(self) -> None:
-        """The connection to the broker is lost."""
-        self.limiter.leave(self)
-        self.due.forget()
-
     def close(self) -> None:
-        """The connection is over, or is not counted any more."""
+        """The connection, or that to the broker, is over, or it is not counted any more."""
         self.limiter.leave(self)
         self.due.forget()
 
@@ -243,12 +238,7 @@ class Counting:
         if self.flow is not None:
             self.flow.due.check()
 
-    def lose(self) -> None:
-        """The connection to the broker is lost."""
-        if self.flow is not None:
-            self.flow.lose()
-
     def close(self) -> None:
-        """The connection is over."""
+        """The connection is over, or that to the broker."""
         if self.flow is not None:
             self.flow.close()
