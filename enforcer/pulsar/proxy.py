@@ -20,7 +20,9 @@ from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
+from enforcer.pulsar.lookups import Lookups
 from enforcer.pulsar.metrics import PulsarMetrics
+from enforcer.pulsar.moving import Moving
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.targets import Address, Targets
 from streaming.contract.errors import WeirError
@@ -103,7 +105,10 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
-        self.parts: list[Callable[[Link], Part]] = []
+        self.parts: list[Callable[[Link], Part]] = [
+            lambda link: Lookups(link, self),
+            lambda link: Moving(link, self),
+        ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)
