@@ -20,11 +20,11 @@ from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
-from enforcer.pulsar.lookups import Lookups
 from enforcer.pulsar.metrics import PulsarMetrics
-from enforcer.pulsar.moving import Moving
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.targets import Address, Targets
+from enforcer.pulsar.staying.lookups import Lookups
+from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.targets import Address, Targets
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 

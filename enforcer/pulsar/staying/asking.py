@@ -15,7 +15,7 @@ from enforcer.pulsar.protocol.frames import (
     BadFrame,
     Splitter,
 )
-from enforcer.pulsar.targets import Address
+from enforcer.pulsar.staying.targets import Address
 from streaming.contract.errors import WeirError
 
 _ALL: Final = frozenset(range(128))

@@ -8,12 +8,12 @@ another broker by themselves and ask nobody, so none reaches them: it is followe
 import asyncio
 from typing import Any, Final
 
-from enforcer.pulsar.asking import Asking, AskingFailed
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.protocol.commands import LookupType, ServerError, build, command, parse, rewritten
 from enforcer.pulsar.protocol.frames import LOOKUP, LOOKUP_RESPONSE
-from enforcer.pulsar.targets import Address
+from enforcer.pulsar.staying.asking import Asking, AskingFailed
+from enforcer.pulsar.staying.targets import Address
 from streaming.contract.errors import WeirError
 
 _IDLE_MS: Final = 10_000
