@@ -4,6 +4,7 @@ import sys
 
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from streaming.collect.settings import PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -19,6 +20,7 @@ SECTIONS = (
     ("proxy", ProxySettings),
     ("admin", AdminSettings),
     ("collect", CollectSettings),
+    ("collect_pulsar", PulsarCollectSettings),
     ("local", LocalSettings),
 )
 
