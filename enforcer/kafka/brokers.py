@@ -134,6 +134,11 @@ class Brokers:
                 return node_id
         return next(iter(brokers)) if len(brokers) == 1 else None
 
+    def partition_at(self, address: tuple[str, int]) -> str | None:
+        """The partition of load (docs/contract.md 3.4) at an address; None as `node_at`."""
+        node = self.node_at(address)
+        return None if node is None else f"broker-{node}"
+
     def _change(self) -> None:
         self.changes += 1
         self.repeats.clear()

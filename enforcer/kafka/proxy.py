@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from enforcer.core.brain import Brain
-from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.pool import Pool
@@ -20,7 +18,6 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Broker, Brokers, listen_on
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
-from enforcer.kafka.concurrency.measuring import Measuring
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
@@ -34,8 +31,7 @@ from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.metering.dispatch.shares import DispatchShares
-from enforcer.metering.groups import Groups
+from enforcer.metering.enforcement import Enforcement
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 
@@ -90,27 +86,19 @@ class KafkaProxy:
         proxy_id = self.settings.id or f"{socket.gethostname()}-{self.listen[1]}"
         bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
         properties = {"bootstrap.servers": bootstrap, **config.connection}
-        topics, check_ms = config.topics, config.topics_check_ms
-        self.brain = Brain(proxy_id, self.settings, self.metrics, topics, properties, check_ms)
-        self.coordinator = self.brain.coordinator
-        self.groups = Groups(
-            proxy_id, self.settings, self.metrics, self.brain.clock,
-            self.brain.send_usage, self.brain.send_usage_pack, self.coordinator.policies,
-        )  # fmt: skip
-        self.brain.take_shares = self.groups.take
-        self.groups.alive = lambda: self.coordinator.local.company
-        self.meter = self.groups.meter
-        self.dispatch = self._make_dispatch(proxy_id)
-        self.frame_meter = FrameMeter(self.meter, self.settings)
+        self._connections: set[Connection] = set()
         self.brokers = self._make_brokers()
+        self.enforcement = limits = Enforcement(
+            proxy_id, self.settings, self.metrics, config.topics, properties, config.topics_check_ms,
+            upstreams=self.brokers, connections=lambda: self._connections,
+        )  # fmt: skip
+        self.brain, self.coordinator = limits.brain, limits.coordinator
+        self.groups, self.meter = limits.groups, limits.meter
+        self.dispatch, self.measuring = limits.dispatch, limits.measuring
+        self.frame_meter = FrameMeter(self.meter, self.settings)
         self.fetch_desk = FetchDesk(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
-        self._connections: set[Connection] = set()
-        self.measuring = Measuring(
-            proxy_id, self.settings, self.metrics, self.brain, self.groups, self.brokers,
-            lambda: self._connections,
-        )  # fmt: skip
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         self.mover = Mover()
@@ -126,25 +114,6 @@ class KafkaProxy:
         self._stopping = False
         self._empty = asyncio.Event()
         self.metrics_address: Address | None = None
-
-    def _make_dispatch(self, proxy_id: str) -> Dispatch:
-        """Dispatch rates, tied to the brain."""
-        brain, policies = self.brain, self.coordinator.policies
-        dispatch = Dispatch(
-            proxy_id,
-            self.settings,
-            self.metrics,
-            brain.clock,
-            brain.brokers_ms,
-            policies,
-            brain.send_usage,
-            brain.send_usage_pack,
-        )
-        dispatch.reports.call_later = self.call_later
-        dispatch.shared = DispatchShares(self.meter)
-        dispatch.proxies = lambda: self.coordinator.local.book.proxies
-        brain.take_dispatches = dispatch.take
-        return dispatch
 
     def _look_after_topics(self, properties: Mapping[str, str]) -> None:
         """What is known of the cluster's topics, and whose they are."""
@@ -176,19 +145,12 @@ class KafkaProxy:
         self._watch.start()
         if self.guard.protected.active:
             self._id_watch.start()
-        await self.brain.start()
-        self.groups.look()
-        self.dispatch.look()
-        self.measuring.look()
-        if self.meter.active or self.dispatch.active or self.measuring.partitions.active:
-            await self.brain.read_back_shares(self.groups.share_life_ms)
+        await self.enforcement.start()
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()
         self._spawn(self._tick())
-        self._spawn(self.brain.probe())
-        self._spawn(self.groups.run())
-        self._spawn(self.dispatch.run())
-        self._spawn(self.measuring.run())
+        for work in self.enforcement.work():
+            self._spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -209,9 +171,7 @@ class KafkaProxy:
         self._heartbeat.stop()
         self._watch.stop()
         self._id_watch.stop()
-        self.groups.stop()
-        self.dispatch.stop()
-        await self.brain.stop()
+        await self.enforcement.stop()
         self.mover.close()
 
     @property

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from enforcer.core.settings import ExpiredShare
 from enforcer.metering.bucket import Bucket
-from enforcer.metering.waiting import WaitingLine
+from enforcer.metering.turns.waiting import WaitingLine
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import MIN_LIMIT, GroupLimits
 

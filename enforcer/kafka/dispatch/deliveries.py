@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
+from enforcer.core.dispatch.lines import Claim
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
@@ -15,7 +16,6 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
-from enforcer.kafka.dispatch.lines import Claim
 from enforcer.kafka.protocol.traffic import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000

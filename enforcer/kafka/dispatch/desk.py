@@ -6,11 +6,11 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.dispatch.dispatch import Dispatch
+from enforcer.core.dispatch.lines import Counter, Lines
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.dispatch.group_frames import GROUP_KEYS
-from enforcer.kafka.dispatch.lines import Counter, Lines
 from enforcer.kafka.dispatch.readers import Readers
 from enforcer.kafka.protocol.frames import FETCH
 from enforcer.kafka.protocol.mutations import is_legal_name

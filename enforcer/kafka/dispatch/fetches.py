@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
+from enforcer.core.dispatch.lines import RESERVED_MS, Claim, Counter
 from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, each
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
@@ -22,13 +23,12 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
-from enforcer.kafka.dispatch.lines import RESERVED_MS, Claim, Counter
 from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.dispatch.session import Known, LookUp, Naming, Reading, Session
 from enforcer.kafka.protocol.frames import RequestHeader
 from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
-from enforcer.kafka.traffic.line_up import Pause
+from enforcer.metering.turns.line_up import Pause
 
 _PART_BYTES_MIN: Final = 1_024
 """A partition is never asked for less, bytes."""

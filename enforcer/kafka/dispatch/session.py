@@ -6,12 +6,12 @@ KIP-227 for sessions, KIP-516 for topic ids.
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Final, NamedTuple
 
+from enforcer.core.dispatch.lines import Claim
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
-from enforcer.kafka.dispatch.lines import Claim
 from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.traffic.connection_meter import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
-from enforcer.kafka.traffic.line_up import Pause
+from enforcer.metering.turns.line_up import Pause
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 _AGAIN_MS: Final = 1_000.0

@@ -16,10 +16,10 @@ from enforcer.kafka.protocol.traffic import (
     fetching,
 )
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.kafka.traffic.line_up import LineUp, Pause
 from enforcer.kafka.traffic.topic_ids import described
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.metering.topic_accounts import Bill, Charged
+from enforcer.metering.turns.line_up import LineUp, Pause
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 

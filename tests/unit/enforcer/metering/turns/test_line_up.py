@@ -2,9 +2,9 @@
 
 from meter_kit import Waiting
 
-from enforcer.kafka.traffic.line_up import LineUp
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules
 from enforcer.metering.topic_accounts import Owed
+from enforcer.metering.turns.line_up import LineUp
 from streaming.policy.groups import GroupLimits
 
 SPLIT_MS = 25_000.0

@@ -12,7 +12,7 @@ from coordinator_kit import Desk
 from enforcer.core.concurrency.limiter import Limiter
 from enforcer.core.feeds.limits import LimitDecision
 from enforcer.kafka.brokers import Brokers
-from enforcer.kafka.concurrency.measuring import Measuring
+from enforcer.metering.concurrency.measuring import Measuring
 from enforcer.metering.groups import Groups
 from streaming.contract.events import PolicyChange
 

@@ -2,7 +2,7 @@
 
 from meter_kit import Waiting
 
-from enforcer.metering.waiting import RESERVED_MS, WaitingLine
+from enforcer.metering.turns.waiting import RESERVED_MS, WaitingLine
 
 
 def test_first_come_first_served() -> None:

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.metering.topic_accounts import Owed
-from enforcer.metering.waiting import RESERVED_MS, WaitingLine
+from enforcer.metering.turns.waiting import RESERVED_MS, WaitingLine
 
 _AGAIN_MS: Final = 1_000.0
 """How often one that waits for very long asks whether it may pass in spite of the debt."""

@@ -1,6 +1,6 @@
 """Turns at the same counters: in order, with what is on its way, and without those that do not come."""
 
-from enforcer.kafka.dispatch.lines import RESERVED_MS, Claim, Lines
+from enforcer.core.dispatch.lines import RESERVED_MS, Claim, Lines
 
 COUNTER = ("broker-1", "t")
 

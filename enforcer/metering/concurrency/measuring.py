@@ -14,7 +14,6 @@ from enforcer.core.concurrency.samples_out import SamplesOut
 from enforcer.core.feeds.limits import LimitDecision
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.brokers import Brokers
 from enforcer.metering.concurrency.shares import InflightShares
 from enforcer.metering.groups import Groups
 
@@ -36,6 +35,23 @@ class Counted(Protocol):
         ...
 
 
+class Upstreams(Protocol):
+    """What is known of the brokers behind us.
+
+    Attributes:
+        changes: goes up when an address may belong to another one than before.
+    """
+
+    @property
+    def changes(self) -> int:
+        """See there."""
+        ...
+
+    def partition_at(self, address: tuple[str, int]) -> str | None:
+        """The partition (docs/contract.md 3.4) of the broker at an address; None: nobody knows which."""
+        ...
+
+
 class Measuring:
     """Keeps each connection before the limiter of its broker, if that has one.
 
@@ -48,7 +64,7 @@ class Measuring:
         metrics: gets the numbers too.
         brain: sends samples, brings limits and policies.
         groups: brings shares, reports use.
-        brokers: tell whose an address is.
+        upstreams: tell whose an address is.
         connections: all that are open.
     """
 
@@ -59,11 +75,11 @@ class Measuring:
         metrics: Metrics,
         brain: Brain,
         groups: Groups,
-        brokers: Brokers,
+        upstreams: Upstreams,
         connections: Callable[[], Iterable[Counted]],
     ) -> None:
         self._brain = brain
-        self._brokers = brokers
+        self._upstreams = upstreams
         self._connections = connections
         self._linger_s = settings.sample_linger_ms / 1000
         self._ask_ms = settings.brain_away_ms / _ASKED
@@ -89,7 +105,7 @@ class Measuring:
         """Follow the time: policies come into force, brokers become known, samples leave."""
         partitions, brain = self.partitions, self._brain
         partitions.set_policies(brain.coordinator.policies.at(brain.clock.wall_ms()))
-        now = (partitions.generation, self._brokers.changes)
+        now = (partitions.generation, self._upstreams.changes)
         if now != self._seen:
             self._seen = now
             for connection in list(self._connections()):
@@ -109,9 +125,9 @@ class Measuring:
     def _limiter_of(self, address: tuple[str, int]) -> Limiter | None:
         if not self.partitions.active:
             return None
-        node = self._brokers.node_at(address)
+        name = self._upstreams.partition_at(address)
         # The bootstrap address may be a balancer's, or name its broker otherwise: then nobody knows which.
-        found = None if node is None else self.partitions.find(f"broker-{node}")
+        found = None if name is None else self.partitions.find(name)
         return None if found is None else found.limiter
 
     def _take(self, limits: list[LimitDecision]) -> None:

@@ -1,0 +1,109 @@
+"""What every enforcer consists of, whatever it speaks: its ties to the job, its meter, its limits.
+
+A proxy makes one of these in its event loop, starts it before it lets clients in, spawns its work, and stops
+it after the last client has left.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+from enforcer.core.brain import Brain
+from enforcer.core.dispatch.dispatch import Dispatch
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.concurrency.measuring import Counted, Measuring, Upstreams
+from enforcer.metering.dispatch.shares import DispatchShares
+from enforcer.metering.groups import Groups
+from streaming.contract.topics import CHECK_MS, Topics
+
+
+class Enforcement:
+    """One enforcer's laws, without sockets to clients.
+
+    Attributes:
+        proxy_id: its name in events.
+        brain: ties to the job.
+        coordinator: decides on partition mutations, and holds the policies.
+        groups: resource groups and byte rates; their shares and reports.
+        meter: the accounts of these.
+        dispatch: dispatch rates.
+        measuring: concurrency limits of the brokers behind it.
+
+    Args:
+        proxy_id: see there.
+        settings: time limits and bounds.
+        metrics: counts.
+        topics: names of Weir's topics.
+        connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
+        topics_check_ms: how often the topics are looked at, ms.
+        upstreams: tell the partition of load at a broker's address.
+        connections: all that are open to clients.
+    """
+
+    def __init__(
+        self,
+        proxy_id: str,
+        settings: ProxySettings,
+        metrics: Metrics,
+        topics: Topics,
+        connection: Mapping[str, str],
+        topics_check_ms: int = CHECK_MS,
+        *,
+        upstreams: Upstreams,
+        connections: Callable[[], Iterable[Counted]],
+    ) -> None:
+        self.proxy_id = proxy_id
+        self._loop = asyncio.get_running_loop()
+        self.brain = brain = Brain(proxy_id, settings, metrics, topics, connection, topics_check_ms)
+        self.coordinator = brain.coordinator
+        self.groups = Groups(
+            proxy_id, settings, metrics, brain.clock,
+            brain.send_usage, brain.send_usage_pack, self.coordinator.policies,
+        )  # fmt: skip
+        brain.take_shares = self.groups.take
+        self.groups.alive = lambda: self.coordinator.local.company
+        self.meter = self.groups.meter
+        self.dispatch = self._make_dispatch(settings, metrics)
+        self.measuring = Measuring(
+            proxy_id, settings, metrics, brain, self.groups, upstreams, connections
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        """Connect, read the policies and what was decided before; see Brain.start."""
+        await self.brain.start()
+        self.groups.look()
+        self.dispatch.look()
+        self.measuring.look()
+        if self.meter.active or self.dispatch.active or self.measuring.partitions.active:
+            await self.brain.read_back_shares(self.groups.share_life_ms)
+
+    def work(self) -> list[Coroutine[None, None, None]]:
+        """What is to be run, each until it is cancelled but for the probe, which ends once it is decided."""
+        return [self.brain.probe(), self.groups.run(), self.dispatch.run(), self.measuring.run()]
+
+    async def stop(self) -> None:
+        """Say what is left to be said, and end."""
+        self.groups.stop()
+        self.dispatch.stop()
+        await self.brain.stop()
+
+    def _make_dispatch(self, settings: ProxySettings, metrics: Metrics) -> Dispatch:
+        brain = self.brain
+        dispatch = Dispatch(
+            self.proxy_id,
+            settings,
+            metrics,
+            brain.clock,
+            brain.brokers_ms,
+            self.coordinator.policies,
+            brain.send_usage,
+            brain.send_usage_pack,
+        )
+        dispatch.reports.call_later = self._call_later
+        dispatch.shared = DispatchShares(self.meter)
+        dispatch.proxies = lambda: self.coordinator.local.book.proxies
+        brain.take_dispatches = dispatch.take
+        return dispatch
+
+    def _call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, function)
