@@ -25,6 +25,7 @@ class PulsarCollectSettings(Settings):
     """The collector of Pulsar's usage, which can push limits into Pulsar's own limiters."""
 
     admin: str = setting("http://127.0.0.1:8080", "base URL of Pulsar's admin API; --admin wins over it")
+    cluster: str = setting("", "name of the Pulsar cluster; empty: as its brokers say (clusterName)")
     token_file: str = setting(
         "", f"file with the admin API's token, read anew after a 401; empty: {TOKEN_VARIABLE}, else none"
     )

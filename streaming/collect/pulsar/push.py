@@ -1,7 +1,7 @@
 """Pushes limits into Pulsar: only real changes, rarely, and never over what somebody else has set.
 
-Every push makes a new, full bucket in the broker, of the other limiters of the same topic too. So pushes for a
-topic are some seconds apart, and small changes are none.
+Every push makes a new, full bucket in the broker, of the other limiters of the same topic too. So pushes for
+a topic are some seconds apart, and small changes are none.
 
 What is there and is not what we set is somebody else's, and is left alone and looked at again a minute later,
 unless it is said to override. A push that fails may have been carried out; the note says both, and the next
@@ -124,13 +124,17 @@ class Pusher:
                 due.append(Change(slot, rates))
         due += [Change(slot, None) for slot in self.pushed if slot not in wanted and slot not in stay]
         ready = [change for change in due if self._may(change.slot, now_ms)]
-        ready.sort(key=lambda change: (change.rates is None, (change.rates is None) == bool(change.slot.topic)))
+        ready.sort(key=_turn)
         # Somebody else's and those of absent targets wait too, but for nothing of ours.
         self._metrics.waiting.set(
             sum(self._later_ms.get(change.slot, 0) <= now_ms for change in due)
             - len(ready[: self._terms.pushes_max])
         )
         return ready[: self._terms.pushes_max]
+
+    def all_removals(self) -> list[Change]:
+        """Taking away all of ours, limits of namespaces first."""
+        return [Change(slot, None) for slot in sorted(self.pushed, key=lambda slot: bool(slot.topic))]
 
     async def push(self, changes: Iterable[Change], now_ms: int) -> dict[Slot, Result]:
         """Carry changes out, namespace by namespace, and say of each what became of it."""
@@ -148,10 +152,10 @@ class Pusher:
         """Limits that are left to somebody else, with what they hold."""
         return self._foreign
 
-    async def look(self, slots: Iterable[Slot]) -> dict[Slot, Rates | None | RestError]:
+    async def look(self, slots: Iterable[Slot]) -> dict[Slot, Rates | RestError | None]:
         """What limiters hold now, whoever set them."""
 
-        async def one(slot: Slot) -> Rates | None | RestError:
+        async def one(slot: Slot) -> Rates | RestError | None:
             try:
                 return rates_in(await self._rest.get(slot.path))
             except RestError as failure:
@@ -191,9 +195,7 @@ class Pusher:
             results[change.slot] = await self._one(change, now_ms)
         return results
 
-    def _objection(
-        self, slot: Slot, found: Rates | None | RestError, now_ms: int
-    ) -> Result | None:
+    def _objection(self, slot: Slot, found: Rates | RestError | None, now_ms: int) -> Result | None:
         """Why a limiter is not touched; None: it may be."""
         if isinstance(found, RestError):
             return self._failed(slot, found, now_ms)
@@ -203,14 +205,14 @@ class Pusher:
             self._foreign.pop(slot, None)
             return None
         if self._foreign.get(slot) != found:
-            logger.warning("%s is left alone: somebody else set %s; --override takes it over", slot.name, found)
+            logger.warning("%s is left alone: somebody else set %s (--override)", slot.name, found)
         self._foreign[slot] = found
         self.pushed.pop(slot, None)
         self._later_ms[slot] = now_ms + LOOK_AGAIN_MS
         return Result.FOREIGN
 
     async def _note(
-        self, namespace: str, ready: list[Change], found: Mapping[Slot, Rates | None | RestError]
+        self, namespace: str, ready: list[Change], found: Mapping[Slot, Rates | RestError | None]
     ) -> None:
         """Say what is to be, before it is."""
         noted = {slot: note for slot, note in self._noted.items() if slot.namespace == namespace}
@@ -269,6 +271,12 @@ class Pusher:
         for kind in Kind:
             self._metrics.limits.labels(kind).set(sum(slot.kind is kind for slot in self.pushed))
         self._metrics.foreign.set(len(self._foreign))
+
+
+def _turn(change: Change) -> tuple[bool, bool]:
+    """What is set goes first, of it the limits of topics; of what is taken away those of namespaces."""
+    removed = change.rates is None
+    return removed, removed == bool(change.slot.topic)
 
 
 def _result_of(failure: RestError) -> Result:
