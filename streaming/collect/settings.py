@@ -56,9 +56,7 @@ class PulsarCollectSettings(Settings):
     push_apart_ms: int = setting(
         10_000, "least time between two pushes of one limit, ms: each one refills its bucket", minimum=0
     )
-    pushes_max: int = setting(
-        200, "limits pushed in one round; the others come in the next ones", minimum=1
-    )
+    pushes_max: int = setting(200, "limits pushed in one round; the others come in the next ones", minimum=1)
     newcomer_fraction: float = setting(
         0.05,
         "part of a group's limit for each topic without a limit of its own, set on the namespace",

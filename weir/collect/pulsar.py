@@ -35,9 +35,7 @@ TABLE_ROWS: Final = 200
 """Limits that a dry run shows."""
 
 
-async def serve(
-    args: argparse.Namespace, settings: PulsarCollectSettings, cluster: Cluster
-) -> None:
+async def serve(args: argparse.Namespace, settings: PulsarCollectSettings, cluster: Cluster) -> None:
     """Collect until SIGINT or SIGTERM, with --once two readings long.
 
     Raises:

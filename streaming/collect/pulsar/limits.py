@@ -137,9 +137,7 @@ class Wanted:
         (Rates(msgs=1, size=-1, period_s=1), Rates(msgs=1, size=-1, period_s=4))
         """
         period_s = 1 if kind is Kind.PUBLISH else self.period_s or _period_s(self.msgs, self.size)
-        return Rates(
-            _whole(self.msgs, period_s, MSGS_MAX), _whole(self.size, period_s, BYTES_MAX), period_s
-        )
+        return Rates(_whole(self.msgs, period_s, MSGS_MAX), _whole(self.size, period_s, BYTES_MAX), period_s)
 
 
 def is_real_change(held: Rates, wanted: Rates, least: float) -> bool:

@@ -90,9 +90,15 @@ class Rest:
     Args:
         terms: how.
         seen: told of each call.
+        transport: carries them; None: sockets. Tests put another one in.
     """
 
-    def __init__(self, terms: RestTerms, seen: Seen = lambda _method, _outcome, _seconds: None) -> None:
+    def __init__(
+        self,
+        terms: RestTerms,
+        seen: Seen = lambda _method, _outcome, _seconds: None,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
         self._terms = terms
         self._seen = seen
         self._base = _base_of(terms.base)
@@ -105,6 +111,7 @@ class Rest:
             limits=httpx2.Limits(max_connections=terms.at_once),
             # Neither proxies nor passwords of the surroundings: the cluster is named, and so is the token.
             trust_env=False,
+            transport=transport,
             headers={"User-Agent": "weir-collect", "Accept": "application/json, text/plain;q=0.5"},
         )
 
@@ -225,7 +232,8 @@ def _base_of(text: str) -> httpx2.URL:
         url = httpx2.URL(text)
     except httpx2.InvalidURL:
         url = httpx2.URL("")
-    if url.scheme not in ("http", "https") or not url.host or url.query or url.userinfo:
+    told = url.host and not url.query and not url.userinfo and (url.port or 1) < 2**16
+    if url.scheme not in ("http", "https") or not told:
         raise WeirError(f"{printable(text)} is no address of an admin API; http://HOST:PORT was expected")
     return url
 
