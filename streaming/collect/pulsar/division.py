@@ -119,11 +119,13 @@ class Division:
         for target, partitions in pool.uses[broker].items():
             rate, own = in_force(target, dimension)
             used = sum(rates[dimension] for rates in partitions)
+            full = rate is not None and any(rates[dimension] >= FULL_USE * rate for rates in partitions)
             least = newcomer * (_OWN_TO if own else _OWN_FROM)
-            if used <= 0.0 or (used < least and not pool.name.startswith(DISPATCH_GROUP_PREFIX)):
+            # Who uses little because it may not use more wants more.
+            little = used < least and not full and not pool.name.startswith(DISPATCH_GROUP_PREFIX)
+            if used <= 0.0 or little:
                 small += used
                 continue
-            full = rate is not None and any(rates[dimension] >= FULL_USE * rate for rates in partitions)
             members.append((target, used, full))
         if not members:
             return {}

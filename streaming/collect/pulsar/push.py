@@ -1,7 +1,7 @@
 """Pushes limits into Pulsar: only real changes, rarely, and never over what somebody else has set.
 
-Every push makes a new, full bucket in the broker, of the other limiters of the same topic too. So pushes for
-a topic are some seconds apart, and small changes are none.
+Every push makes a new, full bucket in the broker, of the other limiters of the same topic too. So rounds with
+pushes are some seconds apart, and small changes are none.
 
 What is there and is not what we set is somebody else's, and is left alone and looked at again a minute later,
 unless it is said to override. A push that fails may have been carried out; the note says both, and the next
@@ -54,7 +54,7 @@ class PushTerms:
 
     Attributes:
         change: least relative change.
-        apart_ms: least time between pushes for one topic, or for one namespace itself.
+        apart_ms: least time between rounds with pushes, so that parts of one share change together.
         pushes_max: of one round.
         override: take over what somebody else has set.
     """
@@ -81,7 +81,9 @@ class Pusher:
         self._rest, self._notes = rest, notes
         self._terms, self._metrics = terms, metrics
         self._noted: dict[Slot, Note] = {}
-        self._last_ms: dict[tuple[str, str], int] = {}
+        self._last_ms: dict[Slot, int] = {}
+        self._began_ms: int | None = None
+        self._crowded = False
         self._later_ms: dict[Slot, int] = {}
         self._foreign: dict[Slot, Rates | None] = {}
         self._known = False
@@ -125,6 +127,9 @@ class Pusher:
         due += [Change(slot, None) for slot in self.pushed if slot not in wanted and slot not in stay]
         ready = [change for change in due if self._may(change.slot, now_ms)]
         ready.sort(key=_turn)
+        if ready and not self._crowded:
+            self._began_ms = now_ms
+        self._crowded = len(ready) > self._terms.pushes_max
         # Somebody else's and those of absent targets wait too, but for nothing of ours.
         self._metrics.waiting.set(
             sum(self._later_ms.get(change.slot, 0) <= now_ms for change in due)
@@ -165,9 +170,11 @@ class Pusher:
         return dict(zip(asked, await asyncio.gather(*(one(slot) for slot in asked)), strict=True))
 
     def _may(self, slot: Slot, now_ms: int) -> bool:
-        last = self._last_ms.get((slot.namespace, slot.topic))
+        last = self._last_ms.get(slot)
         near = last is not None and now_ms - last < self._terms.apart_ms
-        return not near and self._later_ms.get(slot, 0) <= now_ms
+        # What was too much for the last round goes on in this one.
+        closed = self._began_ms is not None and now_ms - self._began_ms < self._terms.apart_ms
+        return not near and (self._crowded or not closed) and self._later_ms.get(slot, 0) <= now_ms
 
     async def _namespace(self, namespace: str, changes: list[Change], now_ms: int) -> dict[Slot, Result]:
         found = await self.look(change.slot for change in changes)
@@ -231,7 +238,7 @@ class Pusher:
 
     async def _one(self, change: Change, now_ms: int) -> Result:
         slot, rates = change.slot, change.rates
-        self._last_ms[slot.namespace, slot.topic] = now_ms
+        self._last_ms[slot] = now_ms
         try:
             if rates is None:
                 await self._rest.change("DELETE", slot.path)

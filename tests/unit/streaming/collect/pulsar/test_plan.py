@@ -84,6 +84,16 @@ def test_partitions_of_a_topic_have_one_rate_wherever_they_are() -> None:
     assert msgs(plan(GROUP, counts, {own(T1): Rates(90, -1)}, shares)) == {T1: 44.5}
 
 
+def test_who_uses_little_since_it_may_not_use_more_is_no_newcomer() -> None:
+    """Its way up is the law's: half-way to a fair part."""
+    planner, shares = Planner(0.05, 3), Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 100.0}, 1, ours=True)
+    plan(GROUP, published("b1", (T1, 400), (T2, 10)), None, shares, planner)
+    pushed = {own(T1): Rates(97, -1), own(T2): Rates(1, -1)}
+    made = plan(GROUP, published("b1", (T1, 97), (T2, 1)), pushed, shares, planner)
+    assert msgs(made) == {T1: 73.78, T2: 26.22}
+
+
 def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
     """Then it is a newcomer again; so is one that uses less than a quarter of what a newcomer may."""
     planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}

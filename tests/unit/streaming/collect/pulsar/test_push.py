@@ -36,14 +36,14 @@ def held(fake: FakePulsar, slot: Slot) -> object:
 
 
 def test_only_real_changes_are_pushed_and_not_too_often() -> None:
-    """5 % more or less is no change, and a further push for the topic comes 10 s later at the earliest."""
+    """5 % more or less is no change, and the next pushes come 10 s later at the earliest, all together."""
     fake = FakePulsar()
     pusher = pusher_of(fake)
     assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
     assert step(pusher, {TOPIC: 105}, 20_000) == {}
     assert step(pusher, {TOPIC: 110}, 20_000) == {TOPIC: Result.SET}
     assert step(pusher, {TOPIC: 50}, 20_000 + APART_MS - 1) == {}
-    # Another limiter of the topic waits too: its push would refill this one's bucket.
+    # Others wait too: its push would refill this one's bucket, and parts of a share change together.
     assert step(pusher, {TOPIC: 110, DISPATCH: 7}, 20_000 + APART_MS - 1) == {}
     assert step(pusher, {TOPIC: 50}, 20_000 + APART_MS) == {TOPIC: Result.SET}
     assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
