@@ -54,7 +54,7 @@ class PulsarCollectSettings(Settings):
         0.05, "relative change of a share from which on it is pushed", minimum=0.0, maximum=1.0
     )
     push_apart_ms: int = setting(
-        10_000, "least time between two pushes of one limit, ms: each one refills its bucket", minimum=0
+        9_000, "least time between rounds with pushes, ms: each push refills a bucket", minimum=0
     )
     pushes_max: int = setting(200, "limits pushed in one round; the others come in the next ones", minimum=1)
     newcomer_fraction: float = setting(

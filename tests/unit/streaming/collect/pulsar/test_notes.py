@@ -29,9 +29,18 @@ def test_notes_read_back_and_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nonsense", "[]", '{"publishRate a/b":7}', '{"publishRate a/b":[[1,2],null]}', '{"x":[[1,2,3],null]}',
-             '{"publishRate a/b":[null,null]}', '{"publishRate a/b":[[1,2,"3"],null]}'],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "nonsense",
+        "[]",
+        '{"publishRate a/b":7}',
+        '{"publishRate a/b":[[1,2],null]}',
+        '{"x":[[1,2,3],null]}',
+        '{"publishRate a/b":[null,null]}',
+        '{"publishRate a/b":[[1,2,"3"],null]}',
+    ],
+)
 def test_what_is_no_note_is_passed_over(text: str) -> None:
     """Then the limit is somebody else's, and left alone."""
     assert notes_in(text) == {}
