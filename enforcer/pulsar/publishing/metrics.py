@@ -1,4 +1,4 @@
-"""What a proxy of Pulsar's tells Prometheus of SENDs; names and meanings: docs/metrics.md, "Pulsar: publishing".
+"""What a proxy of Pulsar's tells Prometheus of SENDs; names: docs/metrics.md, "Publishing on Pulsar".
 
 Nothing is kept for the scrape.
 """

@@ -1,4 +1,4 @@
-"""SENDs under limits: groups, tenants, byte rates of users, and concurrency limits (docs/pulsar/publishing.md).
+"""SENDs under limits of groups, byte rates and concurrency (docs/pulsar/publishing.md).
 
 What may not go on yet waits here, in a queue for each producer, while the connection is read on, so that its
 other producers, its consumers and their acks are not touched. No SEND is refused, and none overtakes another
@@ -8,7 +8,6 @@ one of its producer.
 from math import inf
 from typing import Any, Final
 
-from enforcer.core.concurrency.limiter import Limiter
 from enforcer.metering.account import PUBLISH
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.protocol.commands import ServerError, error, parse
@@ -69,7 +68,7 @@ class Publishing:
         # By request, until it is answered; and the last one by the producer's own id.
         self._asked: dict[int, Producer] = {}
         self._coming: dict[int, Producer] = {}
-        self._seen: tuple[int, Limiter | None, str] | None = None
+        self._generation = desk.meter.generation
         self._pong_ms = inf
         self._closed = False
 
@@ -86,11 +85,9 @@ class Publishing:
         """
         if kind == SEND:
             send = read_send(frame)
-            producer = self._by_id.get(send.producer_id) or self._coming.get(send.producer_id)
-            # The broker does not know it either.
-            if producer is None or producer.gone:
-                return frame
-            return frame if producer.take(send, frame) else None
+            producer = self._find(send.producer_id)
+            # One that is not known the broker does not know either.
+            return frame if producer is None or producer.take(send, frame) else None
         body = parse(frame)
         if kind == PRODUCER:
             return self._ask(body, frame)
@@ -113,21 +110,19 @@ class Publishing:
         else:
             producer = self._by_id.pop(body.producer_id, None)
             if producer is not None:
-                producer.drop(Unsent.BROKER)
+                producer.refused()
         return frame
 
     def check(self, now_ms: float) -> None:
         """See link.Part."""
         self._watch()
         if SEND in self.up:
-            late_ms = now_ms - self._desk.settings.slot_deadline_ms - _GRACE_MS
-            for producer in self._by_id.values():
-                producer.unfinished.expire(late_ms)
+            self._look_at_unfinished(now_ms)
         for producer_id, producer in list(self._by_id.items()):
             if producer.gone and not producer.unfinished:
                 del self._by_id[producer_id]
         for request_id, producer in list(self._asked.items()):
-            if now_ms - producer.asked_ms >= _ASKED_MS and not producer.parked and not producer.ready:
+            if now_ms - producer.asked_ms >= _ASKED_MS and (producer.gone or not producer.parked):
                 self._fail(request_id)
         if now_ms >= self._pong_ms:
             self._pong_ms = now_ms + _PONG_EVERY_MS
@@ -136,7 +131,7 @@ class Publishing:
     def close(self) -> None:
         """See link.Part."""
         self._closed = True
-        for producer in {*self._by_id.values(), *self._asked.values()}:
+        for producer in self._producers():
             producer.drop(Unsent.CONNECTION)
         self._desk.room.leave(self._held)
 
@@ -213,10 +208,13 @@ class Publishing:
 
     def _close_one(self, producer_id: int, frame: bytes) -> bytes | None:
         """The client closes a producer."""
-        producer = self._by_id.get(producer_id)
-        if producer is None or producer.gone:
-            producer = self._coming.get(producer_id)
+        producer = self._find(producer_id)
         return frame if producer is None or producer.close(frame) else None
+
+    def _find(self, producer_id: int) -> Producer | None:
+        """The producer that is called so now, or the one that will be."""
+        producer = self._by_id.get(producer_id)
+        return self._coming.get(producer_id) if producer is None or producer.gone else producer
 
     def _answer(self, kind: int, frame: bytes) -> None:
         """The broker has done with a SEND."""
@@ -235,9 +233,26 @@ class Publishing:
             send = pending.send
             pending.bill.refund(PUBLISH, producer.namespace, send.messages, send.size, pending.charged)
 
+    def _look_at_unfinished(self, now_ms: float) -> None:
+        """What is not answered for long never will be, and what the client does not read is not seen."""
+        late_ms = now_ms - self._desk.settings.slot_deadline_ms - _GRACE_MS
+        stalled = self._link.stalled
+        for producer in self._by_id.values():
+            producer.unfinished.expire(late_ms)
+            if stalled:
+                # A client that reads no receipts keeps no slot by that, and makes no broker look slow.
+                producer.unfinished.free()
+
     def _watch(self) -> None:
         """Look at SENDs if they are limited, or some wait."""
-        watching = self._limited() or any(producer.busy for producer in self._by_id.values())
+        limited, generation = self._limited(), self._desk.meter.generation
+        busy = [producer for producer in self._producers() if producer.busy]
+        if generation != self._generation or not limited:
+            # Whom they wait for may be another one now, or nobody.
+            self._generation = generation
+            for producer in busy:
+                producer.wake()
+        watching = limited or bool(busy)
         if watching == (SEND in self.up):
             return
         self.up = _UP | {SEND} if watching else _UP
@@ -247,11 +262,14 @@ class Publishing:
                 producer.unfinished.clear()
         self._link.look_again()
 
+    def _producers(self) -> set[Producer]:
+        return {*self._by_id.values(), *self._asked.values()}
+
     def _limited(self) -> bool:
         link, desk = self._link, self._desk
         if link.user in self._exempt:
             return False
         if link.limiter is not None or desk.of_user(link.user) is not None:
             return True
-        producers = (*self._by_id.values(), *self._asked.values())
-        return any(desk.of_namespace(name) is not None for name in {each.namespace for each in producers})
+        names = {producer.namespace for producer in self._producers()}
+        return any(desk.of_namespace(name) is not None for name in names)

@@ -14,8 +14,8 @@ from enforcer.pulsar.protocol.schema import read_metadata
 _BYTES_EACH: Final = 6
 """A message of a batch takes so many at least: its size, and metadata that say how long its payload is."""
 _PER_BYTE: Final = (0, 42, 172, 5_000, 4)
-"""Messages of a batch that a byte can stand for where it is compressed (CompressionType: none, LZ4, ZLIB, ZSTD,
-SNAPPY): so many equal ones the codec's longest repetition holds."""
+"""Messages of a batch that a byte can stand for where it is compressed: so many equal ones the longest
+repetition of the codec holds (CompressionType: none, LZ4, ZLIB, ZSTD, SNAPPY)."""
 
 
 class Send(NamedTuple):

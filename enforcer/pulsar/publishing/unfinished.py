@@ -42,6 +42,7 @@ class Pending:
         """No answer will come, and nothing is learnt by that."""
         if self.ticket is not None and self.limiter is not None:
             self.limiter.cancel((self.ticket,))
+            self.ticket = None
 
     def answered(self) -> None:
         """Its answer has come."""
@@ -158,6 +159,11 @@ class Unfinished:
         for sequence_id in late:
             same = self._by_sequence.pop(sequence_id)
             self._lost(same)
+
+    def free(self) -> None:
+        """Give their slots back: the answers cannot be seen for now, however soon they come."""
+        for pending in self:
+            pending.lost()
 
     def clear(self) -> None:
         """No answer will come any more."""
