@@ -25,7 +25,9 @@ from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.publishing.desk import Desk
 from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.targets import Address, Targets
+from enforcer.pulsar.staying.lookups import Lookups
+from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.targets import Address, Targets
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 
@@ -110,7 +112,11 @@ class PulsarProxy:
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
         desk = Desk(self.enforcement.meter, self.settings, self.pulsar, self.metrics)
-        self.parts: list[Callable[[Link], Part]] = [lambda link: Publishing(link, desk)]
+        self.parts: list[Callable[[Link], Part]] = [
+            lambda link: Lookups(link, self),
+            lambda link: Moving(link, self),
+            lambda link: Publishing(link, desk),
+        ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)
