@@ -14,7 +14,7 @@ from pulsar_proxy_kit import PulsarThread, bare_proxy
 from weir.stack.pulsar import LocalPulsar
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
     """A proxy without a job: each limit is all its own."""
     with bare_proxy(pulsar.service, joining_fraction=1.0) as running:
@@ -99,7 +99,7 @@ def test_a_topic_that_is_unloaded_while_sends_wait_loses_none(proxy: PulsarThrea
         admin.unload(topic)
         sending.wait()
         reader = own.create_reader(topic, MessageId.earliest)
-        got = [int(each.data) for each in receive(reader, most=admin.stats(topic)["msgInCounter"])]
+        got = [int(each.data) for each in receive(reader, quiet_s=2)]
     assert list(dict.fromkeys(got)) == list(range(60))
     # What was on its way to the broker in that moment may be there twice, as without a proxy.
     assert len(got) <= 65
