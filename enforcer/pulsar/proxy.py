@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
@@ -21,6 +22,8 @@ from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
+from enforcer.pulsar.publishing.desk import Desk
+from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
@@ -30,7 +33,9 @@ from streaming.contract.topics import CHECK_MS, Topics
 
 logger = logging.getLogger(__name__)
 
-_TICK_S = 1.0
+NAMES: Final = "persistent://tenant/namespace/topic"
+"""How topic names are made up, whatever `proxy.namespace_pattern` says of Kafka's."""
+_TICK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +93,8 @@ class PulsarProxy:
 
     def __init__(self, config: PulsarProxyConfig) -> None:
         self.config = config
-        self.settings, self.pulsar = config.settings, config.own_settings
+        self.settings = config.settings.model_copy(update={"namespace_pattern": NAMES})
+        self.pulsar = config.own_settings
         if self.settings.write_buffer_low_bytes > self.settings.write_buffer_high_bytes:
             raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
         self.metrics = Metrics(self.settings.metric_subjects_max)
@@ -105,9 +111,11 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
+        desk = Desk(self.enforcement.meter, self.settings, self.pulsar, self.metrics)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             lambda link: Moving(link, self),
+            lambda link: Publishing(link, desk),
         ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)

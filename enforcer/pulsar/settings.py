@@ -37,3 +37,32 @@ class PulsarSettings(Settings):
         "where clients of topics that were migrated to another cluster go, pulsar://HOST:PORT of its proxy;"
         " empty: their connections end",
     )
+    publish_wait_ms: int = setting(
+        20_000,
+        "a SEND that has waited so long for a group or user may pass in spite of the debt, one of each in"
+        " such a time, and a CLOSE_PRODUCER waits no longer for its SENDs, ms; to be below the clients' 30 s",
+        minimum=100,
+    )
+    publish_queue_bytes: int = setting(
+        16_777_216,
+        "SENDs of one connection that wait; above it the client is not read until half of them are"
+        " gone, bytes",
+        minimum=1,
+    )
+    publish_queue_total_bytes: int = setting(
+        134_217_728,
+        "the same of all connections; above it those are not read that hold more than their part, bytes",
+        minimum=1,
+    )
+    pending_sends_max: int = setting(
+        1_000,
+        "limited SENDs of one connection without a receipt; further ones wait until half are answered, as the"
+        " broker reads no more and drops those of non-persistent topics",
+        minimum=1,
+    )
+    producers_max: int = setting(
+        10_000, "producers of one connection; further ones are refused (NotAllowed)", minimum=1
+    )
+    exempt_users: list[str] = setting(
+        [], "users whose SENDs are neither limited nor counted, such as that of geo-replication"
+    )

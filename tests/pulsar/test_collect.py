@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from publishing_kit import publishing
+from hungry_publishers import publishing
 from pulsar_kit import Admin, client, fresh
 
 from streaming.collect.pulsar.collector import Collector, Round

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 from exam_kit import said
+from hungry_publishers import Publisher, publishing
 from job_kit import Job
 from proxy_kit import PolicyWriter
-from publishing_kit import Publisher, publishing
 from pulsar_kit import Admin, fresh
 from stack_kit import until
 

@@ -167,6 +167,7 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "sequence_id": (2, "u"),
         "publish_time": (3, "u"),
         "replicated_from": (5, "s"),
+        "compression": (8, "i32"),
         "num_messages_in_batch": (11, "i32"),
         "marker_type": (20, "i32"),
         "num_chunks_from_msg": (27, "i32"),
