@@ -4,6 +4,7 @@ import sys
 
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from enforcer.pulsar.settings import PulsarSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -17,6 +18,7 @@ SECTIONS = (
     ("kafka", KafkaSettings),
     ("job", JobSettings),
     ("proxy", ProxySettings),
+    ("pulsar", PulsarSettings),
     ("admin", AdminSettings),
     ("collect", CollectSettings),
     ("local", LocalSettings),

@@ -55,6 +55,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
+    "enforcer.pulsar": (
+        "enforcer.core", "enforcer.metering", "streaming.contract", "streaming.policy.settings",
+    ),
     "enforcer.admin": (
         "enforcer.core",
         "streaming.contract",

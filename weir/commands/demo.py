@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Run it; raises WeirError if a part or, with --once, a client failed."""
 
     # Here and not above: `weir --help` must not load the laws.
-    from weir.stack.demo import how_to_go_on, play
+    from weir.demo.story import how_to_go_on, play
     from weir.stack.serve import serve
 
     def meanwhile(stack: Stack, stop: StopSignal) -> bool:

@@ -13,10 +13,10 @@ from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.contract.times import clock
 from streaming.contract.topics import Topics
+from weir.demo.clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.foreground import StopSignal
 from weir.logs.reading import TopicReader
 from weir.logs.tail_lines import describe
-from weir.stack.demo_clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.stack.local import POLL_S, Stack
 
 WORKLOAD_LIMIT_S = 120.0

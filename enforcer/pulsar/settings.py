@@ -1,0 +1,38 @@
+"""Settings of the Pulsar proxy alone (section `pulsar:`); `proxy:` holds what all proxies share."""
+
+from streaming.policy.settings import Settings, setting
+
+
+class PulsarSettings(Settings):
+    """What only the proxy of Pulsar's binary protocol has; units end the names."""
+
+    targets: list[str] = setting(
+        [],
+        "brokers that clients may ask for beside those that lookups have named and that of --pulsar,"
+        " HOST:PORT with * for any part of a name or any port, such as ['broker-*.internal:6650']",
+    )
+    targets_max: int = setting(1_000, "brokers that are known from lookups; the oldest go first", minimum=1)
+    first_frame_timeout_ms: int = setting(
+        30_000, "how long a new client may take for its CONNECT, and its login after that, ms", minimum=100
+    )
+    lookup_timeout_ms: int = setting(
+        10_000, "how long a lookup is followed from broker to broker, ms", minimum=100
+    )
+    lookup_hops_max: int = setting(20, "brokers that one lookup is followed to", minimum=1)
+    lookups_max: int = setting(
+        100, "lookups of one connection followed at a time; further ones fail and are tried again", minimum=1
+    )
+    token_claim: str = setting("sub", "claim of a token that names the user, as on the brokers")
+    proxy_roles: list[str] = setting(
+        [],
+        "users that are proxies themselves (proxyRoles of the brokers): the user is whom they name in turn",
+    )
+    auth_methods: list[str] = setting(
+        ["token", "basic"],
+        "logins that brokers check, whose names are believed; a client with any other is ANONYMOUS",
+    )
+    migrated_url: str = setting(
+        "",
+        "where clients of topics that were migrated to another cluster go, pulsar://HOST:PORT of its proxy;"
+        " empty: their connections end",
+    )

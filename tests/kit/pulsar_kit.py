@@ -1,0 +1,284 @@
+"""A real Pulsar for tests, its admin API, and Python clients that note when each message passed."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pulsar
+
+from weir.stack.pulsar import LocalPulsar
+
+WAIT_S = 30.0
+_names = count(1)
+
+
+def fresh(stem: str) -> str:
+    """A name that no other test of this run uses."""
+    return f"{stem}-{next(_names)}"
+
+
+def names_of(topic: str) -> tuple[str, str]:
+    """The domain and `tenant/namespace/topic` of a topic's name, short or not."""
+    domain, mark, rest = topic.partition("://")
+    if not mark:
+        domain, rest = "persistent", topic
+    return domain, rest if "/" in rest else f"public/default/{rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the admin API said.
+
+    Attributes:
+        status: of HTTP.
+        body: decoded JSON, or the text if it is none, None if empty.
+        headers: names in small letters.
+    """
+
+    status: int
+    body: Any
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Admin:
+    """An admin API: Pulsar's own, or one that stands in front of it.
+
+    Args:
+        url: without a slash at its end.
+        token: sent as bearer.
+    """
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.url = url
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Any request; `path` begins behind `/admin/v2/`, or with a slash for one from the root."""
+        url = self.url + (path if path.startswith("/") else f"/admin/v2/{path}")
+        data = None if body is None else json.dumps(body).encode()
+        given = {"Content-Type": "application/json", **self._headers, **headers}
+        request = urllib.request.Request(url, data=data, method=method, headers=given)
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                status, text, seen = answer.status, answer.read(), answer.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                status, text, seen = error.code, error.read(), error.headers
+        try:
+            content = json.loads(text) if text else None
+        except ValueError:
+            content = text.decode("utf-8", "replace")
+        return Answer(status, content, {name.lower(): value for name, value in seen.items()})
+
+    def do(self, method: str, path: str, body: Any = None) -> Any:
+        """The same, which has to succeed; returns the body."""
+        answer = self.ask(method, path, body)
+        assert answer.status < 300, f"{method} {path}: {answer.status} {answer.body}"
+        return answer.body
+
+    def tenant(self, tenant: str) -> str:
+        """Create it; returns its name."""
+        clusters = self.do("GET", "clusters")
+        self.do("PUT", f"tenants/{tenant}", {"adminRoles": [], "allowedClusters": clusters})
+        return tenant
+
+    def namespace(self, name: str, **policies: Any) -> str:
+        """Create `tenant/namespace`, the tenant too if it is not there; returns the name."""
+        tenant = name.partition("/")[0]
+        if tenant not in self.do("GET", "tenants"):
+            self.tenant(tenant)
+        self.do("PUT", f"namespaces/{name}", policies or None)
+        return name
+
+    def topic(self, topic: str, partitions: int = 0) -> str:
+        """Create it, not partitioned with 0; returns its full name."""
+        domain, rest = names_of(topic)
+        if partitions:
+            self.do("PUT", f"{domain}/{rest}/partitions", partitions)
+        else:
+            self.do("PUT", f"{domain}/{rest}")
+        return f"{domain}://{rest}"
+
+    def topics(self, namespace: str = "public/default") -> list[str]:
+        """Full names of the persistent topics there, partitions one by one."""
+        names: list[str] = self.do("GET", f"persistent/{namespace}")
+        return names
+
+    def partitions(self, topic: str) -> int:
+        """How many it has; 0: not partitioned, or not there."""
+        domain, rest = names_of(topic)
+        answer = self.ask("GET", f"{domain}/{rest}/partitions")
+        return int(answer.body["partitions"]) if answer.status == 200 else 0
+
+    def exists(self, topic: str) -> bool:
+        """Whether it is there, partitioned or not."""
+        namespace = names_of(topic)[1].rpartition("/")[0]
+        name = "://".join(names_of(topic))
+        return name in self.topics(namespace) or self.partitions(topic) > 0
+
+    def stats(self, topic: str) -> dict[str, Any]:
+        """Of a topic that is not partitioned, or of one partition."""
+        domain, rest = names_of(topic)
+        found: dict[str, Any] = self.do("GET", f"{domain}/{rest}/stats")
+        return found
+
+    def unload(self, name: str) -> None:
+        """Unload a topic, or with `tenant/namespace` all of a namespace; clients then look it up again."""
+        if "://" in name or name.count("/") != 1:
+            domain, rest = names_of(name)
+            self.do("PUT", f"{domain}/{rest}/unload")
+        else:
+            self.do("PUT", f"namespaces/{name}/unload")
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, partitioned or not, with whatever is connected to it."""
+        domain, rest = names_of(topic)
+        parts = "/partitions" if self.partitions(topic) else ""
+        self.do("DELETE", f"{domain}/{rest}{parts}?force=true")
+
+
+@contextmanager
+def running_pulsar(folder: Path, *, transactions: bool = False, **conf: Any) -> Iterator[LocalPulsar]:
+    """A Pulsar of its own, ready.
+
+    Args:
+        folder: its data folder.
+        transactions: starts the coordinator of transactions too, which costs about two seconds.
+        conf: of LocalPulsar: port, admin_port, token, heap_mb, options, and `properties` of the broker.
+    """
+    properties = dict(conf.pop("properties", {}))
+    if transactions:
+        properties = {"transactionCoordinatorEnabled": "true", "systemTopicEnabled": "true", **properties}
+    with LocalPulsar(folder, properties=properties, **conf) as running:
+        yield running
+
+
+@contextmanager
+def client(service: str, **options: Any) -> Iterator[pulsar.Client]:
+    """A Python client on `HOST:PORT` that says only what went wrong; further options are pulsar.Client's."""
+    options = {"logger": pulsar.ConsoleLogger(pulsar.LoggerLevel.Error), **options}
+    made = pulsar.Client(f"pulsar://{service}", **options)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One acknowledged message: when it was given to the client, when its receipt came (monotonic s)."""
+
+    began: float
+    ended: float
+    id: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """One message at a consumer: when it arrived (monotonic s), and what was in it."""
+
+    at: float
+    data: bytes
+    topic: str = ""
+    redelivered: int = 0
+
+
+class Sending:
+    """Sends without waiting for receipts and notes each; to be read when `wait` has returned.
+
+    Args:
+        producer: the client's.
+    """
+
+    def __init__(self, producer: pulsar.Producer) -> None:
+        self.producer = producer
+        self.sent: list[Sent] = []
+        self.failed: list[Any] = []
+        self._under_way = 0
+        self._changed = threading.Condition()
+
+    def send(self, data: bytes, **options: Any) -> None:
+        """One message; waits only while the client's own queue is full (block_if_queue_full)."""
+        began = time.monotonic()
+
+        def done(result: Any, message_id: Any) -> None:
+            with self._changed:
+                self._under_way -= 1
+                if result == pulsar.Result.Ok:
+                    self.sent.append(Sent(began, time.monotonic(), message_id))
+                else:
+                    self.failed.append(result)
+                self._changed.notify_all()
+
+        with self._changed:
+            self._under_way += 1
+        self.producer.send_async(data, done, **options)
+
+    def wait(self, limit_s: float = WAIT_S) -> list[Sent]:
+        """Until every one is answered; none may have failed. Returns them in the order of their receipts."""
+        self.producer.flush()
+        with self._changed:
+            answered = self._changed.wait_for(lambda: not self._under_way, limit_s)
+            assert answered, f"{self._under_way} unanswered"
+        assert not self.failed, self.failed[:3]
+        return self.sent
+
+
+def send_all(producer: pulsar.Producer, messages: list[bytes], limit_s: float = WAIT_S) -> list[Sent]:
+    """Send them all and wait for the receipts."""
+    sending = Sending(producer)
+    for data in messages:
+        sending.send(data)
+    return sending.wait(limit_s)
+
+
+def receive(
+    consumer: Any,
+    *,
+    most: int | None = None,
+    for_s: float = WAIT_S,
+    quiet_s: float | None = None,
+    acknowledge: bool = True,
+) -> list[Got]:
+    """What a consumer, or a reader, gets.
+
+    Args:
+        most: ends with so many.
+        for_s: ends after so long.
+        quiet_s: ends when nothing came for so long.
+        acknowledge: each one at once; readers have nothing to acknowledge.
+    """
+    read: Callable[[int], Any] = getattr(consumer, "read_next", None) or consumer.receive
+    acknowledge = acknowledge and hasattr(consumer, "acknowledge")
+    got: list[Got] = []
+    deadline = time.monotonic() + for_s
+    while most is None or len(got) < most:
+        left = deadline - time.monotonic()
+        left = left if quiet_s is None else min(left, quiet_s)
+        if left <= 0:
+            break
+        try:
+            message = read(max(1, int(left * 1000)))
+        except pulsar.Timeout:
+            break
+        got.append(Got(time.monotonic(), message.data(), message.topic_name(), message.redelivery_count()))
+        if acknowledge:
+            consumer.acknowledge(message)
+    return got
+
+
+def per_second(times: list[float], seconds: int) -> list[int]:
+    """How many fell into each second after the first one."""
+    counts = [0] * seconds
+    for at in times:
+        if (second := int(at - times[0])) < seconds:
+            counts[second] += 1
+    return counts

@@ -1,0 +1,219 @@
+"""A real Pulsar on this machine: broker, storage and metadata in one child process (`weir pulsar`)."""
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from streaming.contract.errors import WeirError
+from weir.stack.jars import java_command
+from weir.stack.kafka import HOST, free_port
+from weir.stack.process import Child
+
+KIND: Final = "pulsar_broker"
+"""Its jars, as of `jars_dir`."""
+START_LIMIT_S: Final = 120.0
+STOP_LIMIT_S: Final = 15.0
+HEAP_MB: Final = 1024
+KEPT: Final = ("bookkeeper", "metadata", "standalone.conf", "log4j2.properties", "pulsar")
+"""What stands in the data folder, by how the names begin."""
+_POLL_S: Final = 0.1
+_ANSWER_LIMIT_S: Final = 10.0
+_NAMESPACES: Final = "/admin/v2/namespaces/public"
+_HEALTH: Final = "/admin/v2/brokers/health"
+_MAIN: Final = "org.apache.pulsar.PulsarStandaloneStarter"
+# Alone on a loopback address: one copy of everything, nothing to balance, no waiting for the disk.
+_SMALL: Final = {
+    "clusterName": "standalone",
+    "bindAddress": HOST,
+    "advertisedAddress": HOST,
+    "managedLedgerDefaultEnsembleSize": "1",
+    "managedLedgerDefaultWriteQuorum": "1",
+    "managedLedgerDefaultAckQuorum": "1",
+    "allowLoopback": "true",
+    # Its storage would listen on all addresses.
+    "listeningInterface": "lo",
+    "journalSyncData": "false",
+    "loadBalancerEnabled": "false",
+    "webSocketServiceEnabled": "false",
+}
+_LOGGING: Final = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss.SSS} [%t] %-5level %c{1} - %msg%n
+rootLogger.level = info
+rootLogger.appenderRef.console.ref = console
+logger.requests.name = org.eclipse.jetty.server.RequestLog
+logger.requests.level = warn
+"""
+# What Pulsar's own start script opens to it.
+_OPTIONS: Final = (
+    "-XX:MaxDirectMemorySize=1g",
+    *(
+        part
+        for name in (
+            "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/jdk.internal.platform",
+            "java.base/sun.net", "java.base/java.util.zip", "java.management/sun.management",
+        )
+        for part in ("--add-opens", f"{name}=ALL-UNNAMED")
+    ),
+)  # fmt: skip
+
+
+class LocalPulsar:
+    """One standalone Pulsar as a child process; a context manager.
+
+    Ports stay the same when it is stopped and started again.
+
+    Args:
+        data_dir: messages, metadata, configuration and log; used again if it holds a Pulsar.
+        port: of the binary protocol, 0 = any free one.
+        admin_port: of the admin API, 0 = any free one.
+        properties: further broker settings, winning over ours.
+        token: sent as bearer with the questions whether it is ready, for brokers with authentication.
+        heap_mb: limit of its heap, MiB; its direct memory may be 1 GiB besides.
+        options: further options of its JVM.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        port: int = 0,
+        admin_port: int = 0,
+        properties: Mapping[str, str] | None = None,
+        token: str = "",
+        heap_mb: int = HEAP_MB,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        self._dir = Path(data_dir).absolute()
+        self._port = port or free_port()
+        self._admin_port = admin_port or free_port()
+        self._properties = dict(properties or {})
+        self._token = token
+        self._heap_mb = heap_mb
+        self._options = options
+        self._child: Child | None = None
+
+    @property
+    def service(self) -> str:
+        """`HOST:PORT` of the binary protocol."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def admin(self) -> str:
+        """URL of the admin API, without a slash at its end."""
+        return f"http://{HOST}:{self._admin_port}"
+
+    @property
+    def data_dir(self) -> Path:
+        """Folder of messages, metadata and log."""
+        return self._dir
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self._dir / "pulsar.log"
+
+    @property
+    def pids(self) -> list[int]:
+        """Its process id; empty before the first start."""
+        return [child.pid for child in self.children]
+
+    @property
+    def children(self) -> list[Child]:
+        """Its process; empty before the first start."""
+        return [self._child] if self._child else []
+
+    def start(self, limit_s: float = START_LIMIT_S, stopping: Callable[[], bool] = lambda: False) -> None:
+        """Start it and wait until it has stored and delivered a message of its own.
+
+        Args:
+            limit_s: for all of it.
+            stopping: asked while waiting; True gives up.
+
+        Raises:
+            WeirError: it ended or was not ready within `limit_s`; with its last log lines.
+        """
+        deadline = time.monotonic() + limit_s
+        self._child = self._spawn()
+        try:
+            self._wait_ready(self._child, deadline, stopping)
+        except BaseException:
+            self.stop(0.0)
+            raise
+
+    def stop(self, term_s: float = STOP_LIMIT_S) -> None:
+        """Stop it: TERM, then KILL if it still runs after `term_s`."""
+        for child in self.children:
+            child.stop(term_s)
+
+    def kill(self) -> None:
+        """kill -9."""
+        for child in self.children:
+            child.kill()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _spawn(self) -> Child:
+        self._dir.mkdir(parents=True, exist_ok=True)
+        lines = {
+            "brokerServicePort": str(self._port),
+            "webServicePort": str(self._admin_port),
+            **_SMALL,
+            **self._properties,
+        }
+        conf, logging = self._dir / "standalone.conf", self._dir / "log4j2.properties"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        logging.write_text(_LOGGING)
+        command = java_command(
+            _MAIN, "-c", str(conf), "-nfw", "-nss", "-a", HOST,
+            "--metadata-dir", str(self._dir / "metadata"),
+            "--bookkeeper-dir", str(self._dir / "bookkeeper"),
+            heap_mb=self._heap_mb, properties=(f"log4j2.configurationFile={logging}",), kind=KIND,
+            options=(*_OPTIONS, *self._options),
+        )  # fmt: skip
+        child = Child("pulsar", command, log=self.log, env={"OTEL_SDK_DISABLED": "true"})
+        child.start()
+        return child
+
+    def _wait_ready(self, child: Child, deadline: float, stopping: Callable[[], bool]) -> None:
+        while not self._ready():
+            if not child.alive():
+                raise WeirError(
+                    f"pulsar ended with status {child.poll()}: "
+                    + " | ".join(child.last_lines(5))
+                    + f"; see {child.log}"
+                )
+            if stopping():
+                raise WeirError("stopped while Pulsar was starting")
+            if time.monotonic() > deadline:
+                raise WeirError(f"pulsar is not ready on {self.service} and {self.admin}; see {child.log}")
+            time.sleep(_POLL_S)
+
+    def _ready(self) -> bool:
+        """Whether the namespace of short topic names is there, which is made last, and messages pass."""
+        try:
+            namespaces = json.loads(self._get(_NAMESPACES))
+            return "public/default" in namespaces and self._get(_HEALTH).strip() == b"ok"
+        except (OSError, ValueError):
+            return False
+
+    def _get(self, path: str) -> bytes:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        request = urllib.request.Request(f"{self.admin}{path}", headers=headers)
+        with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S) as answer:
+            body: bytes = answer.read()
+        return body
