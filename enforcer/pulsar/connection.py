@@ -18,7 +18,7 @@ from enforcer.pulsar.link import Features, Part
 from enforcer.pulsar.outlet import Outlet
 from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, error
 from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, BadFrame, Reason, Splitter
-from enforcer.pulsar.targets import Address
+from enforcer.pulsar.staying.targets import Address
 from enforcer.pulsar.upstream import Upstream
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS

@@ -22,7 +22,9 @@ from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.targets import Address, Targets
+from enforcer.pulsar.staying.lookups import Lookups
+from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.targets import Address, Targets
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 
@@ -103,7 +105,10 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
-        self.parts: list[Callable[[Link], Part]] = []
+        self.parts: list[Callable[[Link], Part]] = [
+            lambda link: Lookups(link, self),
+            lambda link: Moving(link, self),
+        ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)
