@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from enforcer.core.dispatch.phases import Phases
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.turns import Turns
@@ -19,6 +20,9 @@ from enforcer.core.sockets.listening import listen_on
 from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.desk import Desk
+from enforcer.pulsar.delivering.limits import Laws
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
@@ -105,9 +109,15 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
+        enforcement = self.enforcement
+        phases = Phases(self.settings.dispatch_rows_max)
+        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, phases)
+        desk = Desk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             lambda link: Moving(link, self),
+            # Before all that may keep a SUBSCRIBE back: it must know every consumer.
+            lambda link: Delivering(link, desk),
         ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)

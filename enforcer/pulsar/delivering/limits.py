@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.dispatch.left import UNLIMITED, both
 from enforcer.core.dispatch.lines import Counter
+from enforcer.core.dispatch.phases import Limiting, Phases
 from enforcer.metering.account import DISPATCH, Account
 from enforcer.metering.dispatch.shares import left_of_account
 from enforcer.metering.meter import Meter
@@ -34,11 +35,18 @@ class Laws(NamedTuple):
         dispatch: dispatch rates.
         meter: groups and users.
         brokers_ms: the time of Weir's brokers, ms since the epoch.
+        phases: let each stretch of a period's length bring one period's rate.
     """
 
     dispatch: Dispatch
     meter: Meter
     brokers_ms: Callable[[], int]
+    phases: Phases
+
+    @property
+    def now_ms(self) -> float:
+        """The steady clock."""
+        return self.meter.clock.steady_ms()
 
     @property
     def generation(self) -> tuple[int, int]:
@@ -151,9 +159,11 @@ class Limits:
         if not self.limited:
             return FREE
         rates = accounts = UNLIMITED
+        now_ms = self._laws.now_ms
         if self._rated and charged:
             rates = self._laws.dispatch.left(self._broker, self.topic, self.subscription)
-        now_ms = self._laws.meter.clock.steady_ms()
+            if not rates.wait_ms:
+                rates = both(rates, self._laws.phases.left(self._limiting(), int(now_ms)))
         for level, account in self._accounts:
             accounts = both(accounts, left_of_account(account, level, now_ms))
         all_of_them = both(rates, accounts)
@@ -164,14 +174,20 @@ class Limits:
 
     def charge(self, msgs: int, size: int, entries: int, *, backlog: bool) -> None:
         """Count what was delivered."""
+        dispatch, now_ms = self._laws.dispatch, self._laws.now_ms
         if self._rated:
-            self._laws.dispatch.deliver(
+            dispatch.deliver(
                 self._broker, self.topic, self.subscription,
                 msgs=msgs, size=size, entries=entries, backlog=backlog,
             )  # fmt: skip
-        now_ms = self._laws.meter.clock.steady_ms()
+            if backlog or dispatch.all_charged:
+                units = entries if dispatch.by_entry else msgs
+                self._laws.phases.charge(self._limiting(), units, size, int(now_ms))
         for _, account in self._accounts:
             account.charge(DISPATCH, msgs, size, now_ms)
+
+    def _limiting(self) -> Limiting:
+        return self._laws.dispatch.terms().limiting((self._broker, self.topic, self.subscription))
 
     def throttled(self, level: str, dimension: str) -> None:
         """It waits for a dispatch rate; for metrics."""
