@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from enforcer.core.dispatch.phases import Phases
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.turns import Turns
@@ -20,9 +21,12 @@ from enforcer.core.sockets.listening import listen_on
 from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.desk import Desk as DeliveryDesk
+from enforcer.pulsar.delivering.limits import Laws
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
-from enforcer.pulsar.publishing.desk import Desk
+from enforcer.pulsar.publishing.desk import Desk as PublishDesk
 from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
@@ -111,11 +115,17 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
-        desk = Desk(self.enforcement.meter, self.settings, self.pulsar, self.metrics)
+        enforcement = self.enforcement
+        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics)
+        phases = Phases(self.settings.dispatch_rows_max)
+        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, phases)
+        deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             lambda link: Moving(link, self),
-            lambda link: Publishing(link, desk),
+            # Before all that may keep a SUBSCRIBE back: it must know every consumer.
+            lambda link: Delivering(link, deliver),
+            lambda link: Publishing(link, publish),
         ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)

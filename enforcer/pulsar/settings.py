@@ -66,3 +66,27 @@ class PulsarSettings(Settings):
     exempt_users: list[str] = setting(
         [], "users whose SENDs are neither limited nor counted, such as that of geo-replication"
     )
+    consumers_max: int = setting(
+        20_000, "consumers of one connection; one that subscribes more ends", minimum=1
+    )
+    held_message_bytes: int = setting(
+        33_554_432,
+        "messages for one connection that wait for a limit of dispatch, bytes; beyond it its broker is not"
+        " read until half is gone",
+        minimum=1,
+    )
+    held_message_bytes_total: int = setting(
+        268_435_456, "the same of all connections together; then of each one that adds to it", minimum=1
+    )
+    held_unstored_max: int = setting(
+        1_000,
+        "messages of a topic that is not stored that wait for one consumer; further ones are lost, as at a"
+        " broker without permits",
+        minimum=0,
+    )
+    permit_answer_ms: int = setting(
+        5_000,
+        "how long a broker may take to say how many permits a consumer has, when a limit begins while it"
+        " reads",
+        minimum=100,
+    )

@@ -139,6 +139,13 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "Redeliver": {"consumer_id": (1, "u"), "message_ids": (2, "MessageId*"), "consumer_epoch": (3, "u")},
     "Seek": {"consumer_id": (1, "u"), "request_id": (2, "u")},
+    "ConsumerStats": {"request_id": (1, "u"), "consumer_id": (4, "u")},
+    "ConsumerStatsResponse": {
+        "request_id": (1, "u"),
+        "error_code": (2, "i32"),
+        "availablePermits": (8, "u"),
+    },
+    "ReachedEndOfTopic": {"consumer_id": (1, "u")},
     "ActiveConsumerChange": {"consumer_id": (1, "u"), "is_active": (2, "b")},
     "CloseProducer": {
         "producer_id": (1, "u"),
@@ -201,6 +208,9 @@ BODIES: Final[dict[int, str]] = {
     frames.PARTITIONED_METADATA_RESPONSE: "PartitionedMetadataResponse",
     frames.LOOKUP: "Lookup",
     frames.LOOKUP_RESPONSE: "LookupResponse",
+    frames.CONSUMER_STATS: "ConsumerStats",
+    frames.CONSUMER_STATS_RESPONSE: "ConsumerStatsResponse",
+    frames.REACHED_END_OF_TOPIC: "ReachedEndOfTopic",
     frames.SEEK: "Seek",
     frames.ACTIVE_CONSUMER_CHANGE: "ActiveConsumerChange",
     frames.GET_TOPICS_OF_NAMESPACE: "GetTopicsOfNamespace",
