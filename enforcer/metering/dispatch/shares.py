@@ -7,9 +7,9 @@ been made, whatever their size, and what was too much is waited off.
 
 from math import inf
 
+from enforcer.core.bucket import LONGEST_WAIT_MS
 from enforcer.core.dispatch.left import Left
 from enforcer.metering.account import DISPATCH
-from enforcer.metering.bucket import LONGEST_WAIT_MS
 from enforcer.metering.meter import Meter
 from streaming.laws.dispatch.law import DIMENSIONS
 
