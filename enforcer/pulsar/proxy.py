@@ -19,6 +19,7 @@ from enforcer.core.sockets.listening import listen_on
 from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.creating.creating import creating
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
@@ -104,6 +105,8 @@ class PulsarProxy:
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
         self.parts: list[Callable[[Link], Part]] = []
+        # The last: the others see requests for new topics when they come, not when they go on.
+        self.parts.append(creating(self.enforcement, self.pulsar, self.call_later))
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)
