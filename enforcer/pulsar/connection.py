@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from enforcer.core.concurrency.limiter import Limiter
+from enforcer.core.settings import ProxySettings
 from enforcer.core.sockets.sockets import descriptor_of, peer_of
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.hub import Hub
@@ -18,7 +19,7 @@ from enforcer.pulsar.link import Features, Part
 from enforcer.pulsar.outlet import Outlet
 from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, error
 from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, BadFrame, Reason, Splitter
-from enforcer.pulsar.targets import Address
+from enforcer.pulsar.staying.targets import Address
 from enforcer.pulsar.upstream import Upstream
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
@@ -34,9 +35,12 @@ class Connection(asyncio.Protocol):
 
     Args:
         hub: what all connections share.
+        make_upstream: makes its connection to a broker.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(
+        self, hub: Hub, make_upstream: Callable[["Connection", ProxySettings], Upstream] = Upstream
+    ) -> None:
         self._hub = hub
         settings = hub.settings
         self.broker = self.address = _NOWHERE
@@ -46,7 +50,7 @@ class Connection(asyncio.Protocol):
         self.peer: object = None
         self.connect = b""
         self._transport: asyncio.Transport | None = None
-        self._upstream = Upstream(self, settings)
+        self._upstream = make_upstream(self, settings)
         self._to_broker, self._to_client = Outlet(), Outlet()
         limit = settings.max_unauthenticated_frame_bytes
         self._up = Splitter(self._to_broker.pass_on, self._take_up, limit)

@@ -23,7 +23,7 @@ from enforcer.pulsar.protocol.frames import (
     Reason,
 )
 from enforcer.pulsar.protocol.tokens import name_in
-from enforcer.pulsar.targets import Address, parse_target
+from enforcer.pulsar.staying.targets import Address, parse_target
 from streaming.contract.events import ANONYMOUS
 
 _FROM_CLIENT: Final = frozenset({AUTH_RESPONSE, PING, PONG})

@@ -10,7 +10,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.targets import Address, Targets
+from enforcer.pulsar.staying.targets import Address, Targets
 
 
 class Hub(Protocol):

@@ -23,7 +23,9 @@ from enforcer.pulsar.creating.creating import creating
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.targets import Address, Targets
+from enforcer.pulsar.staying.lookups import Lookups
+from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.targets import Address, Targets
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 
@@ -104,9 +106,12 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
-        self.parts: list[Callable[[Link], Part]] = []
-        # The last: the others see requests for new topics when they come, not when they go on.
-        self.parts.append(creating(self.enforcement, self.pulsar, self.call_later))
+        self.parts: list[Callable[[Link], Part]] = [
+            lambda link: Lookups(link, self),
+            lambda link: Moving(link, self),
+            # The last: the others see requests for new topics when they come, not when they go on.
+            creating(self.enforcement, self.pulsar, self.call_later),
+        ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, budget.look)

@@ -20,7 +20,8 @@ class PulsarSettings(Settings):
     )
     lookup_hops_max: int = setting(20, "brokers that one lookup is followed to", minimum=1)
     lookups_max: int = setting(
-        100, "lookups of one connection followed at a time; further ones fail and are tried again", minimum=1
+        1_000, "lookups of one connection that may be followed; with more, some fail and are tried again",
+        minimum=1,
     )
     token_claim: str = setting("sub", "claim of a token that names the user, as on the brokers")
     proxy_roles: list[str] = setting(

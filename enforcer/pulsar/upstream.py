@@ -5,7 +5,7 @@ from typing import Protocol, cast
 
 from enforcer.core.settings import ProxySettings
 from enforcer.core.sockets.sockets import descriptor_of
-from enforcer.pulsar.targets import Address
+from enforcer.pulsar.staying.targets import Address
 
 
 class Owner(Protocol):

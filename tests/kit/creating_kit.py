@@ -192,9 +192,8 @@ class Yard:
     def found(self) -> dict[str, float]:
         """What was found of topics, counted."""
         (family,) = self.metrics.topics.collect()
-        return {
-            sample.labels["found"]: sample.value for sample in family.samples if sample.name.endswith("_total")
-        }
+        totals = [sample for sample in family.samples if sample.name.endswith("_total")]
+        return {sample.labels["found"]: sample.value for sample in totals}
 
     async def drain(self) -> None:
         """Use up the quota's burst, and owe 9."""

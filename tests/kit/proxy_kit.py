@@ -35,8 +35,8 @@ def until(found: Callable[[], Any], limit_s: float = WAIT_S, what: str = "") -> 
 class ProxyThread:
     """A proxy with an event loop in a thread."""
 
-    def __init__(self, config: ProxyConfig) -> None:
-        self.config = config
+    def __init__(self, config: Any) -> None:
+        self.config: ProxyConfig = config
         self.proxy: KafkaProxy | None = None
         self.error: BaseException | None = None
         self._started = threading.Event()
@@ -90,6 +90,9 @@ class ProxyThread:
         if self.error is not None:
             raise self.error
 
+    def _make(self) -> Any:
+        return KafkaProxy(self.config)
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
@@ -101,7 +104,7 @@ class ProxyThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self.proxy = KafkaProxy(self.config)
+        self.proxy = self._make()
         await self.proxy.start()
         self._started.set()
         await self._stop.wait()

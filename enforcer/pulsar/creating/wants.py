@@ -10,6 +10,8 @@ from enforcer.pulsar.protocol.frames import (
     PARTITIONED_METADATA_RESPONSE,
     PRODUCER,
     SUBSCRIBE,
+    BadFrame,
+    Reason,
 )
 from enforcer.pulsar.protocol.names import BadName, Topic, read_topic
 
@@ -57,6 +59,9 @@ def read_want(kind: int, frame: bytes) -> Want | None:
         BadFrame: it cannot be read.
     """
     body = parse(frame)
+    if not isinstance(body.topic, str):
+        # Bytes that are no text: a broker would make some name of them, and we another.
+        raise BadFrame(Reason.BAD_BODY)
     owner = None
     if kind == PARTITIONED_METADATA:
         # Without the field it creates: clients that do not know of it mean that.

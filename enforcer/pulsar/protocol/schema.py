@@ -24,6 +24,7 @@ _TYPES: Final = {
 }
 
 MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
+    "Empty": {},
     "FeatureFlags": {
         "auth_refresh": (1, "b"),
         "broker_entry_metadata": (2, "b"),
@@ -192,6 +193,8 @@ BODIES: Final[dict[int, str]] = {
     frames.CLOSE_PRODUCER: "CloseProducer",
     frames.CLOSE_CONSUMER: "CloseConsumer",
     frames.PRODUCER_SUCCESS: "ProducerSuccess",
+    frames.PING: "Empty",
+    frames.PONG: "Empty",
     frames.REDELIVER: "Redeliver",
     frames.PARTITIONED_METADATA: "PartitionedMetadata",
     frames.PARTITIONED_METADATA_RESPONSE: "PartitionedMetadataResponse",
