@@ -21,6 +21,7 @@ from enforcer.core.sockets.listening import listen_on
 from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.creating.creating import creating
 from enforcer.pulsar.delivering.delivering import Delivering
 from enforcer.pulsar.delivering.desk import Desk as DeliveryDesk
 from enforcer.pulsar.delivering.limits import Laws
@@ -126,6 +127,8 @@ class PulsarProxy:
             # Before all that may keep a SUBSCRIBE back: it must know every consumer.
             lambda link: Delivering(link, deliver),
             lambda link: Publishing(link, publish),
+            # The last: the others see requests for new topics when they come, not when they go on.
+            creating(self.enforcement, self.pulsar, self.call_later),
         ]
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         budget = MemoryBudget(self.settings.memory_mb << 20, lambda: self._connections, self.metrics.traffic)

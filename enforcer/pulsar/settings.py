@@ -90,3 +90,28 @@ class PulsarSettings(Settings):
         " reads",
         minimum=100,
     )
+    create_wait_ms: int = setting(
+        12_000,
+        "how long a request that creates a topic beyond the quota on partition mutations is kept rather than"
+        " refused, ms; clients wait 30 s in all",
+        minimum=0,
+        maximum=20_000,
+    )
+    create_question_ms: int = setting(
+        5_000,
+        "how long a broker may take to say whether a topic exists, ms; then the client is to try again",
+        minimum=1,
+        maximum=10_000,
+    )
+    creations_max: int = setting(
+        1_000,
+        "requests of one connection looked at at a time that may create topics; then reading stops",
+        minimum=1,
+    )
+    known_topic_ms: int = setting(
+        5_000,
+        "how long a topic that was there is believed to be, ms; one deleted and created again within it may"
+        " cost nothing",
+        minimum=0,
+    )
+    known_topics_max: int = setting(10_000, "topics known that way", minimum=1)
