@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.pool import Pool
@@ -28,7 +29,6 @@ from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.auto_creation import AutoCreations
-from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
