@@ -4,6 +4,7 @@ import sys
 
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from enforcer.http.settings import HttpSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -18,6 +19,7 @@ SECTIONS = (
     ("job", JobSettings),
     ("proxy", ProxySettings),
     ("admin", AdminSettings),
+    ("http", HttpSettings),
     ("collect", CollectSettings),
     ("local", LocalSettings),
 )

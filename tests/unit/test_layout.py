@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
+    "enforcer.http": ("enforcer.core", "streaming.contract", "streaming.policy"),
     "enforcer.admin": (
         "enforcer.core",
         "streaming.contract",
@@ -150,6 +151,8 @@ def test_imports_go_one_way() -> None:
         ("enforcer/metering/meter.py", "enforcer.kafka.protocol.frames"),
         ("enforcer/kafka/connection.py", "enforcer.admin.api"),
         ("enforcer/admin/api.py", "enforcer.kafka.connection"),
+        ("enforcer/admin/api.py", "enforcer.http.proxy"),
+        ("enforcer/http/proxy.py", "enforcer.kafka.protocol.frames"),
         ("weir/stack/local.py", "weir.commands.up"),
         ("weir/cli.py", "benchmarks.kit.stack"),
     ],
