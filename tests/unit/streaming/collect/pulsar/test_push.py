@@ -237,7 +237,7 @@ def test_nothing_is_known_of_ours_until_pulsar_tells() -> None:
 
 
 def test_all_of_ours_can_be_taken_away() -> None:
-    """When the collector stops, if it is said so; the notes go too, so the same limit set later is not ours."""
+    """When the collector stops, if said so; the notes go too, so that what is set later is not ours."""
     fake = FakePulsar()
     fake.hold(OTHER, Rates(7, -1))
     pusher = pusher_of(fake)
