@@ -14,6 +14,7 @@ from enforcer.core.dispatch.metrics import DispatchCollector
 from enforcer.core.dispatch.terms import Terms
 from enforcer.core.metrics import Metrics
 from enforcer.metering.group_metrics import GroupCollector
+from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.settings import read_settings
@@ -106,6 +107,12 @@ def test_metrics_of_the_admin_api_are_listed() -> None:
     """The same for those of the admin API."""
     families = {family.name: family.type for family in AdminMetrics().registry.collect()}
     assert {name: kind for name, (kind, _) in documented("weir_admin_").items()} == families
+
+
+def test_metrics_of_the_collector_are_listed() -> None:
+    """The same for those of the collector of Pulsar."""
+    families = {family.name: family.type for family in CollectMetrics().registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_collect_").items()} == families
 
 
 def test_metrics_of_job_and_stack_are_listed() -> None:
