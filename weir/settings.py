@@ -4,6 +4,7 @@ from streaming.contract.topics import CHECK_MS
 from streaming.policy.settings import Settings, setting
 
 LOCAL_KAFKA_PORT = 19192
+LOCAL_PULSAR_PORT, LOCAL_PULSAR_ADMIN_PORT = 16750, 18180
 
 
 class KafkaSettings(Settings):
@@ -28,6 +29,15 @@ class LocalSettings(Settings):
 
     kafka_port: int = setting(
         LOCAL_KAFKA_PORT, "port of the local Kafka; any free one if it is taken, or with 0", minimum=0
+    )
+    pulsar_port: int = setting(
+        LOCAL_PULSAR_PORT, "port of the local Pulsar; any free one if it is taken, or with 0", minimum=0
+    )
+    pulsar_admin_port: int = setting(
+        LOCAL_PULSAR_ADMIN_PORT, "port of its admin API; any free one if it is taken, or with 0", minimum=0
+    )
+    pulsar_heap_mb: int = setting(
+        1_024, "limit of the local Pulsar's heap, MiB; it may use 1 GiB outside of it besides", minimum=256
     )
     partitions: int = setting(
         1, "partitions of a topic of Weir when it is created; one has the lowest latency", minimum=1

@@ -5,6 +5,7 @@ import sys
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.settings import PulsarSettings
+from streaming.collect.settings import PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -21,6 +22,7 @@ SECTIONS = (
     ("pulsar", PulsarSettings),
     ("admin", AdminSettings),
     ("collect", CollectSettings),
+    ("collect_pulsar", PulsarCollectSettings),
     ("local", LocalSettings),
 )
 

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _ALL: Final = frozenset(range(128))
 _NOWHERE: Address = ("", 0)
+_FULL: Final = "full"
+"""Objects to reading one side while the other takes nothing."""
 
 
 class Connection(asyncio.Protocol):
@@ -72,6 +74,11 @@ class Connection(asyncio.Protocol):
         self.over = False
 
     # What the parts see ------------------------------------------------------------------------------------
+
+    @property
+    def stalled(self) -> bool:
+        """See link.Link."""
+        return _FULL in self._broker_objections
 
     def to_broker(self, frame: bytes) -> None:
         """See link.Link."""
@@ -212,12 +219,12 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client reads too slowly."""
-        self._broker_objections.add("full")
+        self._broker_objections.add(_FULL)
         self._set_reading()
 
     def resume_writing(self) -> None:
         """It has caught up."""
-        self._broker_objections.discard("full")
+        self._broker_objections.discard(_FULL)
         self._set_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -262,7 +269,7 @@ class Connection(asyncio.Protocol):
 
     def broker_full(self, full: bool) -> None:
         """See upstream.Owner."""
-        (self._objections.add if full else self._objections.discard)("full")
+        (self._objections.add if full else self._objections.discard)(_FULL)
         self._set_reading()
 
     def broker_lost(self) -> None:

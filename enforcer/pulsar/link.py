@@ -86,6 +86,11 @@ class Link(Protocol):
     limiter: Limiter | None
     connect: bytes
 
+    @property
+    def stalled(self) -> bool:
+        """The client reads too slowly, so that the broker is not read: what it answers is not seen."""
+        ...
+
     def to_broker(self, frame: bytes) -> None:
         """Send a frame past all parts; nothing happens once the connection is over."""
         ...

@@ -8,7 +8,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from enforcer.core.dispatch.phases import Phases
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.turns import Turns
@@ -20,8 +22,13 @@ from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.creating.creating import creating
+from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.desk import Desk as DeliveryDesk
+from enforcer.pulsar.delivering.limits import Laws
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
+from enforcer.pulsar.publishing.desk import Desk as PublishDesk
+from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
@@ -31,7 +38,9 @@ from streaming.contract.topics import CHECK_MS, Topics
 
 logger = logging.getLogger(__name__)
 
-_TICK_S = 1.0
+NAMES: Final = "persistent://tenant/namespace/topic"
+"""How topic names are made up, whatever `proxy.namespace_pattern` says of Kafka's."""
+_TICK_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +98,8 @@ class PulsarProxy:
 
     def __init__(self, config: PulsarProxyConfig) -> None:
         self.config = config
-        self.settings, self.pulsar = config.settings, config.own_settings
+        self.settings = config.settings.model_copy(update={"namespace_pattern": NAMES})
+        self.pulsar = config.own_settings
         if self.settings.write_buffer_low_bytes > self.settings.write_buffer_high_bytes:
             raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
         self.metrics = Metrics(self.settings.metric_subjects_max)
@@ -106,9 +116,17 @@ class PulsarProxy:
             upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
+        enforcement = self.enforcement
+        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics)
+        phases = Phases(self.settings.dispatch_rows_max)
+        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, phases)
+        deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),
             lambda link: Moving(link, self),
+            # Before all that may keep a SUBSCRIBE back: it must know every consumer.
+            lambda link: Delivering(link, deliver),
+            lambda link: Publishing(link, publish),
             # The last: the others see requests for new topics when they come, not when they go on.
             creating(self.enforcement, self.pulsar, self.call_later),
         ]

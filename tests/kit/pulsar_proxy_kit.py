@@ -1,5 +1,7 @@
 """A Pulsar proxy in a thread of the test, without Weir's topics: what it passes, not what it limits."""
 
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 from proxy_kit import ProxyThread
@@ -7,6 +9,7 @@ from proxy_kit import ProxyThread
 from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
+from streaming.contract.events import PolicyChange
 from weir.stack.kafka import free_port
 
 
@@ -19,6 +22,30 @@ class PulsarThread(ProxyThread):
     def count(self, name: str, **labels: str) -> float:
         """A metric of its own, `weir_pulsar_...`; 0 if it was never touched."""
         return self.proxy.metrics.registry.get_sample_value(f"weir_pulsar_{name}", labels) or 0.0
+
+    def set(self, policies: Mapping[str, Any]) -> None:
+        """Put these policies in force, as if they had been read; a value of None removes one."""
+        enforcement, done = self.proxy.enforcement, threading.Event()
+
+        def apply() -> None:
+            now = enforcement.brain.clock.wall_ms()
+            known = enforcement.coordinator.policies
+            changes = [
+                PolicyChange(id=path, ts=now, path=path, value=value, version=None)
+                for path, value in policies.items()
+            ]
+            known.apply(changes)
+            enforcement.groups.look()
+            enforcement.measuring.look()
+            done.set()
+
+        self.call(apply)
+        assert done.wait(10)
+
+    def used(self, group: str) -> tuple[int, int]:
+        """Messages and bytes that a group published here."""
+        account = self.proxy.enforcement.meter.accounts.get(group)
+        return (0, 0) if account is None else (account.used[0], account.used[1])
 
 
 def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: Any) -> PulsarThread:

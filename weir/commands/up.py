@@ -2,12 +2,15 @@
 
 import argparse
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from weir.foreground import host_port
+from weir.stack.local import LOCAL
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
 DEFAULT_ADMIN = "127.0.0.1:18080"
 DEFAULT_METRICS = "127.0.0.1:19100"
+DEFAULT_PULSAR_LISTEN = "127.0.0.1:16650"
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -16,7 +19,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "up",
         help="run the whole stack in the foreground",
         description="Start a local Kafka (unless --kafka names a cluster), the Spark job, the Kafka proxy "
-        "and the admin API, and keep them running until Ctrl-C. Point clients at the address of the proxy.",
+        "and the admin API, and keep them running until Ctrl-C. Point clients at the address of the proxy. "
+        "With --pulsar there is a proxy of Pulsar's binary protocol, too.",
     )
     add_stack_options(parser)
     parser.add_argument("--policies", metavar="FILE", help="published first (default: those in force stay)")
@@ -57,8 +61,48 @@ def add_stack_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when a probe was decided end to end"
     )
+    _add_pulsar_options(parser)
     parser.add_argument("--settings", metavar="FILE", help="settings file, such as conf/weir.yaml")
     parser.add_argument("--restart", action="store_true", help="restart a part that ends by itself")
+
+
+def _add_pulsar_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pulsar",
+        metavar="HOST:PORT",
+        type=pulsar_service,
+        help="run a proxy in front of this Pulsar; `local` starts one, and fetches it the first time",
+    )
+    parser.add_argument(
+        "--pulsar-admin",
+        metavar="URL",
+        type=http_url,
+        help="Pulsar's own admin API, which gets what Weir does not answer (default: the local Pulsar's)",
+    )
+    parser.add_argument(
+        "--pulsar-listen",
+        metavar="HOST:PORT",
+        type=host_port,
+        default=DEFAULT_PULSAR_LISTEN,
+        help="of the proxy for Pulsar's clients; port 0 = any free one (default: %(default)s)",
+    )
+
+
+def pulsar_service(text: str) -> str:
+    """`HOST:PORT` or `local`; for argparse, so it raises ValueError on anything else."""
+    return text if text == LOCAL else "{}:{}".format(*host_port(text))
+
+
+def http_url(text: str) -> str:
+    """A URL of HTTP without a slash at its end; for argparse, so it raises ValueError on anything else."""
+    url = urlsplit(text)
+    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
+        raise ValueError(f"{text!r} is not an http URL")
+    return text.rstrip("/")
+
+
+# argparse names a type by this in its message.
+pulsar_service.__name__, http_url.__name__ = "HOST:PORT or local", "http URL"
 
 
 def run(args: argparse.Namespace) -> int:

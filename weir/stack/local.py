@@ -1,4 +1,4 @@
-"""The local stack of `weir up`: Kafka, job, proxy, admin API, collector, from start to stop."""
+"""The local stack of `weir up`: brokers, job, proxies, admin API, collector, from start to stop."""
 
 import fcntl
 import os
@@ -13,14 +13,26 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
-from weir.stack.kafka import LocalKafka, port_is_free
+from weir.stack.brokers import Broker, Server, port_for
+from weir.stack.kafka import LocalKafka
 from weir.stack.parts import Change, Limits, Part
+from weir.stack.pulsar import LocalPulsar, prepare
 
 POLL_S = 0.1
-_KEPT = ("kafka", "checkpoint", "logs", "run", "up.lock")
+LOCAL = "local"
+"""In the place of an address: a Pulsar of our own."""
+PULSAR_PROXY = "pulsar_proxy"
+"""The part that is a second `weir proxy`."""
+_KEPT = ("kafka", "pulsar", "checkpoint", "logs", "run", "up.lock")
 """What stands in the data folder."""
-# Shares of the stop limit: the proxy and the job answer what is under way, the others only end.
-_STOP_SHARE = {"admin": 0.2, "proxy": 0.35, "job": 0.7, "collect": 0.75, "kafka": 1.0}
+# Shares of the stop limit: the proxies and the job answer what is under way, the others only end. Who stands
+# beside each other is asked to stop at the same time.
+_STOP_SHARES: tuple[tuple[tuple[str, ...], float], ...] = (
+    (("admin",), 0.2),
+    (("proxy", PULSAR_PROXY), 0.35),
+    (("job",), 0.7),
+    (("collect",), 0.75),
+)
 _STILL_WAITING_S = 10.0
 
 
@@ -31,6 +43,9 @@ class StackOptions:
     Attributes:
         policies: entries to publish before the parts start, None: leave those on the topic.
         kafka: `HOST:PORT` of an existing cluster, None: start a local one.
+        pulsar: `HOST:PORT` of an existing Pulsar, LOCAL: start one, None: no proxy of Pulsar.
+        pulsar_admin: URL of Pulsar's own admin API, None: that of a local one, else nothing is passed on.
+        pulsar_listen: `HOST:PORT` of Pulsar's proxy.
         listen: `HOST:PORT` of the proxy.
         admin: `HOST:PORT` of the admin API.
         data: folder for everything that is kept.
@@ -40,6 +55,9 @@ class StackOptions:
 
     policies: Mapping[str, Any] | None
     kafka: str | None
+    pulsar: str | None
+    pulsar_admin: str | None
+    pulsar_listen: str
     listen: str
     admin: str
     data: Path
@@ -49,11 +67,16 @@ class StackOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSettings:
-    """The sections that the stack itself reads."""
+    """The sections that the stack itself reads.
+
+    Attributes:
+        proxy_id: name of the proxy in events, empty: each makes its own.
+    """
 
     kafka: KafkaSettings
     local: LocalSettings
     collect: CollectSettings
+    proxy_id: str
 
 
 class Stack:
@@ -74,8 +97,10 @@ class Stack:
         self._stop = stop
         self._say = say
         self._lock: IO[str] | None = None
-        self.kafka: LocalKafka | None = None
+        self._brokers: list[Broker] = []
         self.bootstrap = options.kafka or ""
+        self._pulsar = options.pulsar
+        self._pulsar_admin = options.pulsar_admin
         self.parts: list[Part] = []
         self._ready_once: set[str] = set()
 
@@ -89,10 +114,9 @@ class Stack:
             WeirError: a part failed, or did not get ready in time.
         """
         self._take_data_dir()
-        if self.kafka is None and self._options.kafka is None:
-            self._start_kafka()
-        if not self._stop.requested:
-            self._prepare_topics()
+        if not self._start_brokers():
+            return False
+        self._prepare_topics()
         self.parts = self._make_parts()
         for part in self.parts:
             if not self._stop.requested:
@@ -118,7 +142,7 @@ class Stack:
         Raises:
             WeirError: a part ended and is not to be restarted; names it, with the end of its log.
         """
-        changed = self._look_at_kafka()
+        changed = any([broker.look() for broker in self._brokers])
         for part in self.parts:
             change = part.look()
             if change is Change.READY:
@@ -132,19 +156,24 @@ class Stack:
         return changed
 
     def addresses(self) -> dict[str, Any]:
-        """What the running parts say: proxy, admin, kafka and the process ids, None where there is none."""
+        """What the running parts say: addresses and process ids, None where there is none."""
         ready = {part.name: part.ready or {} for part in self.parts}
-        pids = {part.name: part.child.pid for part in self.parts}
-        return {
+        content = {
             "proxy": ready["proxy"].get("listen"),
             "admin": ready["admin"].get("admin"),
             "kafka": self.bootstrap,
-            "pids": {
-                "kafka": self.kafka.pids[0] if self.kafka else None,
-                "job_jvm": ready["job"].get("jvm_pid"),
-                **pids,
-            },
         }
+        if self._pulsar:
+            content |= {"pulsar": self._pulsar, "pulsar_proxy": ready[PULSAR_PROXY].get("listen")}
+        if self._pulsar or self._pulsar_admin:
+            content["pulsar_admin"] = self._pulsar_admin
+        content["pids"] = {
+            "kafka": None,
+            "job_jvm": ready["job"].get("jvm_pid"),
+            **{part.name: part.child.pid for part in self.parts},
+            **{broker.name: broker.pid for broker in self._brokers},
+        }
+        return content
 
     def metrics_sources(self) -> dict[str, str | None]:
         """Part -> URL of its metrics, None while it has none."""
@@ -155,23 +184,26 @@ class Stack:
         }
 
     def stop(self) -> None:
-        """Stop admin API and proxy first, so that nobody asks any more, then the job, the rest, and Kafka."""
+        """Stop admin API and proxies first, so that nobody asks any more, then the job, the rest, brokers."""
         begun = time.monotonic()
         limit_s = self._settings.local.stop_timeout_s
 
-        def left(name: str) -> float:
-            return max(0.2, begun + limit_s * _STOP_SHARE[name] - time.monotonic())
+        def left(share: float) -> float:
+            return max(0.2, begun + limit_s * share - time.monotonic())
 
-        by_name = {part.name: part for part in self.parts}
-        for name in ("admin", "proxy", "job", "collect"):
-            part = by_name.get(name)
-            if part is None or not part.child.pid:
-                continue
-            if not part.child.stop(left(name)):
-                self._say(f"{name} did not stop in time and was killed")
-            part.kill()
-        if self.kafka is not None:
-            self.kafka.stop(left("kafka"))
+        by_name = {part.name: part for part in self.parts if part.child.pid}
+        for names, share in _STOP_SHARES:
+            stopping = [by_name[name] for name in names if name in by_name]
+            for part in stopping:
+                part.child.terminate()
+            for part in stopping:
+                if not part.child.stop(left(share)):
+                    self._say(f"{part.name} did not stop in time and was killed")
+                part.kill()
+        for broker in self._brokers:
+            broker.terminate()
+        for broker in self._brokers:
+            broker.stop(left(1.0))
         if self._lock is not None:
             self._lock.close()
 
@@ -179,7 +211,7 @@ class Stack:
         """SIGKILL to everything at once."""
         for part in self.parts:
             part.child.kill()
-        for broker in self.kafka.children if self.kafka else []:
+        for broker in self._brokers:
             broker.kill()
 
     def _take_data_dir(self) -> None:
@@ -199,39 +231,42 @@ class Stack:
         self._lock.write(str(os.getpid()))
         self._lock.flush()
 
-    def _start_kafka(self) -> None:
-        wanted = self._settings.local.kafka_port
-        port = wanted if port_is_free(wanted) else 0
-        if wanted and not port:
-            self._say(f"port {wanted} is taken; Kafka gets another one")
-        self.kafka = LocalKafka(self._options.data / "kafka", port=port)
-        self.bootstrap = self.kafka.bootstrap
-        self._say(f"starting kafka in {self._options.data / 'kafka'} ...")
-        self._run_kafka()
+    def _start_brokers(self) -> bool:
+        """Start those that are to be ours; False if a stop was requested meanwhile."""
+        local, data = self._settings.local, self._options.data
+        if self._options.kafka is None:
+            kafka = LocalKafka(data / "kafka", port=port_for(local.kafka_port, "Kafka", self._say))
+            self.bootstrap = kafka.bootstrap
+            self._run("kafka", kafka)
+        if self._options.pulsar == LOCAL and not self._stop.requested:
+            try:
+                prepare(self._say, lambda: self._stop.requested)
+            except WeirError:
+                if self._stop.requested:
+                    return False
+                raise
+            pulsar = LocalPulsar(
+                data / "pulsar",
+                port=port_for(local.pulsar_port, "Pulsar", self._say),
+                admin_port=port_for(local.pulsar_admin_port, "Pulsar's admin API", self._say),
+                heap_mb=local.pulsar_heap_mb,
+            )
+            self._pulsar, self._pulsar_admin = pulsar.service, self._pulsar_admin or pulsar.admin
+            self._run("pulsar", pulsar)
+        return not self._stop.requested
 
-    def _run_kafka(self) -> None:
-        if self.kafka is None:
-            return
-        begun = time.monotonic()
-        try:
-            self.kafka.start(self._settings.local.start_timeout_s, lambda: self._stop.requested)
-        except WeirError:
-            if self._stop.requested:
-                return
-            raise
-        self._say(f"kafka is ready ({time.monotonic() - begun:.1f} s)")
-
-    def _look_at_kafka(self) -> bool:
-        broker = self.kafka.children[0] if self.kafka and self.kafka.children else None
-        if broker is None or broker.alive() or self._stop.requested:
-            return False
-        tail = "".join(f"\n    {line}" for line in broker.last_lines())
-        why = f"kafka ended with status {broker.poll()}; the end of {broker.log}:{tail}"
-        if not self._options.restart:
-            raise WeirError(why)
-        self._say(f"{why}\nrestarting kafka")
-        self._run_kafka()
-        return True
+    def _run(self, name: str, server: Server) -> None:
+        self._say(f"starting {name} in {self._options.data / name} ...")
+        broker = Broker(
+            name,
+            server,
+            stop=self._stop,
+            say=self._say,
+            start_s=self._settings.local.start_timeout_s,
+            restart=self._options.restart,
+        )
+        self._brokers.append(broker)
+        broker.run()
 
     def _handle_failure(self, part: Part) -> None:
         why = part.why()
@@ -280,13 +315,27 @@ class Stack:
             "proxy": [*common, *metrics, "--listen", self._options.listen],
             "admin": [*common, *metrics, "--listen", self._options.admin],
         }
+        if self._pulsar_admin:
+            args["admin"] += ["--upstream", self._pulsar_admin]
+        if self._pulsar:
+            # The settings name one proxy, and this is another.
+            name = ["--id", f"{self._settings.proxy_id}-pulsar"] if self._settings.proxy_id else []
+            listen = ["--pulsar", self._pulsar, "--listen", self._options.pulsar_listen]
+            args[PULSAR_PROXY] = [*common, *metrics, *listen, *name]
         if self._settings.collect.quotas_from_kafka:
             args["collect"] = common
         limits = Limits(
             start_s=local.start_timeout_s, backoff_s=local.restart_backoff_s, restarts_max=local.restarts_max
         )
         return [
-            Part(name, part_args, log=data / "logs" / f"{name}.log", run_dir=data / "run", limits=limits)
+            Part(
+                name,
+                part_args,
+                command="proxy" if name == PULSAR_PROXY else name,
+                log=data / "logs" / f"{name}.log",
+                run_dir=data / "run",
+                limits=limits,
+            )
             for name, part_args in args.items()
         ]
 

@@ -39,8 +39,9 @@ class Part:
     """A part and where it is in its life: starting, ready, or waiting to be restarted.
 
     Args:
-        name: its subcommand and how messages call it.
-        args: arguments of `weir NAME`, without --ready-file.
+        name: how messages call it.
+        args: arguments of its subcommand, without --ready-file.
+        command: its subcommand, empty: the one of its name.
         log: file for its output; None: where ours goes.
         run_dir: folder for its ready file.
         limits: see Limits.
@@ -52,6 +53,7 @@ class Part:
         name: str,
         args: Sequence[str],
         *,
+        command: str = "",
         log: Path | None,
         run_dir: Path,
         limits: Limits,
@@ -60,8 +62,9 @@ class Part:
         self.name = name
         self.ready: dict[str, Any] | None = None
         self._ready_file = run_dir / f"{name}.json"
-        command = [sys.executable, "-m", "weir", name, *args, "--ready-file", str(self._ready_file)]
-        self.child = Child(name, command, log=log, env={"PYTHONUNBUFFERED": "1"})
+        words = [command or name, *args, "--ready-file", str(self._ready_file)]
+        argv = [sys.executable, "-m", "weir", *words]
+        self.child = Child(name, argv, log=log, env={"PYTHONUNBUFFERED": "1"})
         self._limits = limits
         self._now = now
         self._started = 0.0

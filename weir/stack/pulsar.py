@@ -1,6 +1,8 @@
 """A real Pulsar on this machine: broker, storage and metadata in one child process (`weir pulsar`)."""
 
 import json
+import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -9,7 +11,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from streaming.contract.errors import WeirError
-from weir.stack.jars import java_command
+from streaming.contract.printable import printable_lines
+from streaming.job.spark.class_archive import archiving, forget, keep
+from weir.stack.jars import fetch_jars, jars_dir, java_command
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 
@@ -22,6 +26,9 @@ KEPT: Final = ("bookkeeper", "metadata", "standalone.conf", "log4j2.properties",
 """What stands in the data folder, by how the names begin."""
 _POLL_S: Final = 0.1
 _ANSWER_LIMIT_S: Final = 10.0
+_ARCHIVED: Final = ".archived"
+_ARCHIVE_LIMIT_S: Final = 120.0
+"""For it to end when it writes the archive of its classes, which takes as long as a start."""
 _NAMESPACES: Final = "/admin/v2/namespaces/public"
 _HEALTH: Final = "/admin/v2/brokers/health"
 _MAIN: Final = "org.apache.pulsar.PulsarStandaloneStarter"
@@ -37,8 +44,11 @@ _SMALL: Final = {
     # Its storage would listen on all addresses.
     "listeningInterface": "lo",
     "journalSyncData": "false",
+    # As large as what brokers take of clients, and some: else a largest message is never stored.
+    "nettyMaxFrameSizeBytes": "5253120",
     "loadBalancerEnabled": "false",
-    "webSocketServiceEnabled": "false",
+    # Of a stop, a quarter is spent waiting for connections that nobody opens any more.
+    "brokerShutdownTimeoutMs": "5000",
 }
 _LOGGING: Final = """\
 status = error
@@ -217,3 +227,56 @@ class LocalPulsar:
         with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S) as answer:
             body: bytes = answer.read()
         return body
+
+
+def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = lambda: False) -> None:
+    """Fetch Pulsar's jars and archive their classes, unless both has been done.
+
+    Args:
+        say: takes lines for people.
+        stopping: asked while waiting; True gives up.
+
+    Raises:
+        WeirError: the jars could not be fetched, or it was stopped. Without an archive it only starts slower.
+    """
+    fetch_jars(KIND, say, stopping)
+    stamp = jars_dir(KIND) / _ARCHIVED
+    if not stamp.exists():
+        say("archiving Pulsar's classes, once (half a minute) ...")
+        try:
+            archive_classes(stopping)
+        except WeirError as error:
+            if stopping():
+                raise
+            say(f"going on without an archive, starts take twice as long: {error}")
+        stamp.touch()
+
+
+def archive_classes(stopping: Callable[[], bool] = lambda: False) -> None:
+    """Run a Pulsar once and archive the classes that it has loaded; `stopping` as of `prepare`.
+
+    Raises:
+        WeirError: it did not start, or Java wrote no archive.
+    """
+    jars = jars_dir(KIND)
+    forget(jars)
+    with tempfile.TemporaryDirectory() as folder:
+        pulsar = LocalPulsar(folder, options=tuple(archiving(jars)))
+        pulsar.start(stopping=stopping)
+        pulsar.stop(_ARCHIVE_LIMIT_S)
+    if not keep(jars):
+        raise WeirError(f"Java wrote none for {jars}")
+
+
+def main() -> int:
+    """`python -m weir.stack.pulsar`, a part of `make pulsar`: the archive; 1 if there is none."""
+    try:
+        archive_classes()
+    except WeirError as error:
+        print(printable_lines(f"archive: {error}"), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

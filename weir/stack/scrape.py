@@ -10,6 +10,8 @@ from streaming.contract.errors import WeirError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_MAX_BYTES = 16 * 1024 * 1024
+SECOND = ("pulsar_proxy",)
+"""Parts whose series another part has too."""
 _UP = "weir_part_up"
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.
 _OPENER = build_opener(ProxyHandler({}))
@@ -43,7 +45,33 @@ def joined(sources: Mapping[str, str | None], timeout_s: float) -> str:
         texts = dict(zip(sources, pool.map(text_of, sources.values()), strict=True))
     lines = [f"# HELP {_UP} 1 if the part answered this request for metrics", f"# TYPE {_UP} gauge"]
     lines += [f'{_UP}{{part="{part}"}} {int(text is not None)}' for part, text in texts.items()]
-    return "\n".join(lines) + "\n" + "".join(text for text in texts.values() if text)
+    return "\n".join(lines) + "\n" + _families({part: text for part, text in texts.items() if text})
+
+
+def _families(texts: Mapping[str, str]) -> str:
+    """The texts of parts as one, each family once; series of a SECOND part have the label `part`."""
+    families: dict[str, tuple[dict[str, str], list[str]]] = {}
+    for part, text in texts.items():
+        name = ""
+        for line in text.splitlines():
+            words = line.split(maxsplit=3)
+            if words[:2] in (["#", "HELP"], ["#", "TYPE"]) and len(words) > 2:
+                name = words[2]
+            about, series = families.setdefault(name, ({}, []))
+            if not line.startswith("#"):
+                series.append(_labelled(line, part) if part in SECOND else line)
+            elif words[2:3] == [name]:
+                about.setdefault(words[1], line)
+    return "".join(f"{line}\n" for about, series in families.values() for line in (*about.values(), *series))
+
+
+def _labelled(line: str, part: str) -> str:
+    """One series with one label more, before its others."""
+    name, brace, labels = line.partition("{")
+    if brace:
+        return f'{name}{{part="{part}",{labels}'
+    name, _, value = line.partition(" ")
+    return f'{name}{{part="{part}"}} {value}'
 
 
 class MetricsServer:

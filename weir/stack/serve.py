@@ -54,6 +54,8 @@ def serve(
     try:
         _check_port(options.listen, "--listen")
         _check_port(options.admin, "--admin")
+        if options.pulsar:
+            _check_port(options.pulsar_listen, "--pulsar-listen")
         server = MetricsServer(args.metrics, stack.metrics_sources, settings.local.scrape_timeout_s)
         if stack.start():
             _announce(stack, server, args.ready_file)
@@ -87,6 +89,10 @@ def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> N
         write_ready_file(ready_file, content)
     proxy, kafka = content["proxy"], content["kafka"]
     print(f"weir is ready: clients connect to {proxy}, Kafka is {kafka}, metrics {content['metrics']}")
+    if service := content.get("pulsar_proxy"):
+        print(f"  Pulsar clients          pulsar://{service}, Pulsar itself is {content['pulsar']}")
+    if upstream := content.get("pulsar_admin"):
+        print(f"  pulsar-admin            --admin-url {content['admin']}, which is in front of {upstream}")
     print(f"  watch the decisions     weir tail --kafka {kafka}")
     print(
         f"  see or change policies  weir policy get --kafka {kafka}; weir policy apply FILE --kafka {kafka}"
@@ -99,12 +105,17 @@ def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> N
 def _options(args: argparse.Namespace, policies: str | None) -> StackOptions:
     from streaming.policy.files import load_policies
 
-    (host, port), (admin_host, admin_port) = args.listen, args.admin
+    listen, admin, pulsar_listen = (
+        f"{host}:{port}" for host, port in (args.listen, args.admin, args.pulsar_listen)
+    )
     return StackOptions(
         policies=None if policies is None else load_policies(policies),
         kafka=args.kafka,
-        listen=f"{host}:{port}",
-        admin=f"{admin_host}:{admin_port}",
+        pulsar=args.pulsar,
+        pulsar_admin=args.pulsar_admin,
+        pulsar_listen=pulsar_listen,
+        listen=listen,
+        admin=admin,
         data=args.data.absolute(),
         settings_file=args.settings and str(Path(args.settings).absolute()),
         restart=args.restart,
@@ -126,7 +137,9 @@ def _settings(file: str | None) -> StackSettings:
             problems += error.problems
     if problems:
         raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
-    return StackSettings(kafka=read["kafka"], local=read["local"], collect=read["collect"])
+    return StackSettings(
+        kafka=read["kafka"], local=read["local"], collect=read["collect"], proxy_id=read["proxy"].id or ""
+    )
 
 
 def _check_port(address: str, option: str) -> None:

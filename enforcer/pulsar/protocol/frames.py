@@ -2,7 +2,7 @@
 
 A frame is u32 size, u32 size of the command, the command, and for SEND and MESSAGE the message behind it;
 sizes are big-endian and do not count themselves. The command is a BaseCommand: field 1 is its kind, the body
-stands in the field whose number is the kind (PulsarApi, docs/protocol_notes.md 10). All clients write these
+stands in the field whose number is the kind (PulsarApi, docs/protocol_notes.md 4). All clients write these
 two in this order and nothing else, so the kind is the tenth byte. A command that is written otherwise could
 mean another kind to the broker than to us; it ends its connection.
 """
@@ -37,6 +37,8 @@ PARTITIONED_METADATA: Final = 21
 PARTITIONED_METADATA_RESPONSE: Final = 22
 LOOKUP: Final = 23
 LOOKUP_RESPONSE: Final = 24
+CONSUMER_STATS: Final = 25
+CONSUMER_STATS_RESPONSE: Final = 26
 REACHED_END_OF_TOPIC: Final = 27
 SEEK: Final = 28
 ACTIVE_CONSUMER_CHANGE: Final = 31

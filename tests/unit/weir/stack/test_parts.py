@@ -168,6 +168,23 @@ def test_second_signal_forces() -> None:
             signal.signal(number, handler)
 
 
+def test_a_part_may_be_another_ones_command(tmp_path: Path) -> None:
+    """Two proxies are two parts."""
+    made = Part(
+        "pulsar_proxy",
+        ["--help"],
+        command="proxy",
+        log=tmp_path / "pulsar_proxy.log",
+        run_dir=tmp_path,
+        limits=LIMITS,
+    )
+    made.start()
+    assert made.child.wait(30)
+    assert made.look() is Change.DIED
+    assert "usage: weir proxy" in (tmp_path / "pulsar_proxy.log").read_text()
+    assert made.why().startswith("pulsar_proxy ended with status 0")
+
+
 def test_metrics_of_parts_that_do_not_answer_are_zero() -> None:
     """A part without an address or with a dead one is down, and the others' text is not lost."""
     text = joined({"job": None, "proxy": "http://127.0.0.1:1/metrics", "collect": "nonsense"}, 0.2)

@@ -1,15 +1,11 @@
 """`weir kafka`: a local Kafka broker in the foreground."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from streaming.contract.errors import WeirError
-from weir.foreground import StopSignal, private_folder, write_ready_file
+from weir.commands.local.serving import serve
 from weir.settings import LOCAL_KAFKA_PORT
 from weir.stack.kafka import KEPT, LocalKafka
-
-_CHECK_S = 0.5
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,18 +33,11 @@ def run(args: argparse.Namespace) -> int:
     """Start, wait for a signal, stop; raises WeirError when the broker fails."""
     properties = dict(entry.partition("=")[::2] for entry in args.property)
     kafka = LocalKafka(args.data, port=args.port, auto_create_topics=args.auto_create, properties=properties)
-    stop = StopSignal(force=lambda: kafka.kill())
-    stop.install()
-    warning = private_folder(args.data, KEPT)
-    if warning:
-        print(f"weir: {warning}", file=sys.stderr)
-    print(f"starting Kafka in {args.data} ...", flush=True)
-    with kafka:
-        print(f"kafka is ready on {kafka.bootstrap}; Ctrl-C stops it", flush=True)
-        if args.ready_file:
-            write_ready_file(args.ready_file, {"kafka": kafka.bootstrap, "pid": kafka.pids[0]})
-        while not stop.wait(_CHECK_S):
-            for broker in kafka.children:
-                if not broker.alive():
-                    raise WeirError(f"{broker.name} ended: " + " | ".join(broker.last_lines(5)))
-    return 0
+    return serve(
+        kafka,
+        "Kafka",
+        KEPT,
+        ready=lambda: f"kafka is ready on {kafka.bootstrap}",
+        described=lambda: {"kafka": kafka.bootstrap, "pid": kafka.pids[0]},
+        ready_file=args.ready_file,
+    )

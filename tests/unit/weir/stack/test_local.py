@@ -1,0 +1,191 @@
+"""What the stack starts for its options, what it says of itself, and the order of its stop."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weir.foreground import StopSignal
+from weir.settings import CollectSettings, KafkaSettings, LocalSettings
+from weir.stack import local, topics
+from weir.stack.local import PULSAR_PROXY, Stack, StackOptions, StackSettings
+from weir.stack.parts import Change
+
+OWN = "127.0.0.1:6650"
+
+
+class FakeProcess:
+    """A process that only notes what is asked of it."""
+
+    def __init__(self, world: "World", name: str, pid: int) -> None:
+        self.name, self.pid, self._world, self._lives = name, pid, world, True
+
+    def alive(self) -> bool:
+        """Until it was killed."""
+        return self._lives
+
+    def terminate(self) -> None:
+        """Noted."""
+        self._world.log.append(f"end {self.name}")
+
+    def kill(self) -> None:
+        """It is gone."""
+        self._lives = False
+
+    def stop(self, term_s: float) -> bool:
+        """Noted."""
+        self._world.log.append(f"wait {self.name}")
+        return True
+
+
+class FakePart:
+    """A part that is ready at once and says what it was told."""
+
+    def __init__(self, world: "World", name: str, args: list[str], *, command: str, **others: Any) -> None:
+        self.name, self.seconds, self._world, self._args = name, 0.0, world, args
+        world.words[name], world.commands[name] = args, command
+        self.child = FakeProcess(world, name, 100 + len(world.words))
+        self.ready: dict[str, Any] | None = None
+
+    def start(self) -> None:
+        """Noted."""
+        self._world.log.append(f"start {self.name}")
+
+    def look(self) -> Change:
+        """Ready."""
+        given = self._args[self._args.index("--listen") + 1] if "--listen" in self._args else None
+        self.ready = {"listen": given, "admin": f"http://{given}", "metrics": None}
+        return Change.READY
+
+    def kill(self) -> None:
+        """Nothing is left."""
+
+
+class FakeServer:
+    """A Kafka or a Pulsar, by the name of its folder."""
+
+    bootstrap, service, admin = "kafka:1", "pulsar:2", "http://pulsar:3"
+
+    def __init__(self, world: "World", data_dir: Path, **ports: int) -> None:
+        self._world, self._name = world, data_dir.name
+        self.children: list[FakeProcess] = []
+
+    @property
+    def pids(self) -> list[int]:
+        """One."""
+        return [child.pid for child in self.children]
+
+    def start(self, limit_s: float, stopping: Any) -> None:
+        """Noted."""
+        self._world.log.append(f"start {self._name}")
+        self.children = [FakeProcess(self._world, self._name, 7 if self._name == "kafka" else 8)]
+
+    def stop(self, term_s: float) -> None:
+        """Noted."""
+        self._world.log.append(f"wait {self._name}")
+
+
+class World:
+    """What was started and stopped, in order, and with which words."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.log: list[str] = []
+        self.words: dict[str, list[str]] = {}
+        self.commands: dict[str, str] = {}
+        self._folder = folder
+        monkeypatch.setattr(local, "Part", partial(FakePart, self))
+        monkeypatch.setattr(local, "LocalKafka", partial(FakeServer, self))
+        monkeypatch.setattr(local, "LocalPulsar", partial(FakeServer, self))
+        monkeypatch.setattr(local, "prepare", lambda say, stopping: self.log.append("prepare"))
+        monkeypatch.setattr(topics, "ensure_topics", lambda *args, **others: [])
+        monkeypatch.setattr(topics, "cluster_id", lambda *args: "C")
+
+    def stack(self, proxy_id: str = "", **given: Any) -> Stack:
+        """A stack with these options, started."""
+        options = {
+            "policies": None, "kafka": None, "pulsar": None, "pulsar_admin": None, "settings_file": None,
+            "restart": False, **given,
+        }  # fmt: skip
+        addresses = {"listen": "h:1", "admin": "h:2", "pulsar_listen": "h:3"}
+        made = Stack(
+            StackOptions(data=self._folder, **addresses, **options),
+            StackSettings(
+                kafka=KafkaSettings(), local=LocalSettings(), collect=CollectSettings(), proxy_id=proxy_id
+            ),
+            StopSignal(),
+            lambda line: None,
+        )
+        assert made.start()
+        return made
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
+    """Nothing is started yet."""
+    return World(monkeypatch, tmp_path)
+
+
+def test_without_a_pulsar_nothing_of_it_is_there(world: World) -> None:
+    """Neither in what is started nor in what is said."""
+    stack = world.stack()
+    assert set(stack.addresses()) == {"proxy", "admin", "kafka", "pids"}
+    assert set(stack.addresses()["pids"]) == {"kafka", "job", "job_jvm", "proxy", "admin", "collect"}
+    assert "prepare" not in world.log and "--upstream" not in world.words["admin"]
+    stack.stop()
+
+
+def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
+    """The admin API passes on to it, and its proxy is a second `weir proxy`."""
+    stack = world.stack(pulsar="local")
+    assert world.log.index("prepare") < world.log.index("start pulsar") < world.log.index("start job")
+    said = stack.addresses()
+    assert (said["pulsar"], said["pulsar_proxy"]) == ("pulsar:2", "h:3")
+    assert said["pulsar_admin"] == "http://pulsar:3"
+    assert said["pids"]["pulsar"] == 8 and said["pids"][PULSAR_PROXY] > 100
+    assert world.commands[PULSAR_PROXY] == "proxy"
+    words = world.words[PULSAR_PROXY]
+    assert words[:2] == ["--kafka", "kafka:1"] and words[-4:] == ["--pulsar", "pulsar:2", "--listen", "h:3"]
+    assert world.words["admin"][-2:] == ["--upstream", "http://pulsar:3"]
+    stack.stop()
+
+
+def test_a_pulsar_that_is_there_is_only_used(world: World) -> None:
+    """Its admin API is passed on to only if it was named."""
+    stack = world.stack(pulsar=OWN, kafka="other:9")
+    said = stack.addresses()
+    assert (said["pulsar"], said["pulsar_admin"], said["kafka"]) == (OWN, None, "other:9")
+    assert "pulsar" not in said["pids"] and said["pids"]["kafka"] is None
+    assert "--upstream" not in world.words["admin"]
+    stack.stop()
+    assert not any(line.split()[-1] == "pulsar" for line in world.log)
+
+
+def test_an_admin_api_alone_is_passed_on_to(world: World) -> None:
+    """Any HTTP admin API may stand behind ours, without a proxy of Pulsar."""
+    stack = world.stack(pulsar_admin="http://other:4")
+    assert stack.addresses()["pulsar_admin"] == "http://other:4"
+    assert "pulsar_proxy" not in stack.addresses() and PULSAR_PROXY not in world.words
+    assert world.words["admin"][-2:] == ["--upstream", "http://other:4"]
+    stack.stop()
+
+
+def test_two_proxies_have_two_names(world: World) -> None:
+    """The settings name one, and events of two by one name would be one proxy's."""
+    world.stack(pulsar=OWN, proxy_id="p1").stop()
+    assert world.words[PULSAR_PROXY][-2:] == ["--id", "p1-pulsar"]
+    assert "--id" not in world.words["proxy"]
+
+
+def test_nobody_is_stopped_whom_another_still_needs(world: World) -> None:
+    """Those who ask first, both proxies at the same time, brokers last."""
+    stack = world.stack(pulsar="local")
+    world.log.clear()
+    stack.stop()
+    assert world.log == [
+        "end admin", "wait admin",
+        "end proxy", "end pulsar_proxy", "wait proxy", "wait pulsar_proxy",
+        "end job", "wait job",
+        "end collect", "wait collect",
+        "end kafka", "end pulsar", "wait kafka", "wait pulsar",
+    ]  # fmt: skip
