@@ -113,7 +113,7 @@ class PulsarProxy:
         self._connections: set[Connection] = set()
         self.enforcement = Enforcement(
             proxy_id, self.settings, self.metrics, config.topics, properties, config.topics_check_ms,
-            upstreams=BrokersBehind(), connections=lambda: self._connections,
+            speaks="pulsar", upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
         enforcement = self.enforcement
