@@ -4,6 +4,9 @@ import sys
 
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from enforcer.http.settings import HttpSettings
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.collect.settings import PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
@@ -17,8 +20,11 @@ SECTIONS = (
     ("kafka", KafkaSettings),
     ("job", JobSettings),
     ("proxy", ProxySettings),
+    ("pulsar", PulsarSettings),
     ("admin", AdminSettings),
+    ("http", HttpSettings),
     ("collect", CollectSettings),
+    ("collect_pulsar", PulsarCollectSettings),
     ("local", LocalSettings),
 )
 

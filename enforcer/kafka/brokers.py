@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from enforcer.core.sockets.listening import listen_on
 from enforcer.kafka.passing.repeats import Repeats
 from enforcer.kafka.protocol.addresses import Rewriter
 from streaming.contract.errors import WeirError
@@ -15,7 +16,6 @@ from streaming.contract.errors import WeirError
 logger = logging.getLogger(__name__)
 
 PORT_MAX = 65_535
-_BACKLOG = 512
 
 
 class TooManyBrokers(WeirError):
@@ -37,29 +37,6 @@ class Broker:
     host: str
     port: int
     listen_port: int
-
-
-def listen_on(host: str, port: int, shared: bool = False) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Raises OSError if it cannot be had.
-
-    Args:
-        host: an address of this machine.
-        port: which.
-        shared: with other processes that say the same: the kernel gives each connection to one of them.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
 
 
 class Brokers:

@@ -11,12 +11,12 @@ from typing import cast
 from enforcer.core.health.pool import LARGE_BYTES, Seat
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.core.sockets.sockets import peer_of
 from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.incoming import Incoming
 from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.life.keeping import kept_bytes
-from enforcer.kafka.life.sockets import peer_of
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.passing.moving import Moving

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from enforcer.core.coordinator import QuotaCoordinator
+from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
@@ -14,7 +15,6 @@ from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.mutations.auto_creation import AutoCreations
-from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.protocol.frames import RequestHeader, client_id_field

@@ -10,13 +10,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.brokers import Broker, Brokers, listen_on
+from enforcer.core.sockets.descriptors import Room
+from enforcer.core.sockets.listening import listen_on
+from enforcer.core.sockets.sockets import ended
+from enforcer.kafka.brokers import Broker, Brokers
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
@@ -24,10 +28,7 @@ from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
-from enforcer.kafka.life.descriptors import Room
-from enforcer.kafka.life.sockets import ended
 from enforcer.kafka.mutations.auto_creation import AutoCreations
-from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter

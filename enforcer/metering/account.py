@@ -10,8 +10,8 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
+from enforcer.core.bucket import Bucket
 from enforcer.core.settings import ExpiredShare
-from enforcer.metering.bucket import Bucket
 from enforcer.metering.turns.waiting import WaitingLine
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import MIN_LIMIT, GroupLimits

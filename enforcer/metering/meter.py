@@ -8,12 +8,12 @@ byte rate is set, `active` is False, and nobody calls anything else.
 from collections import OrderedDict
 from typing import Final
 
+from enforcer.core.bucket import LONGEST_WAIT_MS
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.metering.account_table import AccountTable
-from enforcer.metering.bucket import LONGEST_WAIT_MS
 from enforcer.metering.namespaces import Namespaces
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.policy.groups import QUOTA_DIMENSIONS, byte_quota_subject, round_rules

@@ -32,6 +32,8 @@ TOPIC: Final = re.compile(
 TOPIC_EXPECTED: Final = "persistent://TENANT/NAMESPACE/TOPIC or non-persistent://..."
 # Kafka's rule for the names of topics.
 _SHORT_TOPIC: Final = re.compile(r"(?!\.\.?\Z)[-.\w]{1,249}", re.ASCII)
+_PARTITION: Final = "-partition-"
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
 _THREE_PARTS: Final = re.compile(r"([^.]+)\.([^.]+)\.(.+)")
 
 
@@ -114,6 +116,19 @@ def full_topic(name: str) -> str:
         meant = f"persistent://{'/'.join(parts.groups())}"
         raise BadEvent(f"may mean two topics; expected {meant} or {topic_of(name)}")
     return topic_of(name)
+
+
+def partitioned_topic_of(topic: str) -> str | None:
+    """The topic whose partition, by Pulsar's naming, this one is; None: its name says nothing of a partition.
+
+    >>> partitioned_topic_of("persistent://acme/orders/t1-partition-12")
+    'persistent://acme/orders/t1'
+    >>> partitioned_topic_of("persistent://acme/orders/t1-partition-012") is None
+    True
+    """
+    whole, _, number = topic.rpartition(_PARTITION)
+    # Pulsar writes no leading zeros, so such a name is a topic of its own.
+    return whole if whole and _NUMBER.fullmatch(number) else None
 
 
 def namespace_of(topic: str) -> str:

@@ -2,6 +2,7 @@
 
 Precedence per kind of limit: a subscription's own rate, then the topic, the namespace, the broker's defaults.
 A dispatch rate wins as a whole if it sets at least one rate; a backlog quota if its limit is not -1.
+A partition, `TOPIC-partition-N`, without an entry of its own has that of its topic, as in Pulsar.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from streaming.contract.names import namespace_of
+from streaming.contract.names import namespace_of, partitioned_topic_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 
 DEFAULT_RETENTION = "producer_request_hold"
@@ -84,7 +85,7 @@ def dispatch_candidates(
     Every value has the keys dispatchThrottlingRateInMsg, dispatchThrottlingRateInByte and
     ratePeriodInSecond as far as they are set. Without a subscription its own rate is left out.
     """
-    own_path, namespace_path = f"{Section.TOPICS}.{topic}", f"{Section.NAMESPACES}.{namespace_of(topic)}"
+    own_path, namespace_path = _own_path(policies, topic), f"{Section.NAMESPACES}.{namespace_of(topic)}"
     own, shared = policies.entries.get(own_path, {}), policies.entries.get(namespace_path, {})
     # Only the limiter of a subscription has a level more than that of a topic.
     if kind is RateKind.SUBSCRIPTION and subscription is not None:
@@ -106,7 +107,7 @@ def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> It
     """Where a backlog quota is looked for, in order of precedence; values hold the limit and `policy`."""
     limit_key = _LIMIT_KEYS[kind]
     levels = (
-        ("topic", f"{Section.TOPICS}.{topic}"),
+        ("topic", _own_path(policies, topic)),
         ("namespace", f"{Section.NAMESPACES}.{namespace_of(topic)}"),
     )
     for level, path in levels:
@@ -119,6 +120,13 @@ def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> It
         "policy": broker.get("backlogQuotaDefaultRetentionPolicy", DEFAULT_RETENTION),
     }
     yield _backlog_candidate("broker", f"{Section.BROKER}.{default_key}", default, limit_key)
+
+
+def _own_path(policies: PolicySet, topic: str) -> str:
+    """Where a topic's own entry stands; a partition without one is limited as its topic says, by itself."""
+    path = f"{Section.TOPICS}.{topic}"
+    whole = None if path in policies.entries else partitioned_topic_of(topic)
+    return path if whole is None else f"{Section.TOPICS}.{whole}"
 
 
 def _rate_candidate(level: str, path: str, value: Mapping[str, Any] | None) -> Candidate:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from enforcer.kafka.brokers import Broker, Brokers, TooManyBrokers, listen_on
+from enforcer.core.sockets.listening import listen_on
+from enforcer.kafka.brokers import Broker, Brokers, TooManyBrokers
 
 
 class Served:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from coordinator_kit import Desk
 
+from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
@@ -18,7 +19,6 @@ from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.auto_creation import AutoCreations
-from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter

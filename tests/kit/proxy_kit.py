@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enforcer.core.ledger import Ask
 from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.metering.meter import Meter
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
@@ -35,8 +36,8 @@ def until(found: Callable[[], Any], limit_s: float = WAIT_S, what: str = "") -> 
 class ProxyThread:
     """A proxy with an event loop in a thread."""
 
-    def __init__(self, config: ProxyConfig) -> None:
-        self.config = config
+    def __init__(self, config: Any) -> None:
+        self.config: ProxyConfig = config
         self.proxy: KafkaProxy | None = None
         self.error: BaseException | None = None
         self._started = threading.Event()
@@ -70,8 +71,12 @@ class ProxyThread:
     def await_part(self, part: float) -> None:
         """Wait until so much of the limit of a group is its own, as long as nobody has a share of it."""
         assert self.proxy is not None
-        meter = self.proxy.groups.meter
+        meter = self._meter()
         until(lambda: meter.newcomers.part("", meter.clock.steady_ms()) == part, what=f"{part} of each limit")
+
+    def _meter(self) -> Meter:
+        assert self.proxy is not None
+        return self.proxy.groups.meter
 
     def call(self, function: Callable[[], None]) -> None:
         """Run something in the proxy's loop."""
@@ -90,6 +95,9 @@ class ProxyThread:
         if self.error is not None:
             raise self.error
 
+    def _make(self) -> Any:
+        return KafkaProxy(self.config)
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
@@ -101,7 +109,7 @@ class ProxyThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self.proxy = KafkaProxy(self.config)
+        self.proxy = self._make()
         await self.proxy.start()
         self._started.set()
         await self._stop.wait()

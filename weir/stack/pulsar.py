@@ -44,6 +44,8 @@ _SMALL: Final = {
     # Its storage would listen on all addresses.
     "listeningInterface": "lo",
     "journalSyncData": "false",
+    # As large as what brokers take of clients, and some: else a largest message is never stored.
+    "nettyMaxFrameSizeBytes": "5253120",
     "loadBalancerEnabled": "false",
     # Of a stop, a quarter is spent waiting for connections that nobody opens any more.
     "brokerShutdownTimeoutMs": "5000",

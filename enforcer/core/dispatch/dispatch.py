@@ -52,6 +52,7 @@ class Dispatch:
         precise: preciseDispatcherFlowControl.
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
         proxies: tells how many proxies are alive, this one among them. Set by whoever follows them.
+        decided: told of each decision that was read, after it was counted. Set by whoever has some wait.
         shared: knows the rates across brokers; None: they do not limit. Set by whoever meters.
         reports: deliveries on their way to the job.
         book: the counters.
@@ -79,6 +80,7 @@ class Dispatch:
         send_pack: SendPack,
     ) -> None:
         self.proxies: Callable[[], int] = lambda: 1
+        self.decided: Callable[[Dispatched], None] = lambda said: None
         self.shared: Shared | None = None
         self.generation = 0
         self._policies = policies
@@ -184,6 +186,7 @@ class Dispatch:
                 number = said.id.removeprefix(self._id_head)
                 own = int(number) if number.isdecimal() else None
             self.book.state(said, own)
+            self.decided(said)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

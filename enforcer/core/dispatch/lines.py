@@ -89,6 +89,21 @@ class Lines:
             self.leave(first)
         return not line.waiting
 
+    def has(self, claim: Claim) -> bool:
+        """Whether it has a place in a line."""
+        return claim in self._places
+
+    def waiting(self, counter: Counter) -> int:
+        """How many wait."""
+        line = self._lines.get(counter)
+        return 0 if line is None else len(line.waiting)
+
+    def wake(self, counter: Counter) -> None:
+        """Something has changed: the one in front looks again."""
+        line = self._lines.get(counter)
+        if line is not None and line.waiting:
+            next(iter(line.waiting))[0].wake()
+
     def join(self, counter: Counter, claim: Claim, within_ms: float) -> None:
         """Wait, behind those who do; the place is kept for so long. Who waits already keeps it."""
         if self._places.get(claim, counter) != counter:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from enforcer.core.pacing import Pacer
+from enforcer.core.sockets.sockets import descriptor_of, ended, unread
 from enforcer.kafka.handling import Handler
-from enforcer.kafka.life.sockets import descriptor_of, ended, unread
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.protocol.frames import FETCH
 from enforcer.kafka.requests import Requests

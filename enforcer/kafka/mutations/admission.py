@@ -14,13 +14,13 @@ from math import ceil
 from typing import Protocol
 
 from enforcer.core.coordinator import QuotaCoordinator, Uncharged
+from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.gate import MutationQuota, explain
 from enforcer.core.ledger import Answered, Ask
 from enforcer.core.questions.request_events import Asked
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items
-from enforcer.kafka.mutations.free_questions import FreeQuestions
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.protocol.answers import merge, refuse_all
 from enforcer.kafka.protocol.mutations import MutationRequest, subset

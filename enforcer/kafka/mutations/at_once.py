@@ -4,85 +4,19 @@ Nothing that a client was told may be forgotten: the event of the decision goes 
 and the answer waits until Kafka has it, for a limited time.
 """
 
-import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from math import ceil
 
 from enforcer.core.coordinator import Uncharged
+from enforcer.core.deciding.receipt import Receipt
 from enforcer.core.gate import explain
 from enforcer.core.ledger import Answered
-from enforcer.kafka.mutations.admission import Deciding, Link, Strict
+from enforcer.kafka.mutations.admission import Deciding, Strict
 from enforcer.kafka.mutations.counting import charged_items
 from enforcer.kafka.mutations.permissive import Permissive
 from enforcer.kafka.protocol.mutations import MutationApi
 from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN
-
-
-class Receipt:
-    """The acknowledgement of an event, and the answer that waits for it.
-
-    Args:
-        link: the connection.
-        limit_ms: how long the answer waits from now on.
-        now_ms: the steady clock.
-        missed: called if the answer goes without it.
-    """
-
-    def __init__(
-        self, link: Link, limit_ms: float, now_ms: Callable[[], float], missed: Callable[[], None]
-    ) -> None:
-        self._link = link
-        self._now_ms = now_ms
-        self._until_ms = now_ms() + limit_ms
-        self._missed = missed
-        self._here = self._missing = False
-        self._give: Callable[[], None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def arrived(self, stands: bool) -> None:
-        """Kafka has the event, or never will."""
-        if self._here:
-            return
-        self._here = True
-        if not stands and not self._missing:
-            self._missing = True
-            self._missed()
-        self._go()
-
-    def answer(self, give: Callable[[], None]) -> None:
-        """The answer is ready: call `give` when it may go."""
-        self._give = give
-        if self._here:
-            self._go()
-            return
-        left_ms = self._until_ms - self._now_ms()
-        if left_ms <= 0:
-            self._late()
-        else:
-            self._timer = self._link.call_later(left_ms, self._late)
-
-    def drop(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._give = None
-        self._stop_timer()
-
-    def _late(self) -> None:
-        self._timer = None
-        self._missing = True
-        self._missed()
-        self._go()
-
-    def _go(self) -> None:
-        self._stop_timer()
-        give, self._give = self._give, None
-        if give is not None:
-            give()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class _Receipted(Deciding):
@@ -100,7 +34,7 @@ class _Receipted(Deciding):
         assert self.quota is not None
         coordinator = self.coordinator
         receipt = Receipt(
-            self.link,
+            self.link.call_later,
             coordinator.settings.event_ack_ms,
             coordinator.clock.steady_ms,
             coordinator.metrics.unacknowledged.inc,

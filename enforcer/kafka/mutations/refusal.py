@@ -42,10 +42,7 @@ class Refused(Strict):
             return 0, ""
         if not self.dry:
             return left_ms, explain(self.quota, None, left_ms)
-        return left_ms, (
-            f"Dry runs of {self.quota.subject} are beyond {self.free.dry_runs.factor:g} times its quota on"
-            f" partition mutations; retry after {left_ms} ms."
-        )
+        return left_ms, self.free.explain_dry_runs(self.quota, left_ms)
 
     def _mute_ms(self, left_ms: int) -> int:
         return min(left_ms, ceil(self._excess_ms))

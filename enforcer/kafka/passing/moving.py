@@ -6,7 +6,7 @@ import fcntl
 import os
 from typing import Final, Protocol
 
-from enforcer.kafka.life.sockets import descriptor_of
+from enforcer.core.sockets.sockets import descriptor_of
 
 MOVED_FROM_BYTES: Final = 131_072
 """Fewer bytes are not worth the calls."""

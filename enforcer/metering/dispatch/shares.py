@@ -7,11 +7,36 @@ been made, whatever their size, and what was too much is waited off.
 
 from math import inf
 
-from enforcer.core.dispatch.left import Left
-from enforcer.metering.account import DISPATCH
-from enforcer.metering.bucket import LONGEST_WAIT_MS
+from enforcer.core.bucket import LONGEST_WAIT_MS
+from enforcer.core.dispatch.left import UNLIMITED, Left
+from enforcer.metering.account import DISPATCH, Account
 from enforcer.metering.meter import Meter
 from streaming.laws.dispatch.law import DIMENSIONS
+
+
+def left_of_account(account: Account, level: str, now_ms: float) -> Left:
+    """What may be delivered now by an account; nothing limits in shadow.
+
+    Args:
+        account: a group's, or another's.
+        level: what the answer calls it.
+        now_ms: on the steady clock.
+    """
+    if account.limits.shadow:
+        return UNLIMITED
+    least: list[int | None] = [None, None]
+    for place in range(len(DIMENSIONS)):
+        bucket = account.buckets[DISPATCH + place]
+        if bucket is not None and bucket.rate != inf:
+            bucket.settle(now_ms)
+            # Who owes nothing may deliver one more, whatever it brings.
+            least[place] = max(1, int(bucket.tokens)) if bucket.tokens >= 0.0 else 0
+    wait = account.debt(DISPATCH, now_ms)
+    if wait is None:
+        msgs, size = (None if here is None else max(1, here) for here in least)
+        return Left(msgs, size, 0, "", "")
+    wait_ms = max(1, round(min(wait.ms, LONGEST_WAIT_MS)))
+    return Left(least[0], least[1], wait_ms, level, DIMENSIONS[wait.dimension - DISPATCH])
 
 
 class DispatchShares:
@@ -33,21 +58,8 @@ class DispatchShares:
         """
         account = self._meter.of_group(group)
         if account is None:
-            return Left(None, None, 0, "", "")
-        now_ms = self._meter.clock.steady_ms()
-        least: list[int | None] = [None, None]
-        for place in range(len(DIMENSIONS)):
-            bucket = account.buckets[DISPATCH + place]
-            if bucket is not None and bucket.rate != inf:
-                bucket.settle(now_ms)
-                # Who owes nothing may deliver one more, whatever it brings.
-                least[place] = max(1, int(bucket.tokens)) if bucket.tokens >= 0.0 else 0
-        wait = account.debt(DISPATCH, now_ms)
-        if wait is None:
-            msgs, size = (None if here is None else max(1, here) for here in least)
-            return Left(msgs, size, 0, "", "")
-        wait_ms = max(1, round(min(wait.ms, LONGEST_WAIT_MS)))
-        return Left(least[0], least[1], wait_ms, level, DIMENSIONS[wait.dimension - DISPATCH])
+            return UNLIMITED
+        return left_of_account(account, level, self._meter.clock.steady_ms())
 
     def charge(self, group: str, units: int, size: int) -> None:
         """Count a delivery: messages, or entries where they are counted, and bytes."""

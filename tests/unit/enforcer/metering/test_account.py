@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import Waiting
 
+from enforcer.core import bucket as bucket_module
+from enforcer.core.bucket import LONGEST_WAIT_MS, Bucket
 from enforcer.core.settings import ExpiredShare
-from enforcer.metering import bucket as bucket_module
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, ShareRules, State
-from enforcer.metering.bucket import LONGEST_WAIT_MS, Bucket
 from streaming.policy.groups import GroupLimits
 
 MSGS = (300.0, None, None, None)

@@ -71,3 +71,16 @@ def test_group_names_are_read_back(topic: str, subscription: str | None) -> None
 def test_other_names_are_no_such_group(group: str) -> None:
     """So a report that names one is passed over."""
     assert parse_dispatch_group(group) is None
+
+
+def test_a_partition_has_the_entry_of_its_topic_and_counters_of_its_own() -> None:
+    """Unless it has one itself; what is shared out is so for each partition. Other names are other topics."""
+    third = f"{T}-partition-3"
+    assert dispatch_rate(SHARED, third, "own") == Limit((5, 0), 1000, f"dispatch/{third}/own")
+    assert dispatch_rate(SHARED, f"{T}-partition-03", "own") == Limit((10, 1000), 1000)
+    assert dispatch_rate(SHARED, f"{T}-partition-", "own") == Limit((10, 1000), 1000)
+    own = PolicySet(
+        {**SHARED.entries, f"topics.{third}": {"subscriptions": {"own": {"dispatchRate": rate(2)}}}}
+    )
+    assert limit_of(own, ("b1", third, "own")) == Limit((2, 0), 1000)
+    assert dispatch_rate(own, f"{T}-partition-4", "own") == dispatch_rate(SHARED, f"{T}-partition-4", "own")

@@ -1,6 +1,6 @@
 """A rate for what is not charged."""
 
-from enforcer.kafka.mutations.free_questions import Allowance, FreeQuestions
+from enforcer.core.deciding.free_questions import Allowance, FreeQuestions
 from streaming.policy.policy_set import MutationQuota
 
 

@@ -8,7 +8,7 @@ import pytest
 from connection_kit import FakeTransport
 from endings_kit import reset
 
-from enforcer.kafka.life.sockets import descriptor_of, ended, peer_of, unread
+from enforcer.core.sockets.sockets import descriptor_of, ended, peer_of, unread
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from enforcer.core.bucket import Bucket
 from enforcer.core.gate import MutationQuota
-from enforcer.metering.bucket import Bucket
 
 
 class Allowance:
@@ -78,3 +78,10 @@ class FreeQuestions:
     ) -> None:
         self.dry_runs: Final = Allowance(dry_run_factor, dry_run_factor, subjects_max, steady_ms)
         self.refusals: Final = Allowance(refusal_factor, 1.0, subjects_max, steady_ms)
+
+    def explain_dry_runs(self, quota: MutationQuota, wait_ms: int) -> str:
+        """What a client is told whose dry run is one too many."""
+        return (
+            f"Dry runs of {quota.subject} are beyond {self.dry_runs.factor:g} times its quota on"
+            f" partition mutations; retry after {wait_ms} ms."
+        )

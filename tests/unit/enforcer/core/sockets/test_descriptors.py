@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from enforcer.kafka.life.descriptors import OF_NO_BROKER, PER_ADDRESS, PER_BROKER, Room
+from enforcer.core.sockets.descriptors import OF_NO_BROKER, PER_ADDRESS, PER_BROKER, Room
 
 Limits = tuple[int, int]
 

@@ -1,0 +1,379 @@
+"""One client's connection and its own to a broker: what comes on one side goes on to the other.
+
+Frames that a part wants are shown to it; all others pass as bytes. Each side is read only as fast as the
+other takes it. When one side ends the other is closed at once, so that a broker never keeps a producer whose
+client is gone, and a client never waits for a broker that is (a keep-alive is the peers' own and passes).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+from enforcer.core.concurrency.limiter import Limiter
+from enforcer.core.settings import ProxySettings
+from enforcer.core.sockets.sockets import descriptor_of, peer_of
+from enforcer.pulsar.handshake import Handshake
+from enforcer.pulsar.hub import Hub
+from enforcer.pulsar.link import Features, Part
+from enforcer.pulsar.outlet import Outlet
+from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, error
+from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, BadFrame, Reason, Splitter
+from enforcer.pulsar.staying.targets import Address
+from enforcer.pulsar.upstream import Upstream
+from streaming.contract.errors import WeirError
+from streaming.contract.events import ANONYMOUS
+
+logger = logging.getLogger(__name__)
+
+_ALL: Final = frozenset(range(128))
+_NOWHERE: Address = ("", 0)
+_FULL: Final = "full"
+"""Objects to reading one side while the other takes nothing."""
+
+
+class Connection(asyncio.Protocol):
+    """The client's side; see link.Link for what its parts use.
+
+    Args:
+        hub: what all connections share.
+        make_upstream: makes its connection to a broker.
+    """
+
+    def __init__(
+        self, hub: Hub, make_upstream: Callable[["Connection", ProxySettings], Upstream] = Upstream
+    ) -> None:
+        self._hub = hub
+        settings = hub.settings
+        self.broker = self.address = _NOWHERE
+        self.user = ANONYMOUS
+        self.features = Features()
+        self.limiter: Limiter | None = None
+        self.peer: object = None
+        self.connect = b""
+        self._transport: asyncio.Transport | None = None
+        self._upstream = make_upstream(self, settings)
+        self._to_broker, self._to_client = Outlet(), Outlet()
+        limit = settings.max_unauthenticated_frame_bytes
+        self._up = Splitter(self._to_broker.pass_on, self._take_up, limit)
+        self._down = Splitter(self._to_client.pass_on, self._take_down, limit)
+        self._up.wanted = self._down.wanted = _ALL
+        self._handshake: Handshake | None = Handshake(
+            hub, dial=self._dial, refuse=self.refuse, opened=self._opened
+        )
+        self._parts: list[Part] = []
+        self._up_parts: dict[int, list[Part]] = {}
+        self._down_parts: dict[int, list[Part]] = {}
+        # By whom reading is stopped on each side, and whether it is.
+        self._objections: set[object] = set()
+        self._broker_objections: set[object] = set()
+        self._reading = self._broker_reading = True
+        self._began_ms = hub.now_ms()
+        self._partial_ms = 0.0
+        self._over_ms = 0.0
+        self.over = False
+
+    # What the parts see ------------------------------------------------------------------------------------
+
+    @property
+    def stalled(self) -> bool:
+        """See link.Link."""
+        return _FULL in self._broker_objections
+
+    def to_broker(self, frame: bytes) -> None:
+        """See link.Link."""
+        self._to_broker.send(frame)
+
+    def to_client(self, frame: bytes) -> None:
+        """See link.Link."""
+        self._to_client.send(frame)
+
+    def look_again(self) -> None:
+        """See link.Link."""
+        if self._handshake is not None:
+            return
+        self._up_parts, self._down_parts = {}, {}
+        for part in self._parts:
+            for kind in part.up:
+                self._up_parts.setdefault(kind, []).append(part)
+            for kind in part.down:
+                self._down_parts.setdefault(kind, []).append(part)
+        self._up.wanted, self._down.wanted = frozenset(self._up_parts), frozenset(self._down_parts)
+
+    def pause(self, part: Part) -> None:
+        """See link.Link."""
+        self._objections.add(id(part))
+        self._set_reading()
+
+    def resume(self, part: Part) -> None:
+        """See link.Link."""
+        self._objections.discard(id(part))
+        self._set_reading()
+
+    def pause_broker(self, part: Part) -> None:
+        """See link.Link."""
+        self._broker_objections.add(id(part))
+        self._set_reading()
+
+    def resume_broker(self, part: Part) -> None:
+        """See link.Link."""
+        self._broker_objections.discard(id(part))
+        self._set_reading()
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """See link.Link."""
+        return self._hub.call_later(delay_ms, function)
+
+    def now_ms(self) -> float:
+        """See link.Link."""
+        return self._hub.now_ms()
+
+    def end(self, why: str) -> None:
+        """See link.Link."""
+        if not self.over:
+            self._hub.metrics.closed.labels(why).inc()
+            self._close()
+
+    # What the proxy sees -----------------------------------------------------------------------------------
+
+    def count_by(self, limiter: Limiter | None) -> None:
+        """The concurrency limit of its broker has changed (measuring.Counted)."""
+        self.limiter = limiter
+
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps (memory.Holder)."""
+        own = self._up.held_bytes + self._down.held_bytes
+        return (
+            own
+            + self._to_broker.held_bytes
+            + self._to_client.held_bytes
+            + sum(part.held_bytes for part in self._parts)
+        )
+
+    def cut(self, reason: str) -> None:
+        """End at once and keep nothing (memory.Holder)."""
+        logger.warning("the connection of %r at %s ends: it holds too much", self.user, self.peer)
+        self.end(reason)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close both sides, and give up what has not left yet."""
+        self._close()
+        self._upstream.abort()
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def unread(self) -> list[int]:
+        """Sockets whose end the loop would not tell now, since they are not read."""
+        if self.over:
+            return []
+        found = []
+        if not self._reading and self._transport is not None:
+            found.append(descriptor_of(self._transport))
+        if not self._broker_reading:
+            found.append(self._upstream.descriptor)
+        return [descriptor for descriptor in found if descriptor >= 0]
+
+    def check(self, now_ms: float) -> None:
+        """Once a second: end what takes too long."""
+        settings = self._hub.settings
+        if self.over:
+            if now_ms - self._over_ms > settings.stop_timeout_ms:
+                self.abort()
+            return
+        if self._handshake is not None and now_ms - self._began_ms > self._hub.pulsar.first_frame_timeout_ms:
+            self.end("no_login")
+            return
+        if not (self._up.partial and self._reading):
+            self._partial_ms = now_ms
+        elif now_ms - self._partial_ms > settings.partial_frame_timeout_ms:
+            self.end("slow_sender")
+            return
+        for part in self._parts:
+            self._guarded(lambda part=part: part.check(now_ms), "bad_frame")  # type: ignore[misc]
+
+    # The client's side -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has come."""
+        transport = cast(asyncio.Transport, transport)
+        if not self._hub.admit(self):
+            self.over = True
+            transport.abort()
+            return
+        self._transport, self.peer = transport, peer_of(transport)
+        settings = self._hub.settings
+        transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
+        self._to_client.open(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        if self.over:
+            return
+        traffic, before = self._hub.metrics.traffic, self._up.frames
+        traffic.bytes_in += len(data)
+        self._guarded(lambda: self._up.feed(data), "bad_frame")
+        traffic.frames_in += self._up.frames - before
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly."""
+        self._broker_objections.add(_FULL)
+        self._set_reading()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._broker_objections.discard(_FULL)
+        self._set_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, or we closed."""
+        self._transport = None
+        self._to_client.drop()
+        self._close()
+        self._forget()
+
+    # The broker's side (upstream.Owner) --------------------------------------------------------------------
+
+    def broker_made(self, transport: asyncio.Transport) -> None:
+        """See upstream.Owner."""
+        if self.over or self._handshake is None or self._handshake.connect is None:
+            self._upstream.abort()
+            return
+        self._to_broker.open(transport)
+        self._hub.placed(self)
+        self._to_broker.send(self._handshake.connect)
+        self._objections.discard("dial")
+        self._set_reading()
+        self._up.stopped = False
+        self.data_received(b"")
+
+    def broker_failed(self, reason: str) -> None:
+        """See upstream.Owner."""
+        self._hub.metrics.upstream_failures.labels(reason).inc()
+        self.refuse(
+            ServerError.SERVICE_NOT_READY,
+            "the broker {}:{} cannot be reached from the proxy".format(*self.broker),
+            f"upstream_{reason}",
+        )
+
+    def broker_sent(self, data: bytes) -> None:
+        """See upstream.Owner."""
+        if self.over:
+            return
+        metrics, before = self._hub.pulsar_metrics, self._down.frames
+        self._hub.metrics.traffic.bytes_out += len(data)
+        self._guarded(lambda: self._down.feed(data), "bad_response")
+        metrics.broker_frames.inc(self._down.frames - before)
+
+    def broker_full(self, full: bool) -> None:
+        """See upstream.Owner."""
+        (self._objections.add if full else self._objections.discard)(_FULL)
+        self._set_reading()
+
+    def broker_lost(self) -> None:
+        """See upstream.Owner."""
+        self._to_broker.drop()
+        if not self.over:
+            self._hub.metrics.upstream_failures.labels("lost").inc()
+            self.end("upstream_lost")
+        self._forget()
+
+    # ---------------------------------------------------------------------------------------------------
+
+    def refuse(self, code: int, message: str, why: str) -> None:
+        """Answer the client with an error that concerns the whole connection, and end it."""
+        self._to_client.send(error(CONNECTION, code, message))
+        self.end(why)
+
+    def _dial(self, target: Address) -> None:
+        self.broker = self.address = target
+        self._up.stopped = True
+        self._objections.add("dial")
+        self._set_reading()
+        self._upstream.dial(target)
+
+    def _opened(self, features: Features, user: str) -> None:
+        assert self._handshake is not None and self._handshake.connect is not None
+        self.features, self.user = features, user
+        self.connect = self._handshake.connect
+        self._handshake = None
+        limit = min(features.max_message_size + FRAME_OVERHEAD, self._hub.settings.max_frame_bytes)
+        self._up.limit = self._down.limit = limit
+        self._parts = [make(self) for make in self._hub.parts]
+        self.look_again()
+
+    def _take_up(self, kind: int, frame: bytes) -> None:
+        going: bytes | None = frame
+        if self._handshake is not None:
+            going = self._handshake.take_up(kind, frame)
+        else:
+            for part in self._up_parts.get(kind, ()):
+                going = part.take_up(kind, frame)
+                if going is None:
+                    return
+                frame = going
+        if going is not None:
+            self._to_broker.send(going)
+
+    def _take_down(self, kind: int, frame: bytes) -> None:
+        if self._handshake is not None:
+            frame = self._handshake.take_down(kind, frame)
+        else:
+            for part in self._down_parts.get(kind, ()):
+                going = part.take_down(kind, frame)
+                if going is None:
+                    return
+                frame = going
+        self._to_client.send(frame)
+
+    def _guarded(self, work: Callable[[], None], why: str) -> None:
+        """Whatever goes wrong ends this connection alone."""
+        try:
+            work()
+        except BadFrame as bad:
+            self._hub.metrics.bad_frames.labels(bad.reason.value).inc()
+            self.end(why)
+        except WeirError as failure:
+            if self._hub.turns.may_say():
+                logger.warning("the connection of %r at %s ends: %s", self.user, self.peer, failure)
+            self.end(why)
+        except Exception:
+            self._hub.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
+            if self._hub.turns.may_say():
+                logger.exception("the connection of %r at %s met a mistake of ours", self.user, self.peer)
+            self.end("internal")
+
+    def _set_reading(self) -> None:
+        if self.over:
+            return
+        transport, wanted = self._transport, not self._objections
+        if transport is not None and wanted != self._reading and not transport.is_closing():
+            self._reading = wanted
+            (transport.resume_reading if wanted else transport.pause_reading)()
+        transport, wanted = self._upstream.transport, not self._broker_objections
+        if transport is not None and wanted != self._broker_reading and not transport.is_closing():
+            self._broker_reading = wanted
+            (transport.resume_reading if wanted else transport.pause_reading)()
+
+    def _close(self) -> None:
+        """Nothing more is read; both sides are closed after what is written already."""
+        if self.over:
+            return
+        self.over, self._over_ms = True, self._hub.now_ms()
+        self._up.drop()
+        self._down.drop()
+        for part in self._parts:
+            try:
+                part.close()
+            except Exception:
+                # The others must still learn of the end.
+                logger.exception("a part of the connection of %r did not close", self.user)
+        self._upstream.close()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _forget(self) -> None:
+        if self.over and self._transport is None and self._upstream.closed:
+            self._hub.forget(self)

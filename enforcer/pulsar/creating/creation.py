@@ -1,0 +1,279 @@
+"""One request that may create a topic, from its arrival to its answer.
+
+The broker is asked whether the topic is there. If so the request goes on as it came. If not it is put through
+the quota: kept while that is a short wait, refused when it is a long one, and settled by what came of it.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from enforcer.core.deciding.mutations import Answer, Mutations
+from enforcer.core.questions.request_events import Asked
+from enforcer.pulsar.creating.known import KnownTopics
+from enforcer.pulsar.creating.metrics import CreatingMetrics
+from enforcer.pulsar.creating.questions import Questions
+from enforcer.pulsar.creating.wants import APIS, Want, refusal
+from enforcer.pulsar.link import Link
+from enforcer.pulsar.protocol.commands import ServerError, build
+from enforcer.pulsar.protocol.frames import ERROR, PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE
+from enforcer.pulsar.settings import PulsarSettings
+
+_ANSWER_LIMIT_S: Final = 60.0
+"""Clients have given up by then; what is not answered stays charged."""
+_SURE_AFTER_S: Final = 1.0
+"""A refused creation is looked at after so long, when any that goes on behind a forged refusal is done."""
+_SHOWN: Final = 300
+"""Characters of a topic's name in a message."""
+_PASSING: Final = frozenset(
+    {
+        ServerError.UNKNOWN,
+        ServerError.METADATA,
+        ServerError.PERSISTENCE,
+        ServerError.SERVICE_NOT_READY,
+        ServerError.TOO_MANY_REQUESTS,
+    }
+)
+"""Errors that say nothing about the topic, and are soon over."""
+
+
+class Found(StrEnum):
+    """What is known of a topic."""
+
+    KNOWN = "known"
+    """It was there a short while ago."""
+    EXISTS = "exists"
+    MISSING = "missing"
+    PARTITIONED = "partitioned"
+    """Its partitions are there. Clients use those: the name itself would be one topic more."""
+    OTHER = "other"
+    """The question was refused; the request itself may be another matter."""
+    UNCLEAR = "unclear"
+    """The broker cannot say at present."""
+
+
+_THERE: Final = (Found.KNOWN, Found.EXISTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """What all connections share.
+
+    Attributes:
+        mutations: decides.
+        known: topics that are there.
+        metrics: counts.
+        settings: waits and bounds.
+    """
+
+    mutations: Mutations
+    known: KnownTopics
+    metrics: CreatingMetrics
+    settings: PulsarSettings
+
+
+class Creation:
+    """One request.
+
+    Attributes:
+        want: it.
+        sent: whether it went on to the broker.
+
+    Args:
+        link: its connection.
+        office: what all share.
+        questions: of this connection.
+        want: the request.
+    """
+
+    def __init__(self, link: Link, office: Office, questions: Questions, want: Want) -> None:
+        self.want = want
+        self.sent = False
+        self._link = link
+        self._office = office
+        self._known = office.known
+        self._questions = questions
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        settings = office.settings
+        self._until_ms = link.now_ms() + settings.create_wait_ms
+        self._question_s = settings.create_question_ms / 1000
+
+    async def run(self) -> None:
+        """Do all of it; what cannot be known in time is refused so that the client tries again."""
+        try:
+            if self.want.kind == PARTITIONED_METADATA:
+                await self._look_up()
+            else:
+                await self._attach()
+        except TimeoutError:
+            self._try_again("the broker did not say in time whether it exists")
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the client's own request is at the broker, and its answer is waited for."""
+        return self._answer is not None and not self._answer.done()
+
+    def answered(self, kind: int, frame: bytes) -> bool:
+        """The broker answers the client's request; True if the answer is taken, and given later."""
+        assert self._answer is not None
+        self._answer.set_result((kind, frame))
+        return kind != ERROR
+
+    # A question for partitions ---------------------------------------------------------------------------
+
+    async def _look_up(self) -> None:
+        """A PARTITIONED_METADATA is first asked so that it creates nothing: mostly that is all."""
+        reply = await self._ask_in_its_name(creating=False)
+        if reply.error != ServerError.TOPIC_NOT_FOUND:
+            if not reply.response:
+                self._note(reply.partitions, Found.EXISTS)
+            self._give(reply)
+            return
+        async with self._known.turn(self.want.name, self._turn_s()) as others:
+            if others or self._known.is_partitioned(self.want.name):
+                again = await self._ask_in_its_name(creating=False)
+                if again.error != ServerError.TOPIC_NOT_FOUND:
+                    self._give(again)
+                    return
+            self._count(Found.MISSING)
+            answer, reply = await self._create_partitions()
+        if reply is not None:
+            if answer is not None:
+                await self._office.mutations.acknowledged(answer)
+            self._give(reply)
+
+    async def _create_partitions(self) -> tuple[Answer | None, Any]:
+        """Ask as the client did. How many partitions come of it the namespace's policy knows: what came of
+        the last such question is charged, and corrected by what comes of this one."""
+        namespace = "" if self.want.topic is None else self.want.topic.namespace
+        expected = self._known.default_partitions(namespace)
+        answer = None
+        if expected != 0:
+            answer = await self._decide(expected or 1)
+            if answer is None:
+                return None, None
+        self.sent = True
+        reply = await self._ask_in_its_name(creating=True)
+        made = 0 if reply.response else reply.partitions
+        if answer is not None:
+            self._office.mutations.settle(answer, {self.want.name: made})
+        elif made:
+            self._office.mutations.charge(self._asked(made))
+        if made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND:
+            self._known.note_default(namespace, made)
+        if made:
+            self._known.note(self.want.name, made)
+        return answer, reply
+
+    async def _ask_in_its_name(self, *, creating: bool) -> Any:
+        body = self.want.body
+        body.metadata_auto_creation_enabled = creating
+        return await self._questions.put(body, _ANSWER_LIMIT_S if creating else self._question_s)
+
+    def _give(self, reply: Any) -> None:
+        reply.request_id = self.want.request_id
+        self._link.to_client(build(PARTITIONED_METADATA_RESPONSE, reply))
+
+    # Producers and consumers -----------------------------------------------------------------------------
+
+    async def _attach(self) -> None:
+        """A PRODUCER or SUBSCRIBE creates the topic of its name."""
+        async with self._known.turn(self.want.name, self._turn_s()):
+            found = await self._find()
+            self._count(found)
+            if found is Found.UNCLEAR:
+                self._try_again("the broker cannot say now whether it exists")
+                return
+            if found in _THERE:
+                self.sent = True
+                self._link.to_broker(self.want.frame)
+                return
+            answer = await self._decide(1)
+            if answer is None:
+                return
+            kind, frame = await self._send()
+            if kind != ERROR:
+                self._known.note(self.want.name, 0)
+                self._office.mutations.settle(answer, {self.want.name: 1})
+        if kind == ERROR:
+            await self._settle_later(answer)
+            return
+        await self._office.mutations.acknowledged(answer)
+        self._link.to_client(frame)
+
+    async def _find(self) -> Found:
+        topic, name = self.want.topic, self.want.name
+        if self._known.has(name, topic):
+            return Found.KNOWN
+        if topic is not None and topic.partition >= 0:
+            whole = await self._questions.ask(topic.whole, self._question_s)
+            if not whole.response:
+                self._known.note(topic.whole, whole.partitions)
+            if topic.partition < whole.partitions:
+                return Found.EXISTS
+        reply = await self._questions.ask(name, self._question_s)
+        if reply.response:
+            if reply.error == ServerError.TOPIC_NOT_FOUND:
+                return Found.MISSING
+            return Found.UNCLEAR if reply.error in _PASSING else Found.OTHER
+        if reply.partitions:
+            return Found.PARTITIONED
+        self._known.note(name, 0)
+        return Found.EXISTS
+
+    async def _send(self) -> tuple[int, bytes]:
+        """Let the request go on and wait for the broker's answer."""
+        self.sent = True
+        self._answer = asyncio.get_running_loop().create_future()
+        self._link.to_broker(self.want.frame)
+        async with asyncio.timeout(_ANSWER_LIMIT_S):
+            return await self._answer
+
+    async def _settle_later(self, answer: Answer) -> None:
+        """The broker has refused, or something else has failed that the client gave the same request id."""
+        await asyncio.sleep(_SURE_AFTER_S)
+        absent = await self._find() in (Found.MISSING, Found.OTHER)
+        self._office.mutations.settle(answer, {} if absent else {self.want.name: 1})
+
+    # Both ------------------------------------------------------------------------------------------------
+
+    async def _decide(self, mutations: int) -> Answer | None:
+        """Have it decided; None: it is refused, and the client knows."""
+        left_ms = max(0.0, self._until_ms - self._link.now_ms())
+        answer = await self._office.mutations.decide(self._asked(mutations), left_ms)
+        if answer.allowed:
+            return answer
+        self._office.metrics.refused.labels("quota").inc()
+        text = f"The topic {self.want.name[:_SHOWN]} is not created. {answer.message}"
+        self._link.to_client(refusal(self.want, ServerError.NOT_ALLOWED, text))
+        return None
+
+    def _asked(self, mutations: int) -> Asked:
+        return Asked(
+            user=self._link.user,
+            client_id="",
+            api=APIS[self.want.kind],
+            api_version=self._link.features.protocol_version,
+            strict=True,
+            validate_only=False,
+            items={self.want.name: mutations},
+        )
+
+    def _try_again(self, why: str) -> None:
+        if self.sent:
+            return
+        self._office.metrics.refused.labels("unclear").inc()
+        text = f"The topic {self.want.name[:_SHOWN]} cannot be looked at: {why}; try again."
+        self._link.to_client(refusal(self.want, ServerError.SERVICE_NOT_READY, text))
+
+    def _note(self, partitions: int, found: Found) -> None:
+        self._known.note(self.want.name, partitions)
+        self._count(found)
+
+    def _count(self, found: Found) -> None:
+        self._office.metrics.topics.labels(found.value).inc()
+
+    def _turn_s(self) -> float:
+        """As long as whoever has the turn may be kept, and ask."""
+        return max(self._question_s, (self._until_ms - self._link.now_ms()) / 1000)

@@ -1,0 +1,244 @@
+"""Dispatch to the consumers of one connection, under all that limits it (docs/pulsar/dispatch.md)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from enforcer.pulsar.delivering.arrived import arrived
+from enforcer.pulsar.delivering.asking import Asking
+from enforcer.pulsar.delivering.consumer import Consumer
+from enforcer.pulsar.delivering.desk import Desk
+from enforcer.pulsar.delivering.held import Store
+from enforcer.pulsar.delivering.limits import Limits
+from enforcer.pulsar.link import Link
+from enforcer.pulsar.protocol.commands import TEXT_MAX, parse
+from enforcer.pulsar.protocol.frames import (
+    ACTIVE_CONSUMER_CHANGE,
+    CLOSE_CONSUMER,
+    CONSUMER_STATS_RESPONSE,
+    ERROR,
+    FLOW,
+    MESSAGE,
+    REACHED_END_OF_TOPIC,
+    REDELIVER,
+    SUBSCRIBE,
+    SUCCESS,
+    UNSUBSCRIBE,
+)
+
+_UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
+_UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
+_DOWN: Final = frozenset({SUCCESS, ERROR, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE})
+_DOWN_LIMITED: Final = _DOWN | {MESSAGE, REACHED_END_OF_TOPIC, CONSUMER_STATS_RESPONSE}
+
+
+class Delivering:
+    """The consumers of one connection (link.Part, consumer.Owner, desk.Looker).
+
+    FLOW and MESSAGE are seen only while something applies to one of them.
+
+    Attributes:
+        up, down: kinds that it sees.
+        link: the connection.
+        store: what it holds.
+
+    Args:
+        link: the connection.
+        desk: what all connections share.
+    """
+
+    def __init__(self, link: Link, desk: Desk) -> None:
+        self.link, self._desk = link, desk
+        self.up, self.down = _UP, _DOWN
+        self.store = Store(desk.held)
+        self._broker = "pulsar-{}:{}".format(*link.broker)
+        self._consumers: dict[int, Consumer] = {}
+        # Requests under way that begin or end a consumer.
+        self._beginning: dict[int, int] = {}
+        self._ending: dict[int, int] = {}
+        self._asking = Asking(link, desk.metrics, desk.settings.permit_answer_ms)
+        self._full_from = 0
+        self._take_up: dict[int, Callable[[bytes, Any], bytes | None]] = {
+            SUBSCRIBE: self._subscribe,
+            UNSUBSCRIBE: self._unsubscribe,
+            FLOW: self._flow,
+            REDELIVER: self._redeliver,
+            CLOSE_CONSUMER: self._close_consumer,
+        }
+        self._take_down: dict[int, Callable[[bytes, Any], bytes | None]] = {
+            MESSAGE: self._message,
+            SUCCESS: self._success,
+            ERROR: self._error,
+            CLOSE_CONSUMER: self._close_consumer,
+            ACTIVE_CONSUMER_CHANGE: self._active,
+            REACHED_END_OF_TOPIC: self._in_order,
+        }
+        desk.follow(self)
+
+    @property
+    def held_bytes(self) -> int:
+        """See link.Part."""
+        return self.store.size
+
+    def take_up(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        return self._take_up[kind](frame, parse(frame))
+
+    def take_down(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        if kind == CONSUMER_STATS_RESPONSE:
+            return self._asking.answered(frame)
+        return self._take_down[kind](frame, parse(frame))
+
+    def check(self, now_ms: float) -> None:
+        """See link.Part."""
+        if self._asking:
+            self._asking.check(now_ms)
+        if self.up is not _UP:
+            self._see()
+
+    def close(self) -> None:
+        """See link.Part."""
+        self._desk.leave(self)
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
+
+    def look(self) -> None:
+        """See desk.Looker."""
+        for consumer in list(self._consumers.values()):
+            if consumer.limits.look():
+                self._follow(consumer)
+        self._see()
+
+    def holds(self) -> None:
+        """See consumer.Owner: too much held stops reading the broker until half of that is gone."""
+        store, settings = self.store, self._desk.settings
+        if self._full_from:
+            if store.size * 2 <= self._full_from:
+                self._full_from = 0
+                self.link.resume_broker(self)
+        elif store.size > settings.held_message_bytes or (
+            store.frames and self._desk.held.size > settings.held_message_bytes_total
+        ):
+            self._full_from = store.size
+            self._desk.metrics.full.inc()
+            self.link.pause_broker(self)
+
+    def _follow(self, consumer: Consumer) -> None:
+        """What limits a consumer has changed, or may have."""
+        if not consumer.limits.applies:
+            self._asking.forget(consumer)
+            consumer.uncounted()
+        elif consumer.shaped and not consumer.known:
+            self._asking.ask(consumer)
+        consumer.wake()
+
+    def _see(self) -> None:
+        """See FLOW and MESSAGE while they matter to a consumer."""
+        limited = any(
+            consumer.limits.applies or consumer.busy for consumer in self._consumers.values()
+        ) or bool(self._asking)
+        up, down = (_UP_LIMITED, _DOWN_LIMITED) if limited else (_UP, _DOWN)
+        if up is not self.up:
+            self.up, self.down = up, down
+            self.link.look_again()
+
+    # From the client ---------------------------------------------------------------------------------------
+
+    def _subscribe(self, frame: bytes, body: Any) -> bytes | None:
+        number, desk = body.consumer_id, self._desk
+        if number in self._consumers:
+            # The broker keeps the one that it has, whatever this one asks for.
+            return frame
+        if len(self._consumers) >= desk.settings.consumers_max:
+            self.link.end("too_many_consumers")
+            return None
+        if len(body.topic) > TEXT_MAX or len(body.subscription) > TEXT_MAX:
+            return frame
+        limits = Limits(desk.laws, self._broker, body.topic, body.subscription, self.link.user)
+        limits.look()
+        if limits.exempt and limits.rates:
+            desk.metrics.exempt.labels(limits.exempt).inc()
+        consumer = self._consumers[number] = Consumer(self, desk, limits, number)
+        self._beginning[body.request_id] = number
+        if not limits.applies:
+            consumer.uncounted()
+        elif self.up is _UP:
+            self._see()
+        return frame
+
+    def _unsubscribe(self, frame: bytes, body: Any) -> bytes:
+        if body.consumer_id in self._consumers:
+            self._ending[body.request_id] = body.consumer_id
+        return frame
+
+    def _flow(self, frame: bytes, body: Any) -> bytes | None:
+        consumer = self._consumers.get(body.consumer_id)
+        if consumer is None or not self._applies(consumer):
+            return frame
+        return consumer.flow(frame, body.message_permits)
+
+    def _redeliver(self, frame: bytes, body: Any) -> bytes:
+        consumer = self._consumers.get(body.consumer_id)
+        if consumer is not None and not body.message_ids:
+            # All that was not acknowledged comes again, also what is held.
+            consumer.drop_held()
+        return frame
+
+    def _close_consumer(self, frame: bytes, body: Any) -> bytes:
+        """From either side: what was not acknowledged comes again to whoever subscribes next."""
+        self._drop(body.consumer_id)
+        return frame
+
+    # From the broker ---------------------------------------------------------------------------------------
+
+    def _message(self, frame: bytes, body: Any) -> bytes | None:
+        consumer = self._consumers.get(body.consumer_id)
+        if consumer is None or not self._applies(consumer):
+            return frame
+        came = arrived(frame, body)
+        if not came.readable:
+            self._desk.metrics.unreadable.inc()
+        return consumer.take(frame, came)
+
+    def _success(self, frame: bytes, body: Any) -> bytes:
+        self._beginning.pop(body.request_id, None)
+        if (number := self._ending.pop(body.request_id, None)) is not None:
+            self._drop(number)
+        return frame
+
+    def _error(self, frame: bytes, body: Any) -> bytes:
+        self._ending.pop(body.request_id, None)
+        if (number := self._beginning.pop(body.request_id, None)) is not None:
+            self._drop(number)
+        return frame
+
+    def _active(self, frame: bytes, body: Any) -> bytes | None:
+        consumer = self._consumers.get(body.consumer_id)
+        if consumer is None:
+            return frame
+        consumer.active = body.is_active
+        if body.is_active:
+            consumer.wake()
+        return consumer.in_order(frame)
+
+    def _in_order(self, frame: bytes, body: Any) -> bytes | None:
+        consumer = self._consumers.get(body.consumer_id)
+        return frame if consumer is None else consumer.in_order(frame)
+
+    def _applies(self, consumer: Consumer) -> bool:
+        return consumer.limits.applies or consumer.busy
+
+    def _drop(self, number: int) -> None:
+        consumer = self._consumers.pop(number, None)
+        if consumer is not None:
+            self._asking.forget(consumer)
+            consumer.close()

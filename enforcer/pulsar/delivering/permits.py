@@ -1,0 +1,63 @@
+"""The permits of one consumer: those its client gave, and those its broker still has of them.
+
+A client gives permits by FLOW, a broker sends a consumer entries while it has any and takes their messages
+off, below zero if the last entry held more (docs/protocol_notes.md 10). Who keeps permits back decides when
+the next entry comes; in the end the broker gets exactly those that the client gave.
+
+At a broker without permits one more lets one entry go, of whatever size:
+
+>>> permits = Permits()
+>>> permits.give(1_000)
+>>> permits.grant(1)
+1
+>>> permits.sent(30)
+>>> permits.balance, permits.grant(1), permits.bank
+(-29, 30, 969)
+"""
+
+from typing import Final
+
+PERMITS_MAX: Final = 2**31 - 1
+"""Brokers count permits in 32 bits with a sign. What a client gives beyond that is not kept."""
+
+
+class Permits:
+    """The permits of one consumer.
+
+    Attributes:
+        bank: given by the client, not forwarded.
+        balance: forwarded, less those of the messages that came; below 0 the broker sends nothing.
+    """
+
+    __slots__ = ("balance", "bank")
+
+    def __init__(self) -> None:
+        self.bank = self.balance = 0
+
+    def give(self, permits: int) -> None:
+        """The client gives some, or they are given back for messages that it never gets."""
+        self.bank = min(PERMITS_MAX, self.bank + permits)
+
+    def passed(self, permits: int) -> None:
+        """The client gave some, and they were forwarded at once."""
+        self.balance = min(PERMITS_MAX, self.balance + permits)
+
+    def sent(self, permits: int) -> None:
+        """A message came that took so many."""
+        self.balance = max(-PERMITS_MAX, self.balance - permits)
+
+    def grant(self, entries: int) -> int:
+        """How many to forward so that the broker may send so many entries now, and no more.
+
+        Each entry takes one permit at least; who has fewer than one for each gets fewer entries.
+        """
+        permits = max(0, min(self.bank, entries - self.balance))
+        self.bank -= permits
+        self.balance += permits
+        return permits
+
+    def grant_all(self) -> int:
+        """All that were kept back, to be forwarded."""
+        permits, self.bank = self.bank, 0
+        self.passed(permits)
+        return permits

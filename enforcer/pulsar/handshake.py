@@ -1,0 +1,126 @@
+"""How a connection begins: which broker a client asks for, who it is, and what the broker says to that.
+
+Logins pass as they are, and the broker checks them. What they name is believed once it has answered
+CONNECTED.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from enforcer.pulsar.hub import Hub
+from enforcer.pulsar.link import Features
+from enforcer.pulsar.protocol.commands import ServerError, parse, rewritten
+from enforcer.pulsar.protocol.frames import (
+    AUTH_CHALLENGE,
+    AUTH_RESPONSE,
+    CONNECT,
+    CONNECTED,
+    ERROR,
+    MESSAGE_BYTES_DEFAULT,
+    PING,
+    PONG,
+    BadFrame,
+    Reason,
+)
+from enforcer.pulsar.protocol.tokens import name_in
+from enforcer.pulsar.staying.targets import Address, parse_target
+from streaming.contract.events import ANONYMOUS
+
+_FROM_CLIENT: Final = frozenset({AUTH_RESPONSE, PING, PONG})
+_FROM_BROKER: Final = frozenset({AUTH_CHALLENGE, ERROR, PING, PONG})
+
+
+class Handshake:
+    """Until a connection is open.
+
+    Attributes:
+        connect: the CONNECT as the broker got it; None before there is one.
+
+    Args:
+        hub: what all connections share.
+        dial: connects to a broker.
+        refuse: answers the client with an error of this code and text, and ends.
+        opened: the broker has let the client in: what it said of itself, and the user.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        dial: Callable[[Address], None],
+        refuse: Callable[[int, str, str], None],
+        opened: Callable[[Features, str], None],
+    ) -> None:
+        self._hub = hub
+        self._dial = dial
+        self._refuse = refuse
+        self._opened = opened
+        self._name: str | None = None
+        self._original = ""
+        self.connect: bytes | None = None
+
+    def take_up(self, kind: int, frame: bytes) -> bytes | None:
+        """A frame of the client's: as it goes on to the broker, None if it does not."""
+        if self.connect is None:
+            if kind != CONNECT:
+                raise BadFrame(Reason.UNEXPECTED)
+            self._begin(frame)
+            return None
+        if kind not in _FROM_CLIENT:
+            raise BadFrame(Reason.UNEXPECTED)
+        if kind == AUTH_RESPONSE:
+            response = parse(frame).response
+            self._see(response.auth_method_name, response.auth_data)
+        return frame
+
+    def take_down(self, kind: int, frame: bytes) -> bytes:
+        """A frame of the broker's."""
+        if kind == CONNECTED:
+            body = parse(frame)
+            flags = body.feature_flags
+            size = body.max_message_size
+            self._opened(
+                Features(
+                    server_version=body.server_version,
+                    protocol_version=body.protocol_version,
+                    max_message_size=size if size > 0 else MESSAGE_BYTES_DEFAULT,
+                    broker_entry_metadata=flags.broker_entry_metadata,
+                    topic_watchers=flags.topic_watchers,
+                    get_partitioned_metadata_without_auto_creation=(
+                        flags.get_partitioned_metadata_without_auto_creation
+                    ),
+                ),
+                self._user(),
+            )
+        elif kind not in _FROM_BROKER:
+            raise BadFrame(Reason.UNEXPECTED)
+        return frame
+
+    def _begin(self, frame: bytes) -> None:
+        body = parse(frame)
+        asked = body.proxy_to_broker_url
+        target = parse_target(asked) if asked else self._hub.bootstrap()
+        if target is None or not (asked == "" or self._hub.targets.allows(target)):
+            self._hub.pulsar_metrics.refused_targets.inc()
+            self._refuse(
+                ServerError.NOT_ALLOWED,
+                f"the proxy knows no broker {asked[:300]!r}: look the topic up again, or see pulsar.targets",
+                "refused_target",
+            )
+            return
+        self._see(body.auth_method_name, body.auth_data)
+        self._original = body.original_principal
+        if body.HasField("proxy_to_broker_url"):
+            body.ClearField("proxy_to_broker_url")
+            frame = rewritten(frame, body)
+        self.connect = frame
+        self._dial(target)
+
+    def _see(self, method: str, data: bytes) -> None:
+        pulsar = self._hub.pulsar
+        self._name = name_in(method, data, pulsar.token_claim) if method in pulsar.auth_methods else None
+
+    def _user(self) -> str:
+        if self._name is not None and self._original and self._name in self._hub.pulsar.proxy_roles:
+            return self._original
+        return self._name or ANONYMOUS

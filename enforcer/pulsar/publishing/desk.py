@@ -1,0 +1,86 @@
+"""What all connections of a proxy share to publish: accounts, bounds and counts."""
+
+from collections import Counter
+
+from prometheus_client import Histogram
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.account import PUBLISH, Account
+from enforcer.metering.meter import Meter
+from enforcer.metering.topic_accounts import Bill, Charged, Owed, TopicAccounts
+from enforcer.pulsar.publishing.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
+from enforcer.pulsar.publishing.room import Room
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.contract.names import QUOTA_GROUP_PREFIX
+from streaming.contract.usage_events import DIMENSIONS
+
+_NAMESPACE_MAX = 1_024
+"""Longer names are no namespaces' that a policy names."""
+
+
+class Desk:
+    """Says whom to charge for a SEND, and counts.
+
+    Attributes:
+        meter: all accounts.
+        settings: of all proxies.
+        pulsar: of this kind alone.
+        room: what waits.
+        numbers: counts of what is done to SENDs.
+        waits: how long those waited that did.
+
+    Args:
+        meter: see there.
+        settings: see there.
+        pulsar: see there.
+        metrics: gets the numbers too.
+    """
+
+    def __init__(
+        self, meter: Meter, settings: ProxySettings, pulsar: PulsarSettings, metrics: Metrics
+    ) -> None:
+        self.meter = meter
+        self.settings = settings
+        self.pulsar = pulsar
+        self.room = Room(pulsar.publish_queue_bytes, pulsar.publish_queue_total_bytes)
+        self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
+        self.waits = Histogram(
+            "weir_publish_wait_seconds",
+            "How long SENDs waited in the proxy, of those that did",
+            registry=metrics.registry,
+            buckets=WAIT_BUCKETS_S,
+        )
+        self._throttled = metrics.throttled
+        self._by_namespace = TopicAccounts(meter, _any_topic_of, settings.topics_max, _NAMESPACE_MAX)
+        metrics.registry.register(PublishCollector(self.room, self.numbers))
+
+    def of_user(self, user: str) -> Account | None:
+        """The account of a user's own byte rate; None: it has none."""
+        return self.meter.of_user(user, "", PUBLISH)
+
+    def of_namespace(self, namespace: str) -> Account | None:
+        """The account of a namespace's topics; None: it belongs to no group."""
+        return self._by_namespace.of(namespace) if self.meter.grouped else None
+
+    def bill(self, user: str, namespace: str, messages: int, size: int) -> Bill:
+        """Whom a SEND is charged to."""
+        own = self.of_user(user)
+        owed = None
+        if own is not None:
+            self.meter.unmetered += own is self.meter.nowhere
+            owed = Owed(own, None, 0, size)
+        return self._by_namespace.bill([(namespace, messages, size)], owed)
+
+    def charge(self, bill: Bill, now_ms: float) -> Charged:
+        """Charge it."""
+        charged = bill.charge(PUBLISH, now_ms)
+        if charged.wait is not None:
+            by = "user" if charged.wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"
+            self._throttled.labels(by, DIMENSIONS[charged.wait.dimension]).inc()
+        return charged
+
+
+def _any_topic_of(namespace: str) -> str:
+    """All topics of a namespace have one account, so that one name stands for them."""
+    return f"persistent://{namespace}/-"

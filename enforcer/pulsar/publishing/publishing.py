@@ -1,0 +1,275 @@
+"""SENDs under limits of groups, byte rates and concurrency (docs/pulsar/publishing.md).
+
+What may not go on yet waits here, in a queue for each producer, while the connection is read on, so that its
+other producers, its consumers and their acks are not touched. No SEND is refused, and none overtakes another
+one of its producer.
+"""
+
+from math import inf
+from typing import Any, Final
+
+from enforcer.metering.account import PUBLISH
+from enforcer.pulsar.link import Link
+from enforcer.pulsar.protocol.commands import ServerError, error, parse
+from enforcer.pulsar.protocol.frames import (
+    CLOSE_PRODUCER,
+    ERROR,
+    PRODUCER,
+    PRODUCER_SUCCESS,
+    SEND,
+    SEND_ERROR,
+    SEND_RECEIPT,
+    BadFrame,
+    Reason,
+)
+from enforcer.pulsar.protocol.names import BadName, read_topic
+from enforcer.pulsar.publishing.desk import Desk
+from enforcer.pulsar.publishing.metrics import Unsent
+from enforcer.pulsar.publishing.producer import Lane, Producer
+from enforcer.pulsar.publishing.room import Held
+from enforcer.pulsar.publishing.sends import read_answer, read_send
+from enforcer.pulsar.publishing.unfinished import Window
+
+_UP: Final = frozenset({PRODUCER, CLOSE_PRODUCER})
+_DOWN: Final = frozenset({PRODUCER_SUCCESS, ERROR, CLOSE_PRODUCER})
+_ANSWERS: Final = frozenset({SEND_RECEIPT, SEND_ERROR})
+_GRACE_MS: Final = 5_000.0
+"""After the deadline of slots: what nobody answers is found by the limiter first."""
+_ASKED_MS: Final = 120_000.0
+"""After so long a PRODUCER is not answered any more; clients ask again after 30 s."""
+_PONG: Final = bytes.fromhex("00000009 00000005 0813 9a0100")
+_PONG_EVERY_MS: Final = 20_000.0
+"""A client that is not read hears nothing of its PINGs; it would give up after 60 s without a frame."""
+
+
+class Publishing:
+    """The part of one connection that looks after its producers (link.Part).
+
+    Which producers there are is followed always, and SENDs and their answers are looked at only while
+    somebody is charged for them or slots are counted. Else they pass as bytes.
+
+    Attributes:
+        up: kinds from the client that it wants to see.
+        down: the same from the broker.
+
+    Args:
+        link: the connection.
+        desk: what all connections share.
+    """
+
+    def __init__(self, link: Link, desk: Desk) -> None:
+        self.up, self.down = _UP, _DOWN
+        self._link = link
+        self._desk = desk
+        self._held = Held(self)
+        self._lane = Lane(link, desk, Window(desk.pulsar.pending_sends_max), self._held)
+        self._exempt = frozenset(desk.pulsar.exempt_users)
+        self._by_id: dict[int, Producer] = {}
+        # By request, until it is answered; and the last one by the producer's own id.
+        self._asked: dict[int, Producer] = {}
+        self._coming: dict[int, Producer] = {}
+        self._generation = desk.meter.generation
+        self._pong_ms = inf
+        self._closed = False
+
+    @property
+    def held_bytes(self) -> int:
+        """What waits."""
+        return self._held.size
+
+    def take_up(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part.
+
+        Raises:
+            BadFrame: it cannot be read, or no client of Pulsar's would send it.
+        """
+        if kind == SEND:
+            send = read_send(frame)
+            producer = self._find(send.producer_id)
+            # One that is not known the broker does not know either.
+            return frame if producer is None or producer.take(send, frame) else None
+        body = parse(frame)
+        if kind == PRODUCER:
+            return self._ask(body, frame)
+        return self._close_one(body.producer_id, frame)
+
+    def take_down(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part.
+
+        Raises:
+            BadFrame: it cannot be read, or answers what was not asked.
+        """
+        if kind in _ANSWERS:
+            self._answer(kind, frame)
+            return frame
+        body = parse(frame)
+        if kind == PRODUCER_SUCCESS:
+            self._succeed(body)
+        elif kind == ERROR:
+            self._fail(body.request_id)
+        else:
+            producer = self._by_id.pop(body.producer_id, None)
+            if producer is not None:
+                producer.refused()
+        return frame
+
+    def check(self, now_ms: float) -> None:
+        """See link.Part."""
+        self._watch()
+        if SEND in self.up:
+            self._look_at_unfinished(now_ms)
+        for producer_id, producer in list(self._by_id.items()):
+            if producer.gone and not producer.unfinished:
+                del self._by_id[producer_id]
+        for request_id, producer in list(self._asked.items()):
+            if now_ms - producer.asked_ms >= _ASKED_MS and (producer.gone or not producer.parked):
+                self._fail(request_id)
+        if now_ms >= self._pong_ms:
+            self._pong_ms = now_ms + _PONG_EVERY_MS
+            self._link.to_client(_PONG)
+
+    def close(self) -> None:
+        """See link.Part."""
+        self._closed = True
+        for producer in self._producers():
+            producer.drop(Unsent.CONNECTION)
+        self._desk.room.leave(self._held)
+
+    def stop_reading(self) -> None:
+        """Too much of its waits (room.Holder)."""
+        self._pong_ms = self._link.now_ms() + _PONG_EVERY_MS
+        self._link.pause(self)
+
+    def read_on(self) -> None:
+        """It does not any more (room.Holder)."""
+        self._pong_ms = inf
+        if not self._closed:
+            self._link.resume(self)
+
+    def _ask(self, body: Any, frame: bytes) -> bytes | None:
+        """The client asks for a producer."""
+        try:
+            topic = read_topic(body.topic)
+        except BadName as wrong:
+            # The broker might read it as a name after all, and nobody would be charged.
+            self._link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
+            return None
+        if body.request_id in self._asked:
+            raise BadFrame(Reason.UNEXPECTED)
+        if len(self._asked) + len(self._by_id) >= self._desk.pulsar.producers_max:
+            text = "this connection has as many producers as pulsar.producers_max allows"
+            self._link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
+            return None
+        producer = self._by_id.get(body.producer_id)
+        if producer is not None:
+            producer.give_up()
+        if producer is None or producer.gone:
+            producer = self._coming[body.producer_id] = Producer(self._lane, body.producer_id, topic)
+        # Else the broker keeps to the one that it has, whatever this one asks for.
+        self._asked[body.request_id] = producer
+        self._watch()
+        return frame
+
+    def _succeed(self, body: Any) -> None:
+        """The broker has made a producer, or has it wait."""
+        producer = self._asked.get(body.request_id)
+        if producer is None:
+            # A request id that was used twice: it is not known any more what belongs to whom.
+            raise BadFrame(Reason.UNEXPECTED)
+        if body.HasField("producer_ready") and not body.producer_ready:
+            producer.parked = True
+            producer.wake()
+            return
+        del self._asked[body.request_id]
+        self._came(producer)
+        standing = self._by_id.get(producer.producer_id)
+        if standing is not None and not standing.gone:
+            if standing is not producer:
+                producer.refused()
+            return
+        if standing is not None:
+            standing.unfinished.clear()
+        if not producer.gone:
+            self._by_id[producer.producer_id] = producer
+            producer.ready = True
+            producer.wake()
+
+    def _fail(self, request_id: int) -> None:
+        """The broker refused a request, which may be for a producer."""
+        producer = self._asked.pop(request_id, None)
+        if producer is not None and not producer.ready:
+            self._came(producer)
+            producer.refused()
+
+    def _came(self, producer: Producer) -> None:
+        """It is waited for no more."""
+        if self._coming.get(producer.producer_id) is producer:
+            del self._coming[producer.producer_id]
+
+    def _close_one(self, producer_id: int, frame: bytes) -> bytes | None:
+        """The client closes a producer."""
+        producer = self._find(producer_id)
+        return frame if producer is None or producer.close(frame) else None
+
+    def _find(self, producer_id: int) -> Producer | None:
+        """The producer that is called so now, or the one that will be."""
+        producer = self._by_id.get(producer_id)
+        return self._coming.get(producer_id) if producer is None or producer.gone else producer
+
+    def _answer(self, kind: int, frame: bytes) -> None:
+        """The broker has done with a SEND."""
+        producer_id, sequence_id = read_answer(frame)
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            return
+        if kind == SEND_RECEIPT:
+            pending = producer.unfinished.take(sequence_id)
+        else:
+            pending = producer.unfinished.take_refused(sequence_id)
+        if pending is None:
+            return
+        pending.answered()
+        if kind == SEND_ERROR:
+            send = pending.send
+            pending.bill.refund(PUBLISH, producer.namespace, send.messages, send.size, pending.charged)
+
+    def _look_at_unfinished(self, now_ms: float) -> None:
+        """What is not answered for long never will be, and what the client does not read is not seen."""
+        late_ms = now_ms - self._desk.settings.slot_deadline_ms - _GRACE_MS
+        stalled = self._link.stalled
+        for producer in self._by_id.values():
+            producer.unfinished.expire(late_ms)
+            if stalled:
+                # A client that reads no receipts keeps no slot by that, and makes no broker look slow.
+                producer.unfinished.free()
+
+    def _watch(self) -> None:
+        """Look at SENDs if they are limited, or some wait."""
+        limited, generation = self._limited(), self._desk.meter.generation
+        busy = [producer for producer in self._producers() if producer.busy]
+        if generation != self._generation or not limited:
+            # Whom they wait for may be another one now, or nobody.
+            self._generation = generation
+            for producer in busy:
+                producer.wake()
+        watching = limited or bool(busy)
+        if watching == (SEND in self.up):
+            return
+        self.up = _UP | {SEND} if watching else _UP
+        self.down = _DOWN | _ANSWERS if watching else _DOWN
+        if not watching:
+            for producer in self._by_id.values():
+                producer.unfinished.clear()
+        self._link.look_again()
+
+    def _producers(self) -> set[Producer]:
+        return {*self._by_id.values(), *self._asked.values()}
+
+    def _limited(self) -> bool:
+        link, desk = self._link, self._desk
+        if link.user in self._exempt:
+            return False
+        if link.limiter is not None or desk.of_user(link.user) is not None:
+            return True
+        names = {producer.namespace for producer in self._producers()}
+        return any(desk.of_namespace(name) is not None for name in names)

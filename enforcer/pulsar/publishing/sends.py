@@ -1,0 +1,92 @@
+"""What a SEND says of itself, as far as a limit must know (docs/pulsar/publishing.md, "Counting").
+
+Brokers count what SEND.num_messages claims and never compare it with the message's own metadata, which is
+what consumers go by. A limit cannot trust either: who claims less would pass for free, and who claims more
+would put its group into debt with nothing sent.
+"""
+
+from typing import Final, NamedTuple
+
+from enforcer.pulsar.protocol.commands import parse
+from enforcer.pulsar.protocol.frames import message_parts
+from enforcer.pulsar.protocol.schema import read_metadata
+
+_BYTES_EACH: Final = 6
+"""A message of a batch takes so many at least: its size, and metadata that say how long its payload is."""
+_PER_BYTE: Final = (0, 42, 172, 5_000, 4)
+"""Messages of a batch that a byte can stand for where it is compressed: so many equal ones the longest
+repetition of the codec holds (CompressionType: none, LZ4, ZLIB, ZSTD, SNAPPY)."""
+
+
+class Send(NamedTuple):
+    """One SEND.
+
+    Attributes:
+        producer_id: of its connection.
+        sequence_id: what its receipt names.
+        highest_sequence_id: of a batch, what an error may name instead.
+        messages: how many it counts for, at least 1.
+        size: bytes behind the command, checksum and metadata included, as brokers count them.
+    """
+
+    producer_id: int
+    sequence_id: int
+    highest_sequence_id: int
+    messages: int
+    size: int
+
+
+class Answered(NamedTuple):
+    """The SEND that a receipt or an error is for.
+
+    Attributes:
+        producer_id: of its connection.
+        sequence_id: of the SEND.
+    """
+
+    producer_id: int
+    sequence_id: int
+
+
+def read_send(frame: bytes) -> Send:
+    """A whole SEND.
+
+    Raises:
+        BadFrame: it cannot be read.
+    """
+    body = parse(frame)
+    parts = message_parts(frame)
+    metadata = read_metadata(frame[parts.metadata : parts.payload])
+    claimed = max(body.num_messages, metadata.num_messages_in_batch)
+    messages = 1 if claimed <= 1 else plausible(claimed, len(frame) - parts.payload, metadata.compression)
+    return Send(
+        body.producer_id, body.sequence_id, body.highest_sequence_id, messages, len(frame) - parts.start
+    )
+
+
+def read_answer(frame: bytes) -> Answered:
+    """A whole SEND_RECEIPT or SEND_ERROR.
+
+    Raises:
+        BadFrame: it cannot be read.
+    """
+    body = parse(frame)
+    return Answered(body.producer_id, body.sequence_id)
+
+
+def plausible(claimed: int, payload: int, compression: int) -> int:
+    """How many messages a batch counts for: no more than its payload can hold, at least 1.
+
+    Args:
+        claimed: what it says.
+        payload: its bytes.
+        compression: a CompressionType; one that is not known counts as a message for each byte.
+
+    >>> plausible(30, 3_000, 0), plausible(2_000_000_000, 60, 0), plausible(1_000, 60, 1), plausible(5, 0, 9)
+    (30, 10, 1000, 1)
+    """
+    if not compression:
+        room = payload // _BYTES_EACH
+    else:
+        room = payload * (_PER_BYTE[compression] if 0 < compression < len(_PER_BYTE) else 1)
+    return max(1, min(claimed, room))

@@ -1,0 +1,135 @@
+"""The proxy's own connection to a broker that a lookup was referred to, logged in as the client."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from enforcer.pulsar.protocol.commands import command, parse
+from enforcer.pulsar.protocol.frames import (
+    CONNECTED,
+    FRAME_OVERHEAD,
+    LOOKUP_RESPONSE,
+    MESSAGE_BYTES_DEFAULT,
+    PING,
+    PONG,
+    BadFrame,
+    Splitter,
+)
+from enforcer.pulsar.staying.targets import Address
+from streaming.contract.errors import WeirError
+
+_ALL: Final = frozenset(range(128))
+
+
+class AskingFailed(WeirError):
+    """The broker could not be asked."""
+
+
+class Asking(asyncio.Protocol):
+    """Connects when it is first asked.
+
+    Attributes:
+        over: it cannot be asked any more.
+
+    Args:
+        target: the broker.
+        connect: the client's CONNECT.
+        now_ms: the steady clock.
+    """
+
+    def __init__(self, target: Address, connect: bytes, now_ms: Callable[[], float]) -> None:
+        self._target = target
+        self._connect = connect
+        self._now_ms = now_ms
+        self._used_ms = now_ms()
+        self._splitter = Splitter(self._ignore, self._take, MESSAGE_BYTES_DEFAULT + FRAME_OVERHEAD)
+        self._splitter.wanted = _ALL
+        self._transport: asyncio.Transport | None = None
+        self._open: asyncio.Future[None] | None = None
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self.over = False
+
+    def idle_ms(self, now_ms: float) -> float:
+        """Since when nobody waits for an answer, ms."""
+        return 0.0 if self._waiting else now_ms - self._used_ms
+
+    async def ask(self, request_id: int, lookup: bytes) -> bytes:
+        """Send a LOOKUP; returns the frame that answers it. The caller limits the time.
+
+        Raises:
+            AskingFailed: the broker is away, or does not let the client in.
+            OSError: it cannot be connected to.
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        self._waiting[request_id] = answer
+        try:
+            if self._open is None:
+                self._open = loop.create_future()
+                await self._dial()
+            await asyncio.shield(self._open)
+            if self._transport is None:
+                raise AskingFailed("the broker closed the connection")
+            self._transport.write(lookup)
+            return await answer
+        finally:
+            self._used_ms = self._now_ms()
+            if self._waiting.get(request_id) is answer:
+                del self._waiting[request_id]
+
+    def close(self) -> None:
+        """It is needed no more."""
+        self.over = True
+        self._splitter.drop()
+        if self._transport is not None:
+            self._transport.close()
+        failure = AskingFailed("the broker closed the connection")
+        for waiting in (self._open, *self._waiting.values()):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(failure)
+                # Whether somebody waits for it still does not matter.
+                waiting.exception()
+
+    async def _dial(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self, *self._target)
+        except BaseException:
+            # Others that wait for the connection must not wait on, also where this one's time is up.
+            self.close()
+            raise
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The broker took the connection."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self.over:
+            self._transport.abort()
+            return
+        self._transport.write(self._connect)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the broker."""
+        try:
+            self._splitter.feed(data)
+        except BadFrame:
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The broker closed the connection, or we did."""
+        self._transport = None
+        self.close()
+
+    def _take(self, kind: int, frame: bytes) -> None:
+        if kind == PING and self._transport is not None:
+            self._transport.write(command(PONG))
+        elif kind == LOOKUP_RESPONSE:
+            answer = self._waiting.get(parse(frame).request_id)
+            if answer is not None and not answer.done():
+                answer.set_result(frame)
+        elif kind == CONNECTED and self._open is not None and not self._open.done():
+            self._open.set_result(None)
+        elif kind != PONG and not (self._open is not None and self._open.done()):
+            # A login of several steps cannot be repeated for the client.
+            self.close()
+
+    def _ignore(self, data: bytes, unfinished: bool) -> None:
+        """Nothing passes: all kinds are wanted."""

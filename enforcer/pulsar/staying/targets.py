@@ -1,0 +1,62 @@
+"""Which brokers clients may be connected to: nobody can reach anything else through the proxy."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+Address = tuple[str, int]
+
+_HOST_MAX: Final = 255
+_PLAIN: Final = "pulsar://"
+
+
+class Targets:
+    """The brokers that are known: by the settings, and by what brokers have said in answers to clients.
+
+    Args:
+        bootstrap: those of --pulsar.
+        patterns: HOST:PORT, `*` stands for any part of a name or any port.
+        known_max: bound on those that brokers have named; what was named longest ago goes first.
+    """
+
+    def __init__(self, bootstrap: Iterable[Address], patterns: Sequence[str], known_max: int) -> None:
+        self._bootstrap = {(host.lower(), port) for host, port in bootstrap}
+        self._patterns = [
+            re.compile(".*".join(map(re.escape, pattern.lower().split("*")))) for pattern in patterns
+        ]
+        self._known_max = known_max
+        self._known: dict[Address, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def learn(self, url: str) -> Address | None:
+        """A broker has named another one, pulsar://HOST:PORT; returns it, None if that is no such address."""
+        found = parse_target(url.removeprefix(_PLAIN)) if url.startswith(_PLAIN) else None
+        if found is not None:
+            self._known.pop(found, None)
+            if len(self._known) >= self._known_max:
+                del self._known[next(iter(self._known))]
+            self._known[found] = None
+        return found
+
+    def allows(self, target: Address) -> bool:
+        """Whether a client may be connected to it."""
+        if target in self._known or target in self._bootstrap:
+            return True
+        text = f"{target[0]}:{target[1]}"
+        return any(pattern.fullmatch(text) for pattern in self._patterns)
+
+
+def parse_target(text: str) -> Address | None:
+    """HOST:PORT, also [HOST]:PORT of IPv6; None if it is none. The host in small letters."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if not colon or not 0 < len(host) <= _HOST_MAX or not (port.isascii() and port.isdigit()):
+        return None
+    if len(port) > 5 or not 0 < int(port) < 1 << 16 or not re.fullmatch(r"[\w.:%-]+", host, re.ASCII):
+        return None
+    return host.lower(), int(port)

@@ -1,0 +1,246 @@
+"""One cluster's collector: reads counters, reports usage, and pushes what shares and policies say.
+
+A round: read the brokers, report what passed, work out what limiters should hold, push what really changed.
+What fails costs that round its part of the work and no more:
+
+- no answer from the admin API: nothing is reported or pushed, what was pushed stays in force;
+- a report that Kafka does not take: nothing is pushed, since another collector might be at work meanwhile;
+- a broker that does not answer: the others are reported, and what it did counts once it answers.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from streaming.collect.pulsar.counters import Differences, Passed
+from streaming.collect.pulsar.metrics import CollectMetrics
+from streaming.collect.pulsar.plan import Plan, Planner
+from streaming.collect.pulsar.pools import usage_events
+from streaming.collect.pulsar.push import Change, Pusher, Result
+from streaming.collect.pulsar.readings import Reading, read_counters
+from streaming.collect.pulsar.rest import Rest
+from streaming.collect.pulsar.standing import Shares
+from streaming.collect.reports import TakenOver, records
+from streaming.collect.settings import PulsarCollectSettings
+from streaming.contract.errors import WeirError
+from streaming.contract.names import namespace_of
+from streaming.contract.usage_events import COUNTS
+from streaming.policy.groups import round_rules
+from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.topics import namespace_group
+
+logger = logging.getLogger("weir.collect")
+
+Report = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
+"""Writes (broker, event) pairs, all or none; in a thread. Raises WeirError; TakenOver ends the collector."""
+
+
+class Outcome(StrEnum):
+    """What became of a round."""
+
+    DONE = "done"
+    FIRST = "first"
+    UNREAD = "unread"
+    UNREPORTED = "unreported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A round that is over.
+
+    Attributes:
+        outcome: how it ended.
+        passed: what was read; None: nothing.
+        plan: what limiters should hold; None: that could not be worked out.
+        changes: what was to be pushed, or without pushing what would be.
+        results: what became of those.
+        seconds: how long it took.
+    """
+
+    outcome: Outcome
+    passed: Passed | None = None
+    plan: Plan | None = None
+    changes: Sequence[Change] = ()
+    results: Mapping[Any, Result] | None = None
+    seconds: float = 0.0
+
+
+class Collector:
+    """The collector.
+
+    Args:
+        rest: the admin API.
+        pusher: knows what was pushed.
+        settings: of the section.
+        policies: those in force now.
+        shares: those that stand; `take_share` adds.
+        report: writes events.
+        name: of this collector, the head of its events' ids.
+        push: False: only meter, and say what would be pushed.
+        metrics: counts.
+    """
+
+    def __init__(
+        self,
+        rest: Rest,
+        pusher: Pusher,
+        settings: PulsarCollectSettings,
+        *,
+        policies: Callable[[], PolicySet],
+        report: Report,
+        name: str,
+        push: bool,
+        metrics: CollectMetrics,
+    ) -> None:
+        self.pusher = pusher
+        self._rest, self._settings = rest, settings
+        self._policies, self._report = policies, report
+        self._name, self._push, self._metrics = name, push, metrics
+        self._shares = Shares()
+        self._differences = Differences(settings.topics_max)
+        self._planner = Planner(settings.newcomer_fraction, settings.idle_rounds)
+        self._told: dict[str, set[str]] = {}
+        self._brokers: set[str] = set()
+        self._number = 0
+
+    def take_share(self, group: str, broker: str, limits: Mapping[str, float] | None, ttl_ms: int) -> None:
+        """A share was decided or repeated; `ttl_ms` of its life are left."""
+        ours = broker in self._brokers
+        self._shares.take(group, broker, limits, now_ms() + ttl_ms, ours=ours)
+
+    async def meet(self) -> None:
+        """Learn which brokers there are, so that shares are known for theirs.
+
+        Raises:
+            RestError: no answer of use.
+        """
+        reading = await read_counters(self._rest, self._settings.source, lambda _namespace: False)
+        self._brokers |= reading.brokers
+
+    def interval_s(self) -> float:
+        """How long until the next round: a round of the shares is never without a report."""
+        return min(self._settings.interval_ms, round_rules(self._policies()).interval_ms) / 1000
+
+    async def round(self) -> Round:
+        """One round.
+
+        Raises:
+            TakenOver: another collector of this cluster is at work.
+        """
+        began = time.monotonic()
+        done = await self._round()
+        seconds = time.monotonic() - began
+        self._metrics.rounds.labels(done.outcome).inc()
+        self._metrics.round_seconds.observe(seconds)
+        return Round(
+            outcome=done.outcome,
+            passed=done.passed,
+            plan=done.plan,
+            changes=done.changes,
+            results=done.results,
+            seconds=seconds,
+        )
+
+    async def _round(self) -> Round:
+        policies = self._policies()
+        at_ms = now_ms()
+        try:
+            reading = await read_counters(self._rest, self._settings.source, concerns(policies))
+            await self._recognize()
+        except WeirError as failure:
+            logger.warning("%s", failure)
+            return Round(outcome=Outcome.UNREAD)
+        passed = self._take(reading, at_ms)
+        plan = self._planner.plan(policies, passed, self._shares, self.pusher.pushed, now_ms())
+        try:
+            await asyncio.to_thread(self._report, self._events(plan, passed))
+        except TakenOver:
+            raise
+        except WeirError as failure:
+            self._metrics.reports.labels("failed").inc()
+            logger.warning("%s", failure)
+            return Round(outcome=Outcome.UNREPORTED, passed=passed, plan=plan)
+        self._metrics.reports.labels("written").inc()
+        if not passed.period_ms:
+            # Nobody's traffic is known yet: all topics would be newcomers.
+            return Round(outcome=Outcome.FIRST, passed=passed, plan=plan)
+        changes = self.pusher.changes(plan.wanted, plan.held, now_ms())
+        if not self._push:
+            return Round(outcome=Outcome.DONE, passed=passed, plan=plan, changes=changes)
+        with self._metrics.push_seconds.time():
+            results = await self.pusher.push(changes, now_ms())
+        return Round(outcome=Outcome.DONE, passed=passed, plan=plan, changes=changes, results=results)
+
+    async def _recognize(self) -> None:
+        """Only to meter a cluster nobody need be allowed to read notes."""
+        try:
+            await self.pusher.recognize()
+        except WeirError:
+            if self._push:
+                raise
+
+    async def withdraw(self) -> Mapping[Any, Result]:
+        """Take away all that was pushed."""
+        return await self.pusher.push(self.pusher.all_removals(), now_ms())
+
+    def _take(self, reading: Reading, at_ms: int) -> Passed:
+        for failure in reading.failures:
+            logger.warning("%s", failure)
+        self._brokers |= reading.brokers
+        passed = self._differences.take(at_ms, reading.brokers, reading.counters)
+        self._metrics.brokers.set(len(reading.brokers))
+        self._metrics.places.set(len(reading.counters) - passed.unknown)
+        self._metrics.unknown.inc(passed.unknown)
+        self._metrics.restarts.inc(passed.restarted)
+        return passed
+
+    def _events(self, plan: Plan, passed: Passed) -> list[tuple[str, dict[str, Any]]]:
+        """What passed, as events; one at least, since each says that this collector is the one."""
+        self._number += 1
+        periods = passed.period_ms or dict.fromkeys(self._brokers, 1)
+        held_back = {
+            place: {name: ms * periods.get(place[1], 0) for name, ms in said.items()}
+            for place, said in plan.held_back.items()
+        }
+        events: list[tuple[str, dict[str, Any]]] = []
+        for broker, event in usage_events(plan.pools, self._told, periods, held_back):
+            usage: Any = event["usage"]
+            self._told[broker] = {name for name, one in usage.items() if any(one[key] for key in COUNTS)}
+            name = f"{self._name}-{broker}-{self._number}"
+            events += [(broker, record) for record in records(event, name)]
+        return events
+
+
+def concerns(policies: PolicySet) -> Callable[[str], bool]:
+    """Which namespaces have limits that need to be metered: a group's, or a rate across brokers."""
+    shared = {
+        namespace_of(path.removeprefix(f"{Section.TOPICS}."))
+        for path, value in policies.entries.items()
+        if path.startswith(f"{Section.TOPICS}.") and _across(value)
+    }
+    known: dict[str, bool] = {}
+
+    def concern(namespace: str) -> bool:
+        if namespace not in known:
+            value = policies.entries.get(f"{Section.NAMESPACES}.{namespace}", {})
+            group = namespace_group(policies, namespace)
+            known[namespace] = group is not None or namespace in shared or _across(value)
+        return known[namespace]
+
+    return concern
+
+
+def _across(value: Mapping[str, Any]) -> bool:
+    """Whether some rate in an entry is one for all brokers."""
+    own = [value.get("dispatchRate"), value.get("subscriptionDispatchRate")]
+    own += [one.get("dispatchRate") for one in value.get("subscriptions", {}).values()]
+    return any(rate is not None and rate.get("across_brokers", False) for rate in own)
+
+
+def now_ms() -> int:
+    """Steady time."""
+    return time.monotonic_ns() // 1_000_000

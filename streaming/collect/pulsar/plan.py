@@ -1,0 +1,209 @@
+"""What Pulsar's limiters should hold now: by policies, shares and what passed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streaming.collect.pulsar.counters import Passed
+from streaming.collect.pulsar.division import Division
+from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted
+from streaming.collect.pulsar.pools import Pool, Target, counts_in, groups_of, pools_of
+from streaming.collect.pulsar.standing import Shares
+from streaming.contract.names import namespace_of
+from streaming.policy.dispatch_limits import NOT_LIMITED, Limit, dispatch_rate
+from streaming.policy.groups import group_limits
+from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
+from streaming.policy.topics import RateKind, namespace_group
+
+_KIND_OF = {RateKind.TOPIC: Kind.DISPATCH, RateKind.SUBSCRIPTION: Kind.SUBSCRIPTION}
+_RATES = ("dispatchThrottlingRateInMsg", "dispatchThrottlingRateInByte")
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a round leads to.
+
+    Attributes:
+        pools: what passed, by the groups that it counts in.
+        wanted: what limiters should hold. One that was pushed and is not among these is taken away.
+        held: those that stay as they are.
+        held_back: (group, broker) -> dimension -> whether limits held it back (1) or not (0).
+    """
+
+    pools: dict[str, Pool] = field(default_factory=dict)
+    wanted: dict[Slot, Wanted] = field(default_factory=dict)
+    held: set[Slot] = field(default_factory=set)
+    held_back: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
+
+    def want(self, slot: Slot, wanted: Wanted) -> None:
+        """One limiter serves all limits of its target."""
+        self.wanted[slot] = wanted.stricter(self.wanted.get(slot))
+
+
+class Planner:
+    """Makes plans, round by round.
+
+    Args:
+        newcomer_fraction, idle_rounds: of the settings.
+    """
+
+    def __init__(self, newcomer_fraction: float, idle_rounds: int) -> None:
+        self._division = Division(newcomer_fraction)
+        self._idle_rounds = idle_rounds
+        self._idle: dict[Slot, int] = {}
+
+    def plan(
+        self, policies: PolicySet, passed: Passed, shares: Shares, pushed: Mapping[Slot, Rates], now_ms: int
+    ) -> Plan:
+        """What to do now.
+
+        Args:
+            policies: in force.
+            passed: since the last round.
+            shares: those that stand.
+            pushed: what Pulsar holds of ours.
+            now_ms: time for the shares.
+        """
+        plan = Plan(pools=pools_of(policies, passed))
+
+        def in_force(target: Target, dimension: int) -> tuple[float | None, bool]:
+            return _in_force(pushed, target, dimension)
+
+        for pool in plan.pools.values():
+            if pool.limits.shadow:
+                continue
+            found = self._division.held_back(pool, shares, in_force, now_ms)
+            plan.held_back |= {(pool.name, broker): said for broker, said in found.items()}
+            for dimension in counts_in(pool.name):
+                if pool.limits.rates[dimension] is None:
+                    continue
+                rates = self._division.rates(pool, dimension, shares, in_force, now_ms)
+                targets = {target for uses in pool.uses.values() for target in uses}
+                for target in targets if rates is None else rates:
+                    slot = _slot(target, dimension)
+                    if rates is None:
+                        plan.held.add(slot)
+                    else:
+                        plan.want(slot, _one(dimension, rates[target]))
+        self._division.forget(plan.pools)
+        for slot in [slot for slot in plan.wanted if slot.topic]:
+            _add_fixed(plan, policies, slot)
+        self._namespaces(plan, policies)
+        for path, value in policies.entries.items():
+            if path.startswith(f"{Section.TOPICS}."):
+                _add_topic(plan, path.removeprefix(f"{Section.TOPICS}."), value)
+        self._keep(plan, policies, pushed)
+        return plan
+
+    def _namespaces(self, plan: Plan, policies: PolicySet) -> None:
+        """What holds for topics without a limit of their own, and by policies."""
+        named = {
+            path.removeprefix(f"{Section.NAMESPACES}.")
+            for path in policies.entries
+            if path.startswith(f"{Section.NAMESPACES}.")
+        }
+        used = {namespace_of(t.topic) for pool in plan.pools.values() for u in pool.uses.values() for t in u}
+        for namespace in sorted(named | used):
+            group = namespace_group(policies, namespace)
+            limits = None if group is None else group_limits(policies, group[0])
+            if group is not None and limits is not None and not limits.shadow:
+                for dimension, limit in enumerate(limits.rates):
+                    if limit is not None:
+                        rate = self._division.newcomer(group[0], limit)
+                        kind = Kind.PUBLISH if dimension < 2 else Kind.DISPATCH
+                        wanted = _one(dimension, rate, exact=True)
+                        plan.want(Slot(namespace, "", "", kind), wanted)
+            value = policies.entries.get(f"{Section.NAMESPACES}.{namespace}", {})
+            for rate_kind, kind in _KIND_OF.items():
+                fixed = _fixed(value.get(rate_kind))
+                if fixed is not None:
+                    plan.want(Slot(namespace, "", "", kind), fixed)
+
+    def _keep(self, plan: Plan, policies: PolicySet, pushed: Mapping[Slot, Rates]) -> None:
+        """A topic's own limit stays for some rounds without traffic, unless its policy is gone."""
+        idle: dict[Slot, int] = {}
+        for slot in pushed:
+            if not slot.topic or slot in plan.wanted or slot in plan.held:
+                continue
+            rounds = self._idle.get(slot, 0) + 1
+            if rounds < self._idle_rounds and _is_shared(policies, slot):
+                idle[slot] = rounds
+                plan.held.add(slot)
+        self._idle = idle
+
+
+def _slot(target: Target, dimension: int) -> Slot:
+    kind = Kind.SUBSCRIPTION if target.subscription else Kind.PUBLISH if dimension < 2 else Kind.DISPATCH
+    return Slot(namespace_of(target.topic), target.topic, target.subscription, kind)
+
+
+def _one(dimension: int, rate: float, *, exact: bool = False) -> Wanted:
+    """A limit of one dimension."""
+    return Wanted(None, rate, exact) if dimension % 2 else Wanted(rate, None, exact)
+
+
+def _in_force(pushed: Mapping[Slot, Rates], target: Target, dimension: int) -> tuple[float | None, bool]:
+    """What a partition may use by what was pushed: the topic's own limit hides its namespace's."""
+    slot = _slot(target, dimension)
+    own = slot in pushed
+    rates = pushed.get(slot) or pushed.get(Slot(slot.namespace, "", "", slot.kind))
+    if rates is None or rates[dimension % 2] == UNLIMITED:
+        return None, own
+    return rates[dimension % 2] / rates.period_s, own
+
+
+def _fixed(value: Mapping[str, int | bool] | None) -> Wanted | None:
+    """A dispatch rate of a policy. One across brokers too: it holds until a topic has its part of it."""
+    if value is None or all(value.get(key, UNLIMITED) == UNLIMITED for key in _RATES):
+        return None
+    period_s = int(value.get("ratePeriodInSecond", 1))
+    msgs, size = (
+        None if value.get(key, UNLIMITED) == UNLIMITED else int(value[key]) / period_s for key in _RATES
+    )
+    return Wanted(msgs, size, True, period_s)
+
+
+def _of_limit(limit: Limit) -> Wanted:
+    period_s = limit.period_ms // 1000
+    msgs, size = (None if rate == NOT_LIMITED else rate / period_s for rate in limit.rate)
+    return Wanted(msgs, size, True, period_s)
+
+
+def _add_fixed(plan: Plan, policies: PolicySet, slot: Slot) -> None:
+    """A topic's own limit hides its namespace's, so that one must be in it too."""
+    if slot.kind is Kind.PUBLISH:
+        return
+    limit = dispatch_rate(policies, slot.topic, slot.subscription or None)
+    if limit is not None and not limit.group:
+        plan.want(slot, _of_limit(limit))
+
+
+def _add_topic(plan: Plan, topic: str, value: Mapping[str, object]) -> None:
+    """The rates that a topic's own entry sets."""
+    for slot, rate in _rates_of_entry(topic, value):
+        fixed = _fixed(rate)
+        # A part of a rate across brokers, once there is one, is what holds.
+        if fixed is not None and slot not in plan.wanted:
+            plan.want(slot, fixed)
+
+
+def _rates_of_entry(
+    topic: str, value: Mapping[str, object]
+) -> Iterator[tuple[Slot, Mapping[str, int] | None]]:
+    namespace = namespace_of(topic)
+    for rate_kind, kind in _KIND_OF.items():
+        yield Slot(namespace, topic, "", kind), value.get(rate_kind)  # type: ignore[misc]
+    subscriptions = value.get("subscriptions", {})
+    assert isinstance(subscriptions, Mapping)
+    for name, one in subscriptions.items():
+        yield Slot(namespace, topic, name, Kind.SUBSCRIPTION), one.get("dispatchRate")
+
+
+def _is_shared(policies: PolicySet, slot: Slot) -> bool:
+    """Whether some group that is enforced still limits what the slot does."""
+    for name in groups_of(policies, Target(slot.topic, slot.subscription)):
+        limits = group_limits(policies, name)
+        dimensions = (0, 1) if slot.kind is Kind.PUBLISH else (2, 3)
+        enforced = limits is not None and not limits.shadow
+        if limits is not None and enforced and any(limits.rates[one] is not None for one in dimensions):
+            return True
+    return False

@@ -1,0 +1,185 @@
+"""The live counters of a cluster's brokers, by topic, subscription and owner.
+
+Two sources have them live: each broker's Prometheus page, one request for all of its topics, and `stats` of
+one topic after the other. `broker-stats/topics` has no counters and is made once a minute.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from streaming.collect.pulsar.counters import NOTHING, Counts, Place, added
+from streaming.collect.pulsar.limits import topic_path
+from streaming.collect.pulsar.rest import Rest, RestError, part
+from streaming.collect.settings import Source
+from streaming.contract.errors import BadEvent
+from streaming.contract.names import TOPIC, namespace_of
+
+COUNTER_OF: Final = {
+    "pulsar_in_messages_total": 0,
+    "pulsar_in_bytes_total": 1,
+    "pulsar_out_messages_total": 2,
+    "pulsar_out_bytes_total": 3,
+}
+"""Names on a broker's page -> position in Counts."""
+_IN: Final = ("msgInCounter", "bytesInCounter")
+_OUT: Final = ("msgOutCounter", "bytesOutCounter")
+_NAMES: Final = tuple(f"{name}{{" for name in COUNTER_OF)
+# Prometheus' text by hand: its own parser takes 36 us a line, and four lines a topic would hold up rounds.
+_LINE: Final = re.compile(r"(\w+)\{(.*)\} (\d[\d.eE+]*)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPE: Final = re.compile(r"\\(.)")
+_INTERNAL: Final = "__"
+"""Topics and subscriptions of the broker's own begin so; nobody's limits are for them."""
+
+Concerns = Callable[[str], bool]
+"""Whether traffic of `TENANT/NAMESPACE` matters."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What brokers said.
+
+    Attributes:
+        brokers: who answered, by their names in events.
+        counters: of their topics (published) and subscriptions (dispatched).
+        failures: why others did not.
+    """
+
+    brokers: set[str] = field(default_factory=set)
+    counters: dict[Place, Counts] = field(default_factory=dict)
+    failures: list[RestError] = field(default_factory=list)
+
+
+def broker_name(address: str) -> str:
+    """The name in events of a broker with this web address."""
+    return f"pulsar-{address}"
+
+
+async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Reading:
+    """Read all brokers.
+
+    Raises:
+        RestError: the cluster does not say which brokers it has, or who is asked refuses the token.
+    """
+    brokers = [str(one) for one in await rest.get("/admin/v2/brokers") or ()]
+    rest.trust_brokers(brokers)
+    if source is Source.STATS:
+        return await _by_topics(rest, brokers, concerns)
+    reading = Reading()
+    for broker, found in zip(
+        brokers, await asyncio.gather(*(_page(rest, one, concerns) for one in brokers)), strict=True
+    ):
+        if isinstance(found, RestError):
+            reading.failures.append(found)
+        else:
+            reading.brokers.add(broker_name(broker))
+            reading.counters |= found
+    return reading
+
+
+async def _page(rest: Rest, broker: str, concerns: Concerns) -> dict[Place, Counts] | RestError:
+    try:
+        text = await rest.text(f"{rest.broker_url(broker)}/metrics/")
+        # Of many topics it is some megabytes, and the loop has other things to do.
+        return await asyncio.to_thread(counters_in, text, broker_name(broker), concerns)
+    except RestError as failure:
+        return failure
+    except ValueError as error:
+        return RestError(f"GET {broker}/metrics/: not in the form of Prometheus: {error}", None)
+
+
+def counters_in(text: bytes, broker: str, concerns: Concerns) -> dict[Place, Counts]:
+    """The counters of a broker's page.
+
+    >>> page = b'pulsar_in_messages_total{namespace="a/b",topic="persistent://a/b/t"} 7\\nother 1'
+    >>> counters_in(page, "b", lambda namespace: True)
+    {Place(broker='b', topic='persistent://a/b/t', subscription=''): (7, 0, 0, 0)}
+
+    Raises:
+        ValueError: not in the form of Prometheus.
+    """
+    counters: dict[Place, Counts] = {}
+    # The page has some sixty lines a topic, and four are wanted.
+    for line in text.decode("utf-8", "replace").split("\n"):
+        if not line.startswith(_NAMES):
+            continue
+        found = _LINE.match(line)
+        if found is None:
+            raise ValueError(f"{line[:100]!r}; a counter with its labels was expected")
+        position = COUNTER_OF[found[1]]
+        labels = {name: _unescaped(value) for name, value in _LABEL.findall(found[2])}
+        place = _place(broker, labels)
+        # What is dispatched counts by subscription: a sum over them goes back when one of them goes.
+        if place is None or (position in (2, 3)) != bool(place.subscription):
+            continue
+        if concerns(labels["namespace"]):
+            count = [0, 0, 0, 0]
+            count[position] = int(float(found[3]))
+            counters[place] = added(counters.get(place, NOTHING), (*count,))  # type: ignore[arg-type]
+    return counters
+
+
+def _unescaped(value: str) -> str:
+    return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], value) if "\\" in value else value
+
+
+def _place(broker: str, labels: Mapping[str, str]) -> Place | None:
+    topic, subscription = labels.get("topic", ""), labels.get("subscription", "")
+    if not _counts(topic, subscription) or labels.get("namespace") != namespace_of(topic):
+        return None
+    return Place(broker, topic, subscription)
+
+
+def _counts(topic: str, subscription: str = "") -> bool:
+    if not TOPIC.fullmatch(topic) or subscription.startswith(_INTERNAL):
+        return False
+    return not topic.rpartition("/")[2].startswith(_INTERNAL)
+
+
+async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> Reading:
+    """`stats` of each topic; who owns it stands there."""
+    reading = Reading(brokers={broker_name(one) for one in brokers})
+    namespaces = [one async for one in _namespaces(rest) if concerns(one)]
+    lists = await asyncio.gather(*(rest.get(f"{_namespace_path(one)}/topics") for one in namespaces))
+    topics = [str(topic) for found in lists for topic in found or () if _counts(str(topic))]
+    answers = await asyncio.gather(*(_stats(rest, one) for one in topics))
+    for topic, stats in zip(topics, answers, strict=True):
+        if isinstance(stats, RestError):
+            # It was deleted meanwhile, or is partitioned and nothing else.
+            reading.failures += [] if stats.absent else [stats]
+        else:
+            reading.counters.update(counters_of(topic, stats))
+    return reading
+
+
+async def _namespaces(rest: Rest) -> Any:
+    for tenant in await rest.get("/admin/v2/tenants") or ():
+        for namespace in await rest.get(f"/admin/v2/namespaces/{part(str(tenant))}") or ():
+            yield str(namespace)
+
+
+def _namespace_path(namespace: str) -> str:
+    tenant, _, name = namespace.partition("/")
+    return f"/admin/v2/namespaces/{part(tenant)}/{part(name)}"
+
+
+async def _stats(rest: Rest, topic: str) -> Any:
+    try:
+        return await rest.get(f"{topic_path(topic)}/stats")
+    except RestError as failure:
+        return failure
+
+
+def counters_of(topic: str, stats: Any) -> Iterator[tuple[Place, Counts]]:
+    """The counters in the `stats` of a topic."""
+    try:
+        broker = broker_name(stats["ownerBroker"])
+        yield Place(broker, topic), (*(int(stats[name]) for name in _IN), 0, 0)  # type: ignore[misc]
+        for name, one in stats["subscriptions"].items():
+            if not name.startswith(_INTERNAL):
+                yield Place(broker, topic, name), (0, 0, *(int(one[key]) for key in _OUT))  # type: ignore[misc]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadEvent(f"stats of {topic}: {error!r}; counters were expected") from error

@@ -1,0 +1,68 @@
+"""The shares that stand, of our brokers and of others (docs/contract.md 3.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+GROUPS_MAX: Final = 100_000
+"""Shares of our brokers that are kept; without a share a group is not pushed."""
+
+
+class Standing(Enum):
+    """What a broker may go by."""
+
+    NOBODY = "nobody has a share of the group"
+    ELSEWHERE = "others have shares, this broker has none"
+    ACTIVE = "it has a share"
+    SILENT = "it had one, and the job was silent since"
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    until_ms: int
+    limits: Mapping[str, float] | None
+
+
+class Shares:
+    """Newest share of each group and broker.
+
+    A share without limits (its broker is no member any more) says what no share says, but that others may
+    have some.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[tuple[str, str], _Share] = {}
+        self._elsewhere: dict[str, int] = {}
+
+    def take(
+        self, group: str, broker: str, limits: Mapping[str, float] | None, until_ms: int, *, ours: bool
+    ) -> None:
+        """A share was decided or repeated.
+
+        Args:
+            group, broker: whose share of what.
+            limits: per second, by dimension.
+            until_ms: when its life ends, by the clock of `standing`.
+            ours: the broker is one of this collector's.
+        """
+        if not ours:
+            if limits is not None and len(self._elsewhere) < GROUPS_MAX:
+                self._elsewhere[group] = max(until_ms, self._elsewhere.get(group, 0))
+        elif (group, broker) in self._own or len(self._own) < GROUPS_MAX:
+            self._own[group, broker] = _Share(until_ms, limits)
+
+    def standing(self, group: str, broker: str, now_ms: int) -> Standing:
+        """What is known of a broker's share now."""
+        share = self._own.get((group, broker))
+        if share is not None and share.limits is not None:
+            return Standing.ACTIVE if now_ms < share.until_ms else Standing.SILENT
+        if now_ms < self._elsewhere.get(group, 0):
+            return Standing.ELSEWHERE
+        others = (one for (name, _), one in self._own.items() if name == group and one.limits is not None)
+        return Standing.ELSEWHERE if any(now_ms < one.until_ms for one in others) else Standing.NOBODY
+
+    def limit(self, group: str, broker: str, dimension: str) -> float | None:
+        """The share itself, per second; None: none in this dimension, since it was not used."""
+        share = self._own.get((group, broker))
+        return None if share is None or share.limits is None else share.limits.get(dimension)

@@ -1,0 +1,132 @@
+"""A collector's reports on `weir.usage`, and the right to be the only collector of its cluster.
+
+Two collectors of one cluster would report everything twice and push against each other. Kafka has one
+producer per transactional id: whoever comes later ends the one before (KIP-98). So reports are written in
+transactions whose id names the cluster, and a collector that may not write any more learns it with its next
+report.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.contract.errors import WeirError
+from streaming.kafka_io.policy_topic import NO_LOG, reason_of
+
+RECORD_BYTES: Final = 900_000
+_OVER: Final = frozenset({
+    KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+})  # fmt: skip
+
+
+class TakenOver(WeirError):
+    """Another collector of this cluster has started since."""
+
+
+class Reports:
+    """Writes reports, until another collector of the cluster does; a context manager.
+
+    Args:
+        bootstrap: `HOST:PORT` of Kafka.
+        topic: `weir.usage`.
+        lease: the transactional id.
+        client: librdkafka properties of our own connections.
+        timeout_s: limit of each step.
+
+    Raises:
+        WeirError: Kafka did not answer in time, or refuses.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, lease: str, client: Mapping[str, Any], timeout_s: float
+    ) -> None:
+        self._topic, self._timeout_s = topic, timeout_s
+        self._where = f"{topic} on {bootstrap}"
+        self._lease = lease
+        limit_ms = str(int(timeout_s * 1000))
+        self._producer = Producer(
+            {
+                **client,
+                "bootstrap.servers": bootstrap,
+                "transactional.id": lease,
+                "transaction.timeout.ms": limit_ms,
+                "message.timeout.ms": limit_ms,
+                "partitioner": "murmur2_random",
+                "linger.ms": 0,
+                "message.max.bytes": 1_000_000,
+                "allow.auto.create.topics": False,
+            },
+            logger=NO_LOG,
+        )
+        try:
+            self._producer.init_transactions(timeout_s)
+        except KafkaException as error:
+            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+
+    def write(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Write (broker, event) pairs, all or none; blocks for a few limits at most.
+
+        Raises:
+            TakenOver: see there; nothing was written.
+            WeirError: not written, or not known to be; the next report may be.
+        """
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        try:
+            self._producer.begin_transaction()
+            for broker, event in events:
+                value = orjson.dumps(event)
+                self._producer.produce(self._topic, value, broker.encode(), on_delivery=delivered)
+                self._producer.poll(0)
+            self._producer.commit_transaction(self._timeout_s)
+        except (KafkaException, BufferError) as error:
+            codes = {error.args[0].code()} if isinstance(error, KafkaException) else set()
+            if (codes | {one.code() for one in refused}) & _OVER:
+                raise TakenOver(
+                    f"another collector has taken over as {self._lease}; this one pushes nothing more"
+                ) from error
+            self._abort()
+            why = reason_of(error) if isinstance(error, KafkaException) else str(error)
+            raise WeirError(f"the report was not written to {self._where}: {why}") from error
+
+    def _abort(self) -> None:
+        try:
+            self._producer.abort_transaction(self._timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() in _OVER:
+                raise TakenOver(f"another collector has taken over as {self._lease}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer.purge()
+
+
+def records(event: Mapping[str, Any], name: str, size_max: int = RECORD_BYTES) -> Iterator[dict[str, Any]]:
+    """A `group_usage` as records that each fit, at least one; they differ in their ids.
+
+    >>> event = {"broker": "b", "usage": {"g1": {"publishedMsg": 1}, "g2": {"publishedMsg": 2}}}
+    >>> [(one["id"], list(one["usage"])) for one in records(event, "c-1", 30)]
+    [('c-1', ['g1']), ('c-1.1', ['g2'])]
+    """
+    usage: dict[str, Any] = {}
+    size = number = 0
+    for group, entry in event["usage"].items():
+        added = len(orjson.dumps({group: entry}))
+        if usage and size + added > size_max:
+            yield {**event, "id": f"{name}.{number}" if number else name, "usage": usage}
+            usage, size, number = {}, 0, number + 1
+        usage[group] = entry
+        size += added
+    yield {**event, "id": f"{name}.{number}" if number else name, "usage": usage}

@@ -1,0 +1,202 @@
+"""A connection whose client and broker the test plays, and its part that watches over new topics."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mutations_kit import Bureau, settle_down
+from prometheus_client import CollectorRegistry
+
+from enforcer.pulsar.creating.creating import Creating
+from enforcer.pulsar.creating.creation import Office
+from enforcer.pulsar.creating.known import KnownTopics
+from enforcer.pulsar.creating.metrics import CreatingMetrics
+from enforcer.pulsar.link import Features
+from enforcer.pulsar.protocol.commands import command, parse
+from enforcer.pulsar.protocol.frames import (
+    ERROR,
+    PARTITIONED_METADATA,
+    PARTITIONED_METADATA_RESPONSE,
+    PRODUCER,
+    PRODUCER_SUCCESS,
+    SUBSCRIBE,
+    SUCCESS,
+)
+from enforcer.pulsar.settings import PulsarSettings
+
+NOT_FOUND = 11
+HERE = "persistent://public/default/"
+
+
+class Wire:
+    """A connection that keeps what goes either way (link.Link)."""
+
+    def __init__(self, bureau: Bureau, user: str) -> None:
+        self._bureau = bureau
+        self.broker = ("b", 6650)
+        self.user = user
+        self.features = Features(
+            protocol_version=21, get_partitioned_metadata_without_auto_creation=True
+        )
+        self.limiter = None
+        self.connect = b""
+        self.up: list[bytes] = []
+        self.down: list[bytes] = []
+        self.ended: list[str] = []
+        self.paused = False
+        self.looks = 0
+
+    def to_broker(self, frame: bytes) -> None:
+        """Keeps it."""
+        self.up.append(frame)
+
+    def to_client(self, frame: bytes) -> None:
+        """Keeps it."""
+        self.down.append(frame)
+
+    def look_again(self) -> None:
+        """Counts."""
+        self.looks += 1
+
+    def pause(self, part: object) -> None:
+        """The client is not read."""
+        self.paused = True
+
+    def resume(self, part: object) -> None:
+        """The client is read."""
+        self.paused = False
+
+    def pause_broker(self, part: object) -> None:
+        """Nobody does."""
+        raise AssertionError
+
+    def resume_broker(self, part: object) -> None:
+        """Nobody does."""
+        raise AssertionError
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer for the test."""
+        return self._bureau.call_later(delay_ms, function)
+
+    def now_ms(self) -> float:
+        """The test's clock."""
+        return self._bureau.desk.now_ms
+
+    def end(self, why: str) -> None:
+        """Keeps why."""
+        self.ended.append(why)
+
+
+class Client:
+    """One client and its broker.
+
+    Args:
+        yard: whose.
+        user: principal.
+    """
+
+    def __init__(self, yard: "Yard", user: str = "a") -> None:
+        self.wire = Wire(yard.bureau, user)
+        self.part = Creating(self.wire, yard.office, yard.applies)
+        self._numbers = 0
+
+    async def send(self, kind: int, **fields: Any) -> bool:
+        """A request of the client comes; True if it passes at once."""
+        self._numbers += 1
+        number = fields.pop("request_id", self._numbers)
+        passed = await self.give(command(kind, request_id=number, **fields))
+        return passed
+
+    async def give(self, frame: bytes) -> bool:
+        """A frame of the client's comes; True if it passes at once."""
+        kind = frame[9]
+        passed = kind not in self.part.up or self.part.take_up(kind, frame) is not None
+        await settle_down()
+        return passed
+
+    async def produce(self, name: str = "t", **fields: Any) -> bool:
+        """A PRODUCER for a topic."""
+        return await self.send(PRODUCER, topic=name, producer_id=1, **fields)
+
+    async def subscribe(self, name: str = "t", **fields: Any) -> bool:
+        """A SUBSCRIBE for a topic."""
+        return await self.send(SUBSCRIBE, topic=name, consumer_id=1, subscription="s", **fields)
+
+    async def look_up(self, name: str = "t", **fields: Any) -> bool:
+        """A PARTITIONED_METADATA for a topic."""
+        return await self.send(PARTITIONED_METADATA, topic=name, **fields)
+
+    def asked(self) -> Any:
+        """The newest frame to the broker, which is removed."""
+        return parse(self.wire.up.pop())
+
+    def told(self) -> Any:
+        """The newest frame to the client, which is removed."""
+        return parse(self.wire.down.pop())
+
+    async def reply(self, kind: int, **fields: Any) -> bool:
+        """The broker sends something; True if it passes at once."""
+        passed = kind not in self.part.down or self.part.take_down(kind, command(kind, **fields)) is not None
+        await settle_down()
+        return passed
+
+    async def answer(self, partitions: int | None, error: int = NOT_FOUND) -> Any:
+        """The broker answers the newest question; None: with an error. Returns the question."""
+        question = self.asked()
+        fields = {"response": 1, "error": error} if partitions is None else {"partitions": partitions}
+        await self.reply(PARTITIONED_METADATA_RESPONSE, request_id=question.request_id, **fields)
+        return question
+
+    async def made(self, request_id: int) -> bool:
+        """The broker has done a PRODUCER or SUBSCRIBE, which is then the newest it got."""
+        frame = self.wire.up.pop()
+        kind = PRODUCER_SUCCESS if frame[9] == PRODUCER else SUCCESS
+        return await self.reply(kind, request_id=request_id)
+
+    async def refused(self, request_id: int, error: int = NOT_FOUND) -> bool:
+        """The broker has refused something of the client's."""
+        return await self.reply(ERROR, request_id=request_id, error=error, message="no")
+
+
+class Yard:
+    """What connections share: quota of user a, rate 1, burst 11."""
+
+    def __init__(self, settings: dict[str, Any] | None = None, **proxy: Any) -> None:
+        self.bureau = Bureau(**proxy)
+        self.desk = self.bureau.desk
+        self.settings = PulsarSettings(**(settings or {}))
+        self.metrics = CreatingMetrics(CollectorRegistry())
+        self.known = KnownTopics(
+            self.settings.known_topic_ms, self.settings.known_topics_max, lambda: self.desk.now_ms
+        )
+        self.office = Office(
+            mutations=self.bureau.mutations, known=self.known, metrics=self.metrics, settings=self.settings
+        )
+
+    def applies(self, user: str) -> bool:
+        """Whether a quota does."""
+        return self.desk.coordinator.quota(user, "") is not None
+
+    def charged(self) -> list[dict[str, int]]:
+        """Items of the requests that were sent as events and not refused, in order."""
+        return [
+            {item["name"].removeprefix(HERE): item["mutations"] for item in event["items"]}
+            for event in self.desk.of_type("request")
+            if not event.get("decided", {}).get("rejected")
+        ]
+
+    def refunded(self) -> int:
+        """Mutations that were given back."""
+        return sum(item["mutations"] for event in self.desk.of_type("refund") for item in event["items"])
+
+    def found(self) -> dict[str, float]:
+        """What was found of topics, counted."""
+        (family,) = self.metrics.topics.collect()
+        totals = [sample for sample in family.samples if sample.name.endswith("_total")]
+        return {sample.labels["found"]: sample.value for sample in totals}
+
+    async def drain(self) -> None:
+        """Use up the quota's burst, and owe 9."""
+        answer = await self.bureau.answer({"drained": 20})
+        assert answer.allowed
+        self.desk.events.clear()

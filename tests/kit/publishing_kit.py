@@ -1,0 +1,281 @@
+"""Connections of Pulsar's without sockets, whose publishing part and clock a test drives."""
+
+import heapq
+from collections.abc import Callable, Mapping
+from itertools import count
+from math import inf
+from typing import Any
+
+from enforcer.core.clock import Clock
+from enforcer.core.concurrency.limiter import Limiter
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.meter import Meter
+from enforcer.pulsar.link import Features
+from enforcer.pulsar.protocol.commands import build, command, parse
+from enforcer.pulsar.protocol.frames import (
+    CLOSE_PRODUCER,
+    ERROR,
+    PRODUCER,
+    PRODUCER_SUCCESS,
+    SEND,
+    SEND_ERROR,
+    SEND_RECEIPT,
+    kind_of,
+)
+from enforcer.pulsar.protocol.schema import CLASSES, new_body
+from enforcer.pulsar.proxy import NAMES
+from enforcer.pulsar.publishing.desk import Desk
+from enforcer.pulsar.publishing.publishing import Publishing
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.policy.policy_set import PolicySet
+
+TEN: dict[str, Any] = {
+    "resourcegroups.ten": {"publishRateInMsgs": 10},
+    "namespaces.acme/limited": {"resourcegroup": "ten"},
+}
+"""Ten messages a second for one namespace."""
+LIMITED, FREE = "persistent://acme/limited/a", "persistent://acme/free/b"
+
+
+class Timer:
+    """What call_later gives."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self.function: Callable[[], None] | None = function
+
+    def cancel(self) -> None:
+        """It will not run."""
+        self.function = None
+
+
+class World:
+    """A meter, a clock and connections.
+
+    Attributes:
+        now_ms: the steady clock.
+        meter: all accounts.
+        desk: what the connections share.
+
+    Args:
+        policies: path -> value, in force from the start.
+        pulsar: settings of Pulsar's proxy alone.
+    """
+
+    def __init__(self, policies: Mapping[str, Any] | None = None, **pulsar: Any) -> None:
+        self.now_ms = 0.0
+        self.settings = ProxySettings(namespace_pattern=NAMES)
+        clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: 10**12 + int(self.now_ms))
+        self.meter = Meter(self.settings, clock)
+        # One that is alone may use all of each limit.
+        self.meter.newcomers.set_alive(1, -10_000.0)
+        self.metrics = Metrics(10)
+        self.desk = Desk(self.meter, self.settings, PulsarSettings(**pulsar), self.metrics)
+        self.links: list[FakeLink] = []
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._numbers = count()
+        self.set(policies or {})
+
+    def set(self, policies: Mapping[str, Any]) -> None:
+        """These policies are in force now."""
+        self.meter.set_policies(PolicySet(dict(policies)))
+
+    def join(self, limiter: Limiter | None = None, user: str = "ANONYMOUS") -> "FakeLink":
+        """A client comes."""
+        link = FakeLink(self, limiter, user)
+        self.links.append(link)
+        return link
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """As the loop does."""
+        timer = Timer(function)
+        heapq.heappush(self._timers, (self.now_ms + delay_ms, next(self._numbers), timer))
+        return timer
+
+    def run(self, ms: float = 0.0) -> None:
+        """Let time pass: timers run when they are due, and connections are looked at once a second."""
+        end_ms = self.now_ms + ms
+        while True:
+            second_ms = (int(self.now_ms / 1000) + 1) * 1000.0
+            timer_ms = self._timers[0][0] if self._timers else inf
+            if min(second_ms, timer_ms) > end_ms:
+                break
+            if second_ms < timer_ms:
+                self.now_ms = second_ms
+                for link in self.links:
+                    link.part.check(self.now_ms)
+                continue
+            at_ms, _, timer = heapq.heappop(self._timers)
+            self.now_ms = max(self.now_ms, at_ms)
+            if timer.function is not None:
+                timer.function()
+        self.now_ms = end_ms
+
+    def number(self, name: str, **labels: str) -> float:
+        """A metric."""
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+class FakeLink:
+    """A connection (link.Link); keeps what is sent.
+
+    Attributes:
+        part: its publishing.
+        sent: what the broker got: (kind, body), each with the time.
+        got: what the client got.
+        read: whether the client is read.
+    """
+
+    def __init__(self, world: World, limiter: Limiter | None, user: str) -> None:
+        self.world = world
+        self.broker = ("broker", 6650)
+        self.user = user
+        self.features = Features()
+        self.limiter = limiter
+        self.connect = b""
+        self.stalled = False
+        self.read = True
+        self.looked_again = 0
+        self.sent: list[tuple[float, int, Any]] = []
+        self.got: list[tuple[int, Any]] = []
+        self._requests = count(1)
+        self.part = Publishing(self, world.desk)
+
+    # What the part uses
+
+    def to_broker(self, frame: bytes) -> None:
+        """See link.Link."""
+        self.sent.append((self.world.now_ms, kind_of(frame), parse(frame)))
+
+    def to_client(self, frame: bytes) -> None:
+        """See link.Link."""
+        kind = kind_of(frame)
+        self.got.append((kind, None if kind == 19 else parse(frame)))
+
+    def look_again(self) -> None:
+        """See link.Link."""
+        self.looked_again += 1
+
+    def pause(self, part: Any) -> None:
+        """See link.Link."""
+        assert part is self.part
+        self.read = False
+
+    def resume(self, part: Any) -> None:
+        """See link.Link."""
+        assert part is self.part
+        self.read = True
+
+    def pause_broker(self, part: Any) -> None:
+        """See link.Link."""
+        raise AssertionError("the broker is always read")
+
+    resume_broker = pause_broker
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Any:
+        """See link.Link."""
+        return self.world.call_later(delay_ms, function)
+
+    def now_ms(self) -> float:
+        """See link.Link."""
+        return self.world.now_ms
+
+    def end(self, why: str) -> None:
+        """See link.Link."""
+        raise AssertionError(why)
+
+    # What a test does
+
+    def up(self, frame: bytes) -> None:
+        """The client sends a frame; the broker gets it if the part does not want it or lets it pass."""
+        kind = kind_of(frame)
+        going = self.part.take_up(kind, frame) if kind in self.part.up else frame
+        if going is not None:
+            self.to_broker(going)
+
+    def down(self, kind: int, **fields: Any) -> None:
+        """The broker sends a frame."""
+        frame = command(kind, **fields)
+        going = self.part.take_down(kind, frame) if kind in self.part.down else frame
+        if going is not None:
+            self.to_client(going)
+
+    def ask(self, producer_id: int, topic: str) -> int:
+        """The client asks for a producer; returns the request's id."""
+        request_id = next(self._requests)
+        self.up(command(PRODUCER, topic=topic, producer_id=producer_id, request_id=request_id))
+        return request_id
+
+    def make(self, producer_id: int, topic: str) -> None:
+        """It gets it."""
+        self.down(PRODUCER_SUCCESS, request_id=self.ask(producer_id, topic), producer_name="p")
+
+    def send(self, producer_id: int, *sequence_ids: int, **message: Any) -> None:
+        """The client sends messages, see send_frame."""
+        for sequence_id in sequence_ids:
+            self.up(send_frame(producer_id, sequence_id, **message))
+
+    def receipt(self, producer_id: int, *sequence_ids: int) -> None:
+        """The broker answers them."""
+        for sequence_id in sequence_ids:
+            self.down(SEND_RECEIPT, producer_id=producer_id, sequence_id=sequence_id)
+
+    def refuse(self, producer_id: int, sequence_id: int) -> None:
+        """The broker refuses one."""
+        self.down(SEND_ERROR, producer_id=producer_id, sequence_id=sequence_id, error=9, message="no")
+
+    def fail(self, request_id: int) -> None:
+        """The broker refuses a request."""
+        self.down(ERROR, request_id=request_id, error=6, message="no")
+
+    def close(self, producer_id: int) -> None:
+        """The client closes a producer."""
+        request_id = next(self._requests)
+        self.up(command(CLOSE_PRODUCER, producer_id=producer_id, request_id=request_id))
+
+    def arrived(self, producer_id: int) -> list[int]:
+        """Sequence ids that the broker got of a producer, in order."""
+        sends = [body for _, kind, body in self.sent if kind == SEND]
+        return [body.sequence_id for body in sends if body.producer_id == producer_id]
+
+    def kinds(self) -> list[int]:
+        """What the broker got."""
+        return [kind for _, kind, _ in self.sent]
+
+
+def send_frame(
+    producer_id: int,
+    sequence_id: int,
+    *,
+    claimed: int | None = None,
+    batch: int | None = None,
+    payload: bytes = b"x" * 100,
+    compression: int = 0,
+    highest: int = 0,
+    **fields: Any,
+) -> bytes:
+    """A SEND.
+
+    Args:
+        producer_id: whose.
+        sequence_id: its number.
+        claimed: messages by the command.
+        batch: messages by the metadata.
+        payload: what is in it.
+        compression: how.
+        highest: highest_sequence_id.
+        fields: others of the command.
+    """
+    metadata = CLASSES["MessageMetadata"](producer_name="p", sequence_id=sequence_id, publish_time=1)
+    if batch is not None:
+        metadata.num_messages_in_batch = batch
+    if compression:
+        metadata.compression = compression
+    if claimed is not None:
+        fields["num_messages"] = claimed
+    if highest:
+        fields["highest_sequence_id"] = highest
+    body = new_body(SEND, producer_id=producer_id, sequence_id=sequence_id, **fields)
+    content: bytes = metadata.SerializeToString()
+    message = b"\x0e\x01" + bytes(4) + len(content).to_bytes(4, "big") + content + payload
+    return build(SEND, body, message)

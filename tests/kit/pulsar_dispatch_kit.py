@@ -1,0 +1,157 @@
+"""Dispatch limits in front of a real Pulsar, by a proxy whose policies a test sets: no Kafka, no job."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pulsar
+from pulsar_kit import Got, client, fresh
+from pulsar_proxy_kit import PulsarThread, bare_proxy
+
+from streaming.contract.events import PolicyChange
+from weir.stack.pulsar import LocalPulsar
+
+PAYLOAD = b"x" * 100
+SUBSCRIPTION = "sub"
+
+
+class Limited:
+    """A proxy, and the policies that it follows.
+
+    Args:
+        proxy: it runs.
+    """
+
+    def __init__(self, proxy: PulsarThread) -> None:
+        self.proxy = proxy
+        self._entries: dict[str, Any] = {}
+
+    def put(self, **changes: Mapping[str, Any] | None) -> None:
+        """Policies from now on; paths in which `__` stands for what no word may hold are given as `paths`."""
+        self.paths(changes)
+
+    def paths(self, changes: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Policies from now on, by path."""
+        done = threading.Event()
+
+        def apply() -> None:
+            ts = self.proxy.proxy.enforcement.brain.brokers_ms()
+            self.proxy.proxy.enforcement.coordinator.policies.apply(
+                [
+                    PolicyChange(id=f"policy-{random.random()}", path=path, value=value, ts=ts, version=None)
+                    for path, value in changes.items()
+                ]
+            )
+            self.proxy.proxy.enforcement.dispatch.look()
+            self.proxy.proxy.enforcement.groups.look()
+            done.set()
+
+        self.proxy.call(apply)
+        assert done.wait(10)
+
+    @property
+    def service(self) -> str:
+        """Where clients connect to."""
+        return self.proxy.bootstrap
+
+
+@contextmanager
+def limited(pulsar_: LocalPulsar, own: dict[str, Any] | None = None) -> Iterator[Limited]:
+    """A proxy of its own before a broker."""
+    with bare_proxy(pulsar_.service, own=own) as proxy:
+        yield Limited(proxy)
+
+
+def rate(msgs: int = -1, size: int = -1, period: int = 1) -> dict[str, int]:
+    """A dispatch rate's entry."""
+    return {
+        "dispatchThrottlingRateInMsg": msgs,
+        "dispatchThrottlingRateInByte": size,
+        "ratePeriodInSecond": period,
+    }
+
+
+def namespace(*, subscription: Any = None, topic: Any = None) -> dict[str, Any]:
+    """Policies of public/default."""
+    entry = {"subscriptionDispatchRate": subscription, "dispatchRate": topic}
+    return {"namespaces.public/default": {key: value for key, value in entry.items() if value}}
+
+
+def fill(service: str, topic: str, messages: int, batch: int, size: int = 100) -> None:
+    """Publish a backlog, in batches of exactly so many."""
+    with client(service) as made:
+        producer = made.create_producer(
+            topic,
+            batching_enabled=batch > 1,
+            batching_max_messages=max(2, batch),
+            batching_max_publish_delay_ms=60_000 if batch > 1 else 1,
+            batching_max_allowed_size_in_bytes=4 * 1024 * 1024,
+            max_pending_messages=50_000,
+            block_if_queue_full=True,
+        )
+        for number in range(messages):
+            producer.send_async(number.to_bytes(8, "big") + b"x" * (size - 8), _must)
+        producer.flush()
+
+
+def _must(result: Any, _: Any) -> None:
+    assert result == pulsar.Result.Ok, result
+
+
+class Reading:
+    """Consumers that note each message when it comes, in threads of the client's.
+
+    Args:
+        service: HOST:PORT.
+        topic: what they read.
+    """
+
+    def __init__(self, service: str, topic: str) -> None:
+        self.service, self.topic = service, topic
+        self.got: list[list[Got]] = []
+        self._clients: list[Any] = []
+        self._stack: list[Any] = []
+
+    def add(self, subscription: str = SUBSCRIPTION, *, apart: bool = False, **options: Any) -> Any:
+        """One more consumer; on a connection of its own where it is to be `apart`."""
+        if apart or not self._clients:
+            made = client(self.service)
+            self._stack.append(made)
+            self._clients.append(made.__enter__())
+        noted: list[Got] = []
+        self.got.append(noted)
+
+        def note(consumer: Any, message: Any) -> None:
+            noted.append(Got(time.monotonic(), message.data(), message.topic_name()))
+            consumer.acknowledge(message)
+
+        options = {
+            "initial_position": pulsar.InitialPosition.Earliest,
+            "message_listener": note,
+            **options,
+        }
+        return self._clients[-1].subscribe(self.topic, subscription, **options)
+
+    def times(self) -> list[float]:
+        """When messages came, all consumers together."""
+        return sorted(got.at for noted in self.got for got in noted)
+
+    def __enter__(self) -> "Reading":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for made in self._stack:
+            made.__exit__(None, None, None)
+
+
+def counts(times: list[float], seconds: int) -> list[int]:
+    """Messages in each second after the first one, by periods as they are: of the wall clock."""
+    return [sum(1 for at in times if second <= at - times[0] < second + 1) for second in range(seconds)]
+
+
+def new_topic() -> str:
+    """A topic that no other test has."""
+    return f"persistent://public/default/{fresh('dispatch')}"

@@ -1,0 +1,74 @@
+"""A Pulsar proxy in a thread of the test, without Weir's topics: what it passes, not what it limits."""
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from proxy_kit import ProxyThread
+
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.meter import Meter
+from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.contract.events import PolicyChange
+from weir.stack.kafka import free_port
+
+
+class PulsarThread(ProxyThread):
+    """A proxy with an event loop in a thread."""
+
+    def _make(self) -> Any:
+        return PulsarProxy(self.config)
+
+    def _meter(self) -> Meter:
+        meter: Meter = self.proxy.enforcement.meter
+        return meter
+
+    def count(self, name: str, **labels: str) -> float:
+        """A metric of its own, `weir_pulsar_...`; 0 if it was never touched."""
+        return self.proxy.metrics.registry.get_sample_value(f"weir_pulsar_{name}", labels) or 0.0
+
+    def set(self, policies: Mapping[str, Any]) -> None:
+        """Put these policies in force, as if they had been read; a value of None removes one."""
+        enforcement, done = self.proxy.enforcement, threading.Event()
+
+        def apply() -> None:
+            now = enforcement.brain.clock.wall_ms()
+            known = enforcement.coordinator.policies
+            changes = [
+                PolicyChange(id=path, ts=now, path=path, value=value, version=None)
+                for path, value in policies.items()
+            ]
+            known.apply(changes)
+            enforcement.groups.look()
+            enforcement.measuring.look()
+            done.set()
+
+        self.call(apply)
+        assert done.wait(10)
+
+    def used(self, group: str) -> tuple[int, int]:
+        """Messages and bytes that a group published here."""
+        account = self.proxy.enforcement.meter.accounts.get(group)
+        return (0, 0) if account is None else (account.used[0], account.used[1])
+
+
+def bare_proxy(service: str, *, own: dict[str, Any] | None = None, **settings: Any) -> PulsarThread:
+    """A proxy before the broker at HOST:PORT whose Kafka is away, so that nothing is limited.
+
+    Args:
+        own: settings of section `pulsar`.
+        settings: of section `proxy`; `listen` is where it listens.
+    """
+    host, _, port = service.rpartition(":")
+    listen = settings.pop("listen", ("127.0.0.1", 0))
+    return PulsarThread(
+        PulsarProxyConfig(
+            pulsar=((host, int(port)),),
+            kafka=(("127.0.0.1", free_port()),),
+            connection={"log_level": "0"},
+            listen=listen,
+            settings=ProxySettings(start_timeout_ms=0, **settings),
+            own_settings=PulsarSettings(**(own or {})),
+        )
+    )

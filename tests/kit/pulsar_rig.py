@@ -1,0 +1,177 @@
+"""A Pulsar connection without sockets, between a fake client and a fake broker."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from connection_kit import FakeTransport, Timer
+
+from enforcer.core.health.turns import Turns
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.pulsar.connection import Connection
+from enforcer.pulsar.link import Link, Part
+from enforcer.pulsar.metrics import PulsarMetrics
+from enforcer.pulsar.protocol import frames
+from enforcer.pulsar.protocol.commands import command
+from enforcer.pulsar.settings import PulsarSettings
+from enforcer.pulsar.staying.lookups import Lookups
+from enforcer.pulsar.staying.moving import Moving
+from enforcer.pulsar.staying.targets import Address, Targets
+from enforcer.pulsar.upstream import Upstream
+
+BROKER = ("broker-1", 6650)
+
+
+def split(data: bytes) -> list[bytes]:
+    """The frames of a stream; the last may be cut off."""
+    found = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        found.append(data[:end])
+        data = data[end:]
+    return found
+
+
+def kinds(data: bytes) -> list[int]:
+    """Their kinds."""
+    return [frame[9] for frame in split(data)]
+
+
+def connect(**fields: Any) -> bytes:
+    """A client's CONNECT."""
+    return command(frames.CONNECT, **{"client_version": "tests", "protocol_version": 21, **fields})
+
+
+def connected(**fields: Any) -> bytes:
+    """A broker's answer to it."""
+    flags = {"get_partitioned_metadata_without_auto_creation": True}
+    given = {"server_version": "tests", "max_message_size": 5_242_880, "feature_flags": flags, **fields}
+    return command(frames.CONNECTED, **given)
+
+
+class FakeUpstream:
+    """A broker connection that is made when the test says so."""
+
+    def __init__(self) -> None:
+        self.transport: FakeTransport | None = None
+        self.target: Address | None = None
+        self.closed = False
+        self.descriptor = -1
+
+    def dial(self, target: Address) -> None:
+        """Remember whom."""
+        self.target = target
+
+    def close(self) -> None:
+        """It is needed no more."""
+        self.closed = True
+        self.transport = None
+
+    abort = close
+
+
+class Seeing:
+    """A part that notes what it sees, and does with it what the test says."""
+
+    def __init__(self, up: set[int], down: set[int]) -> None:
+        self.up, self.down = frozenset(up), frozenset(down)
+        self.seen: list[tuple[str, int, bytes]] = []
+        self.answer: Callable[[bytes], bytes | None] = lambda frame: frame
+        self.checked, self.closed, self.held_bytes = 0, 0, 0
+
+    def take_up(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part."""
+        self.seen.append(("up", kind, frame))
+        return self.answer(frame)
+
+    def take_down(self, kind: int, frame: bytes) -> bytes | None:
+        """See link.Part."""
+        self.seen.append(("down", kind, frame))
+        return self.answer(frame)
+
+    def check(self, now_ms: float) -> None:
+        """See link.Part."""
+        self.checked += 1
+
+    def close(self) -> None:
+        """See link.Part."""
+        self.closed += 1
+
+
+class PulsarRig:
+    """A connection and what it shares with others (hub.Hub).
+
+    Args:
+        parts: what sees its frames behind those that keep clients on the proxy.
+        own: settings of section `pulsar`.
+        settings: of section `proxy`.
+    """
+
+    def __init__(self, *parts: Any, own: dict[str, Any] | None = None, **settings: Any) -> None:
+        self.settings, self.pulsar = ProxySettings(**settings), PulsarSettings(**(own or {}))
+        self.metrics = Metrics(10)
+        self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
+        self.targets = Targets([BROKER], self.pulsar.targets, self.pulsar.targets_max)
+        self.turns = Turns(lambda _function: None, lambda: 0.0)
+        self.parts: list[Callable[[Link], Part]] = [
+            lambda link: Lookups(link, self),
+            lambda link: Moving(link, self),
+            *((lambda _link, part=part: part) for part in parts),
+        ]
+        self.now = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.forgotten = 0
+        self.full = False
+        self.client, self.upstream = FakeTransport(), FakeUpstream()
+        self.broker = FakeTransport()
+        self.connection = Connection(self, lambda _owner, _settings: cast(Upstream, self.upstream))
+        self.connection.connection_made(cast(asyncio.Transport, self.client))
+
+    def now_ms(self) -> float:
+        """The test's clock."""
+        return self.now
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Any:
+        """Noted."""
+        self.timers.append((delay_ms, function))
+        return Timer()
+
+    def bootstrap(self) -> Address:
+        """The only broker."""
+        return BROKER
+
+    def admit(self, _connection: Any) -> bool:
+        """Unless the test says no."""
+        return not self.full
+
+    def placed(self, _connection: Any) -> None:
+        """Nothing is limited."""
+
+    def forget(self, _connection: Any) -> None:
+        """Counted."""
+        self.forgotten += 1
+
+    def up(self, data: bytes) -> None:
+        """The client sends."""
+        self.connection.data_received(data)
+
+    def down(self, data: bytes) -> None:
+        """The broker sends."""
+        self.connection.broker_sent(data)
+
+    def dialled(self) -> None:
+        """The broker has taken the connection."""
+        self.upstream.transport = self.broker
+        self.connection.broker_made(cast(asyncio.Transport, self.broker))
+
+    def open(self, **fields: Any) -> None:
+        """Log in, without a trace of it."""
+        self.up(connect(**fields))
+        self.dialled()
+        self.down(connected())
+        self.client.data = self.broker.data = b""
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric's value, 0 if it was never touched."""
+        return self.metrics.registry.get_sample_value(f"weir_{name}", labels) or 0.0

@@ -1,0 +1,156 @@
+"""The collector's limits on a real Pulsar, measured at Python clients.
+
+What depends on Kafka or the job is left out here: reports go to a list, shares come by a call.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from hungry_publishers import publishing
+from pulsar_kit import Admin, client, fresh
+
+from streaming.collect.pulsar.collector import Collector, Round
+from streaming.collect.pulsar.limits import Kind, Rates, Slot
+from streaming.collect.pulsar.metrics import CollectMetrics
+from streaming.collect.pulsar.notes import Notes
+from streaming.collect.pulsar.push import Pusher, PushTerms, Result
+from streaming.collect.pulsar.rest import Rest, RestTerms
+from streaming.collect.settings import PulsarCollectSettings, Source
+from streaming.policy.policy_set import PolicySet
+from weir.stack.pulsar import LocalPulsar
+
+LIMIT = 100
+
+
+class Rig:
+    """A collector on a real Pulsar, round by round."""
+
+    def __init__(self, url: str, entries: dict[str, Any], **settings: Any) -> None:
+        self.entries = entries
+        self.reported: list[tuple[str, Mapping[str, Any]]] = []
+        self._url = url
+        self._settings = PulsarCollectSettings(**settings)
+        self._loop = asyncio.new_event_loop()
+        metrics = CollectMetrics()
+        self._rest = self.run(self._connect())
+        notes = Notes(self._rest, self._settings.notes_namespace)
+        self.pusher = Pusher(self._rest, notes, PushTerms(apart_ms=self._settings.push_apart_ms), metrics)
+        self.collector = Collector(
+            self._rest, self.pusher, self._settings, policies=lambda: PolicySet(self.entries),
+            report=self.reported.extend, name="test", push=True, metrics=metrics,
+        )  # fmt: skip
+
+    async def _connect(self) -> Rest:
+        return Rest(RestTerms(base=self._url))
+
+    def run(self, work: Any) -> Any:
+        """In its loop."""
+        return self._loop.run_until_complete(work)
+
+    def rounds(self, number: int, apart_s: float = 1.0) -> Round:
+        """Some rounds; returns the last one."""
+        for left in range(number, 0, -1):
+            done: Round = self.run(self.collector.round())
+            if left > 1:
+                time.sleep(apart_s)
+        return done
+
+    def close(self) -> None:
+        """Leave nothing open."""
+        self.run(self._rest.__aexit__(None, None, None))
+        self._loop.close()
+
+
+RigOf = Callable[..., Rig]
+
+
+@pytest.fixture
+def rig_of(pulsar: LocalPulsar) -> Iterator[RigOf]:
+    """Makes collectors of policies, and closes them."""
+    made: list[Rig] = []
+
+    def make(entries: dict[str, Any], **settings: Any) -> Rig:
+        made.append(Rig(pulsar.admin, entries, **settings))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()
+
+
+@pytest.fixture
+def namespace(admin: Admin) -> str:
+    """A new one."""
+    return admin.namespace(f"{fresh('collected')}/orders")
+
+
+def grouped(namespace: str, **limits: int) -> dict[str, Any]:
+    """Policies that limit a namespace by a group."""
+    return {"resourcegroups.g": limits, f"namespaces.{namespace}": {"resourcegroup": "g"}}
+
+
+def test_a_group_holds_and_an_operators_limit_stays(
+    pulsar: LocalPulsar, admin: Admin, namespace: str, rig_of: RigOf
+) -> None:
+    """100 msg/s at the client; what an operator has set is left alone; all of ours goes with its policy."""
+    topic = admin.topic(f"persistent://{namespace}/limited")
+    own, all_of_it = Slot(namespace, topic, "", Kind.PUBLISH), Slot(namespace, "", "", Kind.DISPATCH)
+    operators = {"dispatchThrottlingRateInMsg": 7_777, "ratePeriodInSecond": 1}
+    admin.do("POST", f"namespaces/{namespace}/dispatchRate", operators)
+    rig = rig_of(grouped(namespace, publishRateInMsgs=LIMIT, dispatchRateInMsgs=LIMIT))
+    with publishing(pulsar.service, topic) as publisher:
+        rig.rounds(2)
+        assert rig.pusher.pushed[own] == Rates(LIMIT, -1)
+        assert list(rig.pusher.foreign()) == [all_of_it]
+        # The first second has the new bucket beside its own messages.
+        time.sleep(1.5)
+        began = time.monotonic()
+        time.sleep(4.0)
+        seconds = publisher.per_second(began, 4)
+        assert abs(sum(seconds) / 4 - LIMIT) <= 0.03 * LIMIT, seconds
+    again = rig_of(rig.entries)
+    again.rounds(1)
+    assert again.pusher.pushed == rig.pusher.pushed
+    again.entries = {}
+    results = again.rounds(1).results
+    assert results is not None and set(results.values()) == {Result.REMOVED}
+    assert admin.do("GET", f"namespaces/{namespace}/publishRate") is None
+    kept = admin.do("GET", f"namespaces/{namespace}/dispatchRate")
+    assert kept["dispatchThrottlingRateInMsg"] == operators["dispatchThrottlingRateInMsg"]
+
+
+@pytest.mark.soak
+def test_dispatch_rates_of_policies_hold(
+    pulsar: LocalPulsar, admin: Admin, namespace: str, rig_of: RigOf
+) -> None:
+    """A subscription's 50 msg/s, and both sources of counters say the same."""
+    topic = admin.topic(f"persistent://{namespace}/deliveries")
+    rate = {"dispatchThrottlingRateInMsg": 50, "ratePeriodInSecond": 1}
+    entries = grouped(namespace, publishRateInMsgs=100_000)
+    entries[f"namespaces.{namespace}"]["subscriptionDispatchRate"] = rate
+    rig, twin = (rig_of(entries, source=source) for source in Source)
+    rig.rounds(2, 0.2)
+    twin.rounds(1)
+    assert rig.pusher.pushed[Slot(namespace, "", "", Kind.SUBSCRIPTION)] == Rates(50, -1)
+    with client(pulsar.service) as connected:
+        consumer = connected.subscribe(topic, "s", receiver_queue_size=1000)
+        producer = connected.create_producer(topic, batching_enabled=False)
+        for _ in range(600):
+            producer.send_async(b"x" * 100, None)
+        producer.flush()
+        began, got = time.monotonic(), 0
+        while time.monotonic() - began < 5.0:
+            consumer.acknowledge(consumer.receive(2_000))
+            got += 1
+    # Permits that were there before the first one count whole: a full bucket at the start.
+    assert 220 <= got <= 330
+    one, two = rig.rounds(1), twin.rounds(1)
+    assert one.passed is not None and two.passed is not None
+    place = next(place for place in one.passed.counts if place.subscription == "s")
+    assert one.passed.counts[place][2] >= got
+    assert abs(one.passed.counts[place][2] - two.passed.counts[place][2]) <= 60
+    assert rig.reported[-1][1]["usage"]["g"]["publishedMsg"] == 600
+    rig.run(rig.collector.withdraw())

@@ -1,0 +1,407 @@
+"""Requests that can be refused: what is decided, told, waited for, charged and given back."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+
+import pytest
+from coordinator_kit import asked, decision
+from mutations_kit import Bureau
+
+from enforcer.core.ledger import Answered
+
+Scene = Callable[[], Coroutine[None, None, None]]
+
+
+def in_a_loop(test: Scene) -> Callable[[], None]:
+    """Run a test in an event loop of its own."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
+
+
+@in_a_loop
+async def test_no_quota_passes_and_is_reported() -> None:
+    """Nobody waits; what the cluster did not do is corrected when the job has decided it."""
+    bureau = Bureau()
+    bureau.desk.limit()
+    answer = await bureau.answer({"a": 5})
+    assert (answer.allowed, answer.outcome, answer.quota) == (True, "unlimited", None)
+    (event,) = bureau.desk.of_type("request")
+    assert event["subject"] == "" and "decided" not in event
+    bureau.mutations.settle(answer, {})
+    await bureau.mutations.acknowledged(answer)
+    assert bureau.outcomes() == {"unlimited": 1}
+
+
+@in_a_loop
+async def test_a_shadow_quota_is_decided_and_not_acted_on() -> None:
+    """Whatever the balance is."""
+    bureau = Bureau()
+    bureau.desk.limit(controller_mutation_rate=1, shadow=True)
+    answers = [await bureau.answer({"a": 50}, wait_ms=1_000) for _ in range(3)]
+    assert [answer.outcome for answer in answers] == ["shadow"] * 3
+    assert len(bureau.desk.of_type("request")) == 3
+
+
+@in_a_loop
+async def test_it_is_decided_at_once_and_its_event_goes_beside_it() -> None:
+    """The answer to the client waits for the event's acknowledgement; the decision does not."""
+    bureau = Bureau()
+    bureau.desk.acknowledges = False
+    answer = await bureau.answer({"a": 5})
+    assert (answer.allowed, answer.outcome, answer.tokens) == (True, "allow", 6.0)
+    (event,) = bureau.desk.of_type("request")
+    assert event["decided"]["outcome"] == "allow" and event["strict"] is True
+    waiting = asyncio.create_task(bureau.mutations.acknowledged(answer))
+    await bureau.pass_ms(50)
+    assert not waiting.done()
+    bureau.desk.acknowledge()
+    await waiting
+    assert bureau.desk.metrics.unacknowledged._value.get() == 0
+
+
+@in_a_loop
+async def test_the_wait_for_the_acknowledgement_has_a_bound() -> None:
+    """After event_ack_ms it is counted."""
+    bureau = Bureau(event_ack_ms=100)
+    bureau.desk.acknowledges = False
+    answer = await bureau.answer({"a": 5})
+    waiting = asyncio.create_task(bureau.mutations.acknowledged(answer))
+    await bureau.pass_ms(0)
+    await bureau.pass_ms(100)
+    assert waiting.done() and bureau.desk.metrics.unacknowledged._value.get() == 1
+
+
+@in_a_loop
+async def test_beyond_the_quota_it_is_refused_with_the_time_and_the_quota() -> None:
+    """By the law's own steps, and by the not-before time from then on; each is reported."""
+    bureau = Bureau()
+    assert (await bureau.answer({"a": 30})).allowed
+    refused = await bureau.answer({"b": 1})
+    assert (refused.allowed, refused.outcome, refused.retry_ms, refused.tokens) == (
+        False, "reject", 19_000, -19.0,
+    )  # fmt: skip
+    assert "user=a" in refused.message and "19000 ms" in refused.message
+    assert bureau.desk.of_type("request")[1]["decided"]["rejected"] == ["b"]
+    await bureau.pass_ms(19_000)
+    assert (await bureau.answer({"b": 1})).allowed
+    assert bureau.outcomes() == {"allow": 2, "reject": 1}
+
+
+@in_a_loop
+async def test_what_the_cluster_did_not_do_is_given_back() -> None:
+    """The refund is an event, and whoever was told to wait may come at once."""
+    bureau = Bureau()
+    answer = await bureau.answer({"a": 30})
+    assert not (await bureau.answer({"b": 1})).allowed
+    bureau.mutations.settle(answer, {"a": 0})
+    (refund,) = bureau.desk.of_type("refund")
+    assert refund["items"] == [{"name": "a", "mutations": 30}]
+    assert (await bureau.answer({"b": 1})).tokens == 10.0
+
+
+@in_a_loop
+async def test_what_the_cluster_did_beyond_is_charged() -> None:
+    """A topic that had grown meanwhile; and one of which nothing was known."""
+    bureau = Bureau()
+    bureau.mutations.settle(await bureau.answer({"a": 1}), {"a": 6})
+    bureau.mutations.charge(asked({"b": 7}))
+    assert [event["strict"] for event in bureau.desk.of_type("request")] == [True, False, False]
+    assert (await bureau.answer({"c": 1})).retry_ms == 2_000
+
+
+@in_a_loop
+async def test_of_several_items_all_are_carried_out_or_none() -> None:
+    """What was charged of a request that is refused is given back."""
+    bureau = Bureau()
+    refused = await bureau.answer({"a": 12, "b": 1})
+    assert not refused.allowed
+    (refund,) = bureau.desk.of_type("refund")
+    assert refund["items"] == [{"name": "a", "mutations": 12}]
+    bureau.mutations.settle(refused, {"a": 12})
+    assert len(bureau.desk.events) == 2
+
+
+@in_a_loop
+async def test_no_items_cost_nothing() -> None:
+    """What is wrong with it is its cluster's to say."""
+    bureau = Bureau()
+    assert (await bureau.answer({})).outcome == "free"
+    assert bureau.desk.events == []
+
+
+@pytest.mark.parametrize("rejected", [False, True])
+def test_strict_waits_for_its_decision(rejected: bool) -> None:
+    """The job decides; the time starts when the question was sent."""
+
+    async def run() -> None:
+        bureau = Bureau(local=False)
+        task = await bureau.begin({"a": 5})
+        (event,) = bureau.desk.of_type("request")
+        assert event["deadline_ms"] == 2_000 and not task.done()
+        names, wait_ms = (frozenset({"a"}), 7_000) if rejected else (frozenset(), 0)
+        made = decision(id=event["id"], rejected=names, throttle_time_ms=wait_ms, tokens=-7.0)
+        bureau.desk.coordinator.take([made])
+        answer = await task
+        assert (answer.allowed, answer.retry_ms, answer.tokens) == (not rejected, wait_ms, -7.0)
+        assert not bureau.desk.coordinator.questions.busy("user=a")
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_strict_is_refused_by_the_not_before_time_and_reported() -> None:
+    """Nobody is asked; beyond the rate of what costs nothing nobody is told either."""
+    bureau = Bureau(local=False, refusal_factor=1)
+    desk = bureau.desk
+    quota = desk.coordinator.quota("a", "c")
+    desk.coordinator.ledger.postpone("user=a", 5_000, quota)
+    answers = [await bureau.answer({"a": 5}) for _ in range(14)]
+    assert {(answer.outcome, answer.retry_ms) for answer in answers} == {("not_before", 5_000)}
+    assert len([event for event in desk.of_type("request") if event["answered"] == "not_before"]) == 12
+    assert desk.metrics.unreported._value.get() == 2
+
+
+@pytest.mark.parametrize("on_late", ["allow", "reject"])
+def test_a_late_decision_goes_by_the_setting(on_late: str) -> None:
+    """With allow it is charged when decided, with reject it never is."""
+
+    async def run() -> None:
+        bureau = Bureau(local=False, on_late_decision=on_late)
+        task = await bureau.begin({"a": 5})
+        await bureau.pass_ms(2_000)
+        answer = task.result()
+        assert answer.outcome == f"late_{on_late}" and answer.allowed is (on_late == "allow")
+        bureau.mutations.settle(answer, {"a": 0})
+        ask = bureau.desk.of_type("request")[0]["id"]
+        bureau.desk.coordinator.take([decision(id=ask, late=True)])
+        refunds = bureau.desk.of_type("refund")
+        assert len(refunds) == (on_late == "allow")
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_between_several_proxies_it_is_asked_and_refused_if_nobody_answers() -> None:
+    """What lies between the own part and the balance is never charged too late."""
+    bureau = Bureau(proxies=2)
+    assert (await bureau.answer({"a": 6})).allowed
+    task = await bureau.begin({"b": 5})
+    event = bureau.desk.of_type("request")[1]
+    assert event["on_late"] == "reject" and "decided" not in event
+    await bureau.pass_ms(2_000)
+    assert (task.result().outcome, task.result().retry_ms) == ("late_reject", 2_000)
+
+
+@in_a_loop
+async def test_between_several_proxies_an_answer_is_acted_on() -> None:
+    """As that of a strict request."""
+    bureau = Bureau(proxies=2)
+    await bureau.answer({"a": 6})
+    task = await bureau.begin({"b": 5})
+    bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[1]["id"], tokens=0.0)])
+    assert (await task).outcome == "allow"
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_an_event_for_which_there_is_no_room_is_late(local: bool) -> None:
+    """Decided here it is refused, since nobody would ever know."""
+
+    async def run() -> None:
+        bureau = Bureau(local=local)
+        bureau.desk.full = True
+        answer = await bureau.answer({"a": 5})
+        assert answer.outcome == ("late_reject" if local else "late_allow")
+        bureau.mutations.settle(answer, {"a": 5})
+        assert bureau.desk.events == []
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_too_large_is_refused_before_and_after() -> None:
+    """By the bound on records, and by Kafka itself."""
+    bureau = Bureau(local=False)
+    too_many = {f"{number}-{'x' * 240}": 1 for number in range(30_000)}
+    assert (await bureau.answer(too_many)).outcome == "too_large"
+    task = await bureau.begin({"a": 5})
+    bureau.desk.coordinator.refused(bureau.desk.of_type("request")[0]["id"])
+    assert (await task).outcome == "too_large"
+
+
+@pytest.mark.parametrize("moment", ["question", "acknowledgement", "line"])
+def test_who_leaves_is_not_charged(moment: str) -> None:
+    """A client that is gone while its request waits for anything."""
+
+    async def run() -> None:
+        bureau = Bureau(local=moment != "question")
+        if moment == "question":
+            task = await bureau.begin({"a": 5})
+        else:
+            await bureau.answer({"a": 30})
+            bureau.desk.acknowledges = False
+            task = await bureau.begin({"b": 3}, wait_ms=60_000 if moment == "line" else 0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert bureau.mutations.waiting == 0 and not bureau.desk.coordinator.questions.busy("user=a")
+        if moment == "question":
+            bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[0]["id"])])
+            (refund,) = bureau.desk.of_type("refund")
+            assert refund["items"] == [{"name": "a", "mutations": 5}]
+        else:
+            assert bureau.desk.of_type("refund") == []
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_a_short_wait_is_waited() -> None:
+    """Until the subject need not wait any more; then it is decided once."""
+    bureau = Bureau()
+    await bureau.answer({"a": 14})
+    task = await bureau.begin({"b": 1}, wait_ms=5_000)
+    await bureau.pass_ms(2_999)
+    assert not task.done()
+    await bureau.pass_ms(1)
+    assert task.result().allowed
+    assert bureau.outcomes() == {"allow": 2}
+
+
+@in_a_loop
+async def test_a_long_wait_is_refused_at_once() -> None:
+    """Waiting first would help nobody."""
+    bureau = Bureau()
+    await bureau.answer({"a": 30})
+    answer = await bureau.answer({"b": 1}, wait_ms=5_000)
+    assert (answer.outcome, answer.retry_ms) == ("reject", 19_000)
+
+
+@in_a_loop
+async def test_those_who_wait_go_one_after_the_other() -> None:
+    """First come, first served; who cannot have its turn in time is refused then."""
+    bureau = Bureau()
+    await bureau.answer({"a": 14})
+    first = await bureau.begin({"b": 4}, wait_ms=10_000)
+    second = await bureau.begin({"c": 8}, wait_ms=10_000)
+    third = await bureau.begin({"d": 1}, wait_ms=10_000)
+    assert bureau.mutations.waiting == 3
+    await bureau.pass_ms(3_000)
+    assert first.result().allowed and not second.done()
+    await bureau.pass_ms(4_000)
+    # The third would have to wait 8 s more: it is told at once.
+    assert second.result().allowed
+    assert (third.result().outcome, third.result().retry_ms) == ("reject", 8_000)
+    assert bureau.mutations.waiting == 0
+
+
+@in_a_loop
+async def test_a_refund_ends_the_wait() -> None:
+    """Whoever waits goes on when its subject need not wait any more."""
+    bureau = Bureau()
+    answer = await bureau.answer({"a": 14})
+    task = await bureau.begin({"b": 1}, wait_ms=5_000)
+    bureau.mutations.settle(answer, {})
+    await bureau.pass_ms(0)
+    assert task.result().allowed
+
+
+@in_a_loop
+async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
+    """What comes into force is asked for anew."""
+    bureau = Bureau()
+    await bureau.answer({"a": 14})
+    task = await bureau.begin({"b": 1}, wait_ms=5_000)
+    bureau.desk.limit()
+    await bureau.pass_ms(0)
+    assert task.result().outcome == "unlimited"
+
+
+@in_a_loop
+async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
+    """Each before it takes one mutation at least; who cannot have its turn is refused at once."""
+    bureau = Bureau()
+    assert (await bureau.answer({"a": 14})).allowed
+    waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=5_000) for number in range(6)]
+    assert not any(task.done() for task in waiting)
+    assert (await bureau.answer({"c": 1}, wait_ms=5_000)).outcome == "reject"
+    assert bureau.mutations.waiting == 6
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@in_a_loop
+async def test_the_line_has_a_bound() -> None:
+    """Beyond it a request is refused as if it did not want to wait."""
+    bureau = Bureau(open_questions_max=2)
+    await bureau.answer({"a": 14})
+    waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=60_000) for number in range(2)]
+    assert (await bureau.answer({"c": 1}, wait_ms=60_000)).outcome == "reject"
+    await bureau.pass_ms(3_000)
+    await bureau.pass_ms(1_000)
+    assert all(task.done() for task in waiting)
+
+
+@in_a_loop
+async def test_questions_of_one_subject_line_up() -> None:
+    """So many may be open at a time; the next is asked when one is answered, and late after the limit."""
+    bureau = Bureau(local=False, open_questions_max=1)
+    first, second = await bureau.begin({"a": 1}), await bureau.begin({"b": 1})
+    third = await bureau.begin({"c": 1})
+    assert len(bureau.desk.events) == 1
+    await bureau.pass_ms(1_000)
+    bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[0]["id"])])
+    await bureau.pass_ms(0)
+    assert first.result().allowed and len(bureau.desk.events) == 2 and not second.done()
+    await bureau.pass_ms(1_000)
+    assert third.result().outcome == "late_allow" and third.result().ask is None
+    await bureau.pass_ms(1_000)
+    assert second.result().outcome == "late_allow"
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
+    """They are charged nothing, and beyond their rate refused, or not reported."""
+
+    async def run() -> None:
+        bureau = Bureau(dry_run_factor=1)
+        bureau.desk.limit(controller_mutation_rate=1, shadow=shadow)
+        answers = [await bureau.answer({"a": 12}, wait_ms=1_000, dry=True) for _ in range(2)]
+        assert [answer.outcome for answer in answers] == (
+            ["shadow", "shadow"] if shadow else ["allow", "dry_run"]
+        )
+        assert len(bureau.desk.events) == 1
+        bureau.mutations.settle(answers[0], {})
+        assert bureau.desk.of_type("refund") == []
+        if not shadow:
+            assert answers[1].retry_ms == 1_000 and "Dry runs" in answers[1].message
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_a_dry_run_under_no_quota_is_not_reported() -> None:
+    """Nobody need know."""
+    bureau = Bureau()
+    bureau.desk.limit()
+    answer = await bureau.answer({"a": 12}, dry=True)
+    assert answer.allowed and answer.ask is None and bureau.desk.events == []
+
+
+@in_a_loop
+async def test_it_is_decided_by_its_decision_once_it_is_known() -> None:
+    """The question is closed: the same decision read again changes nothing."""
+    bureau = Bureau(local=False)
+    task = await bureau.begin({"a": 5})
+    made = decision(id=bureau.desk.of_type("request")[0]["id"])
+    bureau.desk.coordinator.take([made, made])
+    answer = await task
+    assert answer.ask is not None and answer.ask.answered is Answered.DECIDED
+    bureau.mutations.settle(answer, {"a": 5})
+    assert len(bureau.desk.events) == 1

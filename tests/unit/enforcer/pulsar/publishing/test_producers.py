@@ -1,0 +1,189 @@
+"""Producers that come and go, and what happens to SENDs of theirs that wait."""
+
+import pytest
+from publishing_kit import FREE, LIMITED, TEN, World
+
+from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, BadFrame
+
+
+def test_one_close_waits_for_its_queue() -> None:
+    """The broker gets all that was sent before, then the close."""
+    world = World(TEN)
+    link = world.join()
+    link.make(1, LIMITED)
+    link.send(1, *range(10))
+    link.close(1)
+    # The broker would not take it any more either.
+    link.send(1, 99)
+    assert CLOSE_PRODUCER not in link.kinds()
+    world.run(1_000)
+    assert link.arrived(1) == list(range(10))
+    assert link.kinds()[-1] == CLOSE_PRODUCER
+    assert world.number("weir_publish_unsent_sends_total", reason="closed") == 1
+    link.receipt(1, *range(10))
+    world.run(1_000)
+    assert link.part._by_id == {}
+
+
+def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> None:
+    """Their client takes them as failed when it hears that the producer is closed."""
+    world = World(TEN, publish_wait_ms=2_000)
+    link = world.join()
+    link.make(1, LIMITED)
+    link.send(1, *range(100))
+    link.close(1)
+    world.run(1_900)
+    assert CLOSE_PRODUCER not in link.kinds()
+    world.run(200)
+    assert link.kinds()[-1] == CLOSE_PRODUCER
+    assert len(link.arrived(1)) < 30
+    assert world.number("weir_publish_unsent_sends_total", reason="closed") == 100 - len(link.arrived(1))
+    assert world.desk.room.size == 0
+
+
+def test_a_producer_closed_by_the_broker_loses_its_queue() -> None:
+    """Its client sends all again that it has no receipt for; else each would be stored twice."""
+    world = World(TEN)
+    link = world.join()
+    link.make(1, LIMITED)
+    link.send(1, *range(20))
+    sent = len(link.arrived(1))
+    link.close(1)
+    link.down(CLOSE_PRODUCER, producer_id=1, request_id=2**64 - 1)
+    assert link.got[-1][0] == CLOSE_PRODUCER
+    # The client's own close is answered by the broker.
+    assert link.kinds()[-1] == CLOSE_PRODUCER
+    world.run(10_000)
+    assert len(link.arrived(1)) == sent
+    link.make(1, LIMITED)
+    link.send(1, *range(20))
+    world.run(10_000)
+    assert link.arrived(1)[sent:] == list(range(20))
+
+
+def test_the_end_of_a_connection_drops_what_waits() -> None:
+    """Nobody waits for it, and its room is free."""
+    world = World(TEN)
+    link = world.join()
+    link.make(1, LIMITED)
+    link.send(1, *range(20))
+    world.links.clear()
+    link.part.close()
+    sent = len(link.sent)
+    world.run(10_000)
+    assert len(link.sent) == sent
+    assert world.desk.room.size == world.desk.room.sends == 0
+    assert world.number("weir_publish_unsent_sends_total", reason="connection") == 14
+    line = world.meter.accounts["ten"].lines[0]
+    assert len(line) == 0
+
+
+def test_sends_before_the_broker_has_made_the_producer_wait_for_it() -> None:
+    """So that nobody sends uncharged in that moment; refused, they are of no use."""
+    world = World(TEN)
+    link = world.join()
+    request = link.ask(1, LIMITED)
+    link.send(1, 1, 2)
+    assert link.arrived(1) == []
+    link.down(PRODUCER_SUCCESS, request_id=request, producer_ready=False)
+    world.run(200_000)
+    assert link.arrived(1) == []
+    link.down(PRODUCER_SUCCESS, request_id=request, producer_ready=True)
+    world.run(0)
+    assert link.arrived(1) == [1, 2]
+    other = link.ask(2, LIMITED)
+    link.send(2, 1)
+    link.fail(other)
+    world.run(1_000)
+    assert link.arrived(2) == []
+    assert world.number("weir_publish_unsent_sends_total", reason="broker") == 1
+    # The broker knows it as little as we do.
+    link.send(2, 2)
+    assert link.arrived(2) == [2]
+
+
+def test_a_second_producer_of_the_same_id_changes_nothing() -> None:
+    """The broker keeps to the first; who could rename it would send to a limited topic for free."""
+    world = World(TEN)
+    link = world.join()
+    link.make(1, LIMITED)
+    link.make(1, FREE)
+    link.send(1, *range(50))
+    assert len(link.arrived(1)) == 6
+    first, second = link.ask(2, FREE), link.ask(2, LIMITED)
+    link.fail(first)
+    link.down(PRODUCER_SUCCESS, request_id=second)
+    link.send(2, *range(50))
+    assert len(link.arrived(2)) < 6
+
+
+def test_a_closed_id_can_be_used_again() -> None:
+    """Also before the close has come through: then it comes through at once."""
+    world = World(TEN)
+    link = world.join()
+    link.make(1, LIMITED)
+    link.send(1, *range(50))
+    link.close(1)
+    link.make(1, FREE)
+    assert link.kinds()[-2:] == [CLOSE_PRODUCER, PRODUCER]
+    before = len(link.arrived(1))
+    link.send(1, *range(50))
+    assert len(link.arrived(1)) == before + 50
+
+
+def test_a_close_waits_for_the_answer_to_its_producer() -> None:
+    """Else it could overtake it where that waits, and leave a producer that nobody knows."""
+    link = World(TEN).join()
+    request = link.ask(1, LIMITED)
+    link.close(1)
+    assert CLOSE_PRODUCER not in link.kinds()
+    link.down(PRODUCER_SUCCESS, request_id=request)
+    link.world.run(0)
+    assert link.kinds()[-1] == CLOSE_PRODUCER
+    other = link.ask(2, LIMITED)
+    link.close(2)
+    link.fail(other)
+    assert link.kinds()[-1] == CLOSE_PRODUCER
+    parked = link.ask(3, LIMITED)
+    link.down(PRODUCER_SUCCESS, request_id=parked, producer_ready=False)
+    link.close(3)
+    assert link.kinds().count(CLOSE_PRODUCER) == 3
+    link.world.run(121_000)
+    assert link.part._asked == {}
+
+
+def test_an_answer_that_never_comes_is_not_waited_for() -> None:
+    """After two minutes the request is forgotten, and a close behind it goes on."""
+    link = World(TEN).join()
+    link.ask(1, LIMITED)
+    link.close(1)
+    link.world.run(119_000)
+    assert CLOSE_PRODUCER not in link.kinds()
+    link.world.run(2_000)
+    assert link.kinds()[-1] == CLOSE_PRODUCER
+    assert link.part._asked == link.part._coming == {}
+
+
+def test_request_ids_that_are_used_twice_end_the_connection() -> None:
+    """Nobody could say which producer an answer is for."""
+    link = World(TEN).join()
+    request = link.ask(1, LIMITED)
+    link._requests = iter([request])
+    with pytest.raises(BadFrame):
+        link.ask(2, FREE)
+    with pytest.raises(BadFrame):
+        link.down(PRODUCER_SUCCESS, request_id=12345)
+
+
+def test_names_that_are_none_and_too_many_producers_are_refused() -> None:
+    """With an error for that request alone."""
+    link = World(TEN, producers_max=2).join()
+    link.ask(1, "http://nonsense")
+    assert link.got[-1][0] == ERROR
+    assert link.got[-1][1].error == 17
+    link.ask(1, LIMITED)
+    link.ask(2, LIMITED)
+    link.ask(3, LIMITED)
+    assert link.got[-1][1].error == 22
+    assert "producers_max" in link.got[-1][1].message
+    assert link.kinds() == [PRODUCER, PRODUCER]

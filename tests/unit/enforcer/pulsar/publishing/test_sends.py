@@ -1,0 +1,46 @@
+"""What a SEND counts for, also where it lies."""
+
+import pytest
+from publishing_kit import send_frame
+
+from enforcer.pulsar.protocol.frames import BadFrame, command_end
+from enforcer.pulsar.publishing.sends import read_send
+
+
+@pytest.mark.parametrize(
+    ("claimed", "batch", "compression", "messages"),
+    [
+        (None, None, 0, 1),
+        (1, None, 0, 1),
+        (30, 30, 0, 30),
+        (1, 30, 0, 30),
+        (None, 30, 0, 30),
+        (30, None, 0, 30),
+        (0, 0, 0, 1),
+        (-5, -7, 0, 1),
+        (2_147_483_647, 1, 0, 100),
+        (1, 2_147_483_647, 0, 100),
+        (1, 2_147_483_647, 1, 25_200),
+        (1, 2_147_483_647, 77, 600),
+        (1, 2_147_483_647, -1, 600),
+    ],
+)
+def test_the_greater_claim_counts_as_far_as_the_bytes_can_hold_it(
+    claimed: int | None, batch: int | None, compression: int, messages: int
+) -> None:
+    """Who claims less in one place pays for the other, and nobody can claim more than there is room for."""
+    frame = send_frame(
+        3, 7, claimed=claimed, batch=batch, compression=compression, payload=b"x" * 600, highest=9
+    )
+    send = read_send(frame)
+    assert send[:4] == (3, 7, 9, messages)
+    assert send.size == len(frame) - command_end(frame)
+
+
+def test_a_message_that_cannot_be_read_is_no_message() -> None:
+    """Its connection ends."""
+    whole = send_frame(1, 1)
+    with pytest.raises(BadFrame):
+        read_send(whole[: command_end(whole)])
+    with pytest.raises(BadFrame):
+        read_send(whole.replace(b"\x0a\x01p", b"\x0a\x7fp"))

@@ -1,0 +1,328 @@
+"""A connection of the Pulsar proxy: how it begins, what its parts see, how it ends."""
+
+import pytest
+from pulsar_rig import BROKER, PulsarRig, Seeing, connect, connected, kinds, split
+
+from enforcer.pulsar.protocol import frames
+from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, build, command, error, parse
+from enforcer.pulsar.protocol.schema import new_body
+from streaming.contract.events import ANONYMOUS
+
+TOKEN = b"e30.eyJzdWIiOiJhbGljZSJ9.x"
+SEND = build(frames.SEND, new_body(frames.SEND, producer_id=1, sequence_id=1), bytes(1_000))
+MESSAGE = build(frames.MESSAGE, new_body(frames.MESSAGE, consumer_id=1), bytes(1_000))
+
+
+def test_a_login_passes() -> None:
+    """CONNECT goes on without the broker that it names, CONNECTED comes back as it is, then all passes."""
+    rig = PulsarRig()
+    rig.up(connect(auth_method_name="token", auth_data=TOKEN, proxy_to_broker_url="broker-1:6650"))
+    assert rig.upstream.target == BROKER and not rig.client.reading
+    rig.dialled()
+    assert rig.client.reading and rig.connection.user == ANONYMOUS
+    sent = parse(rig.broker.data)
+    assert not sent.HasField("proxy_to_broker_url") and sent.auth_data == TOKEN
+    rig.down(connected())
+    assert rig.client.data == connected() and rig.connection.user == "alice"
+    assert rig.connection.features.get_partitioned_metadata_without_auto_creation
+    assert rig.connection.connect == rig.broker.data
+    rig.broker.data = b""
+    rig.up(SEND * 3)
+    rig.down(MESSAGE)
+    assert rig.broker.data == SEND * 3 and rig.client.data == connected() + MESSAGE
+    assert rig.metrics.traffic.frames_in == 4
+
+
+def test_a_connect_that_names_nobody_is_not_touched() -> None:
+    """It goes to the broker of --pulsar, byte for byte."""
+    rig = PulsarRig()
+    rig.up(connect())
+    rig.dialled()
+    assert rig.upstream.target == BROKER and rig.broker.data == connect()
+
+
+@pytest.mark.parametrize("target", ["evil:6650", "broker-1:22", "nonsense", "broker-1:6650,evil:6650"])
+def test_no_open_relay(target: str) -> None:
+    """A broker that nobody has named is refused in the protocol's words, counted, and not dialled."""
+    rig = PulsarRig()
+    rig.up(connect(proxy_to_broker_url=target))
+    refusal = parse(rig.client.data)
+    assert refusal.request_id == CONNECTION and refusal.error == ServerError.NOT_ALLOWED
+    assert rig.upstream.target is None and rig.client.closed
+    assert rig.metric("pulsar_refused_targets_total") == 1
+    assert rig.metric("proxy_closed_connections_total", reason="refused_target") == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "user"),
+    [
+        ({}, {}, ANONYMOUS),
+        ({"auth_method_name": "basic", "auth_data": b"bob:x"}, {}, "bob"),
+        ({"auth_method_name": "basic", "auth_data": b"bob:x"}, {"auth_methods": ["token"]}, ANONYMOUS),
+        ({"auth_method_name": "tls"}, {}, ANONYMOUS),
+        # Whom a client names beside itself counts only where it may do so.
+        ({"auth_method_name": "basic", "auth_data": b"bob:x", "original_principal": "eve"}, {}, "bob"),
+        (
+            {"auth_method_name": "basic", "auth_data": b"bob:x", "original_principal": "eve"},
+            {"proxy_roles": ["bob"]},
+            "eve",
+        ),
+    ],
+)
+def test_who_it_is(fields: dict[str, object], own: dict[str, object], user: str) -> None:
+    """What the login names, if brokers check such logins."""
+    rig = PulsarRig(own=own)
+    rig.open(**fields)
+    assert rig.connection.user == user
+
+
+def test_a_login_of_several_steps() -> None:
+    """Challenge and response pass; the last name counts."""
+    rig = PulsarRig()
+    rig.up(connect(auth_method_name="token", auth_data=b""))
+    rig.dialled()
+    challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"})
+    rig.down(challenge)
+    answer = command(frames.AUTH_RESPONSE, response={"auth_method_name": "token", "auth_data": TOKEN})
+    rig.up(answer)
+    assert rig.client.data == challenge and rig.broker.data.endswith(answer)
+    rig.down(connected())
+    assert rig.connection.user == "alice"
+
+
+def test_a_refused_login_is_the_brokers_word() -> None:
+    """Its error passes before the end, which the broker brings about; nobody counts as logged in."""
+    part = Seeing({frames.SEND}, set())
+    rig = PulsarRig(part)
+    rig.up(connect(auth_method_name="token", auth_data=TOKEN))
+    rig.dialled()
+    refusal = error(CONNECTION, ServerError.AUTHENTICATION, "no")
+    rig.down(refusal)
+    rig.connection.broker_lost()
+    assert rig.client.data == refusal and rig.client.closed and not rig.client.aborted
+    assert rig.connection.user == ANONYMOUS and not part.closed
+
+
+@pytest.mark.parametrize("early", [SEND, command(frames.LOOKUP, topic="t"), command(frames.CONNECTED)])
+@pytest.mark.parametrize("after_connect", [False, True])
+def test_nothing_goes_before_a_login(early: bytes, after_connect: bool) -> None:
+    """Who sends anything else than a login is ended, and the broker sees nothing of it."""
+    rig = PulsarRig()
+    if after_connect:
+        rig.up(connect())
+        rig.dialled()
+        rig.broker.data = b""
+    rig.up(early)
+    assert rig.client.closed and rig.broker.data == b""
+    assert rig.metric("proxy_bad_frames_total", reason="unexpected") == 1
+
+
+def test_what_comes_with_a_connect_waits() -> None:
+    """Bytes behind it are kept while the broker is dialled, and judged then."""
+    rig = PulsarRig()
+    rig.up(connect() + command(frames.PING) + SEND[:500])
+    rig.up(SEND[500:700])
+    assert not rig.client.reading
+    rig.dialled()
+    assert kinds(rig.broker.data) == [frames.CONNECT, frames.PING]
+    rig.up(SEND[700:])
+    assert rig.client.closed
+
+
+def test_a_broker_that_is_away() -> None:
+    """The client is told, and both ends are closed."""
+    rig = PulsarRig()
+    rig.up(connect())
+    rig.connection.broker_failed("refused")
+    assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY and rig.client.closed
+    assert rig.metric("proxy_upstream_failures_total", reason="refused") == 1
+
+
+def test_parts_see_what_they_name_in_their_order() -> None:
+    """The first one first; what it changes the second one sees, what it takes nobody else."""
+    first, second = Seeing({frames.SEND}, {frames.MESSAGE}), Seeing({frames.SEND, frames.FLOW}, set())
+    rig = PulsarRig(first, second)
+    rig.open()
+    flow = command(frames.FLOW, consumer_id=1, message_permits=5)
+    first.answer = lambda frame: SEND if frame == MESSAGE else frame
+    rig.up(SEND + flow + command(frames.PING))
+    assert kinds(rig.broker.data) == [frames.SEND, frames.FLOW, frames.PING]
+    assert [kind for _, kind, _ in second.seen] == [frames.SEND, frames.FLOW]
+    rig.down(MESSAGE)
+    assert rig.client.data == SEND
+    first.answer = lambda frame: None
+    rig.up(SEND + flow)
+    assert kinds(rig.broker.data) == [frames.SEND, frames.FLOW, frames.PING, frames.FLOW]
+    assert len(second.seen) == 3
+
+
+def test_a_part_that_looks_elsewhere() -> None:
+    """Once it says so it sees other kinds, from the next frame on."""
+    part = Seeing({frames.SEND}, set())
+    rig = PulsarRig(part)
+    rig.open()
+
+    def enough(frame: bytes) -> bytes:
+        part.up = frozenset()
+        rig.connection.look_again()
+        return frame
+
+    part.answer = enough
+    rig.up(SEND * 3)
+    assert rig.broker.data == SEND * 3 and len(part.seen) == 1
+
+
+def test_what_a_part_sends_waits_for_the_end_of_a_frame() -> None:
+    """Nothing is written into the middle of a frame that passes."""
+    part = Seeing(set(), set())
+    rig = PulsarRig(part)
+    rig.open()
+    flow = command(frames.FLOW, consumer_id=1, message_permits=5)
+    rig.up(SEND[:600])
+    rig.connection.to_broker(flow)
+    assert rig.broker.data == SEND[:600]
+    rig.up(SEND[600:])
+    assert rig.broker.data == SEND + flow
+    rig.down(MESSAGE[:600])
+    rig.connection.to_client(flow)
+    rig.down(MESSAGE[600:])
+    assert rig.client.data == MESSAGE + flow
+
+
+def test_back_pressure() -> None:
+    """Each side is read while the other takes what comes and no part objects."""
+    one, other = Seeing(set(), set()), Seeing(set(), set())
+    rig = PulsarRig(one, other)
+    rig.open()
+    connection = rig.connection
+    connection.pause(one)
+    connection.pause(other)
+    connection.pause(one)
+    connection.resume(one)
+    assert not rig.client.reading and rig.broker.reading
+    connection.broker_full(True)
+    connection.resume(other)
+    assert not rig.client.reading
+    connection.broker_full(False)
+    assert rig.client.reading
+    connection.pause_writing()
+    connection.pause_broker(one)
+    connection.resume_writing()
+    assert not rig.broker.reading and rig.client.reading
+    connection.resume_broker(one)
+    assert rig.broker.reading
+
+
+def test_one_end_is_the_end_of_both() -> None:
+    """Either side; the parts learn it once, and nothing is sent after it."""
+    for ends in ("client", "broker"):
+        part = Seeing({frames.SEND}, set())
+        rig = PulsarRig(part)
+        rig.open()
+        if ends == "client":
+            rig.connection.connection_lost(None)
+            assert rig.upstream.closed
+        else:
+            rig.connection.broker_lost()
+            rig.upstream.closed = True
+            assert rig.client.closed
+            rig.connection.connection_lost(None)
+        rig.connection.end("anything")
+        rig.up(SEND)
+        rig.connection.to_client(SEND)
+        assert part.closed == 1 and rig.forgotten == 1 and not part.seen and rig.client.data == b""
+
+
+def test_a_mistake_in_a_part_ends_one_connection() -> None:
+    """It is counted as ours, and not raised."""
+    part = Seeing({frames.SEND}, set())
+    rig = PulsarRig(part)
+    rig.open()
+    part.answer = lambda frame: frame[1 // 0 :]
+    rig.up(SEND)
+    assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="internal") == 1
+    assert rig.metric("proxy_closed_connections_total", reason="internal") == 1
+
+
+@pytest.mark.parametrize("from_client", [True, False])
+def test_garbage_ends_it(from_client: bool) -> None:
+    """From either side; what came before it has passed."""
+    rig = PulsarRig()
+    rig.open()
+    (rig.up if from_client else rig.down)(SEND + b"\xff" * 50)
+    assert (rig.broker if from_client else rig.client).data == SEND
+    assert rig.client.closed and rig.upstream.closed
+    reason = "bad_frame" if from_client else "bad_response"
+    assert rig.metric("proxy_closed_connections_total", reason=reason) == 1
+
+
+def test_the_bound_of_frames() -> None:
+    """Before the login a small one; then what the broker takes, and some."""
+    rig = PulsarRig(max_unauthenticated_frame_bytes=1_024)
+    rig.up(connect(auth_data=bytes(2_000)))
+    assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="too_large") == 1
+    for size, passes in ((1_000 + 10_240, True), (1_001 + 10_240, False)):
+        rig = PulsarRig()
+        rig.up(connect())
+        rig.dialled()
+        rig.down(connected(max_message_size=1_000))
+        frame = build(frames.SEND, new_body(frames.SEND, producer_id=1), bytes(size - 10))
+        assert len(frame) == 4 + size
+        rig.up(frame)
+        assert rig.client.closed is not passes
+
+
+def test_who_takes_too_long() -> None:
+    """For the login, and for the rest of a frame while it is read; then it ends."""
+    rig = PulsarRig(own={"first_frame_timeout_ms": 1_000})
+    rig.now = 900
+    rig.connection.check(rig.now)
+    assert not rig.client.closed
+    rig.now = 1_100
+    rig.connection.check(rig.now)
+    assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="no_login") == 1
+    rig = PulsarRig(partial_frame_timeout_ms=1_000)
+    rig.open()
+    rig.up(SEND[:50])
+    part = Seeing(set(), set())
+    for now, objects in ((500, False), (900, True), (5_000, True), (5_100, False), (6_000, False)):
+        (rig.connection.pause if objects else rig.connection.resume)(part)
+        rig.connection.check(now)
+        assert not rig.client.closed, now
+    rig.connection.check(6_200)
+    assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="slow_sender") == 1
+
+
+def test_a_client_that_takes_nothing_more_after_the_end() -> None:
+    """What is written already may leave for stop_timeout_ms."""
+    rig = PulsarRig(stop_timeout_ms=1_000)
+    rig.open()
+    rig.connection.end("stop")
+    rig.connection.check(900)
+    assert not rig.client.aborted
+    rig.connection.check(1_100)
+    assert rig.client.aborted
+
+
+def test_what_it_keeps() -> None:
+    """Frames in part, what waits behind one, and what parts say; nothing after it was cut."""
+    part = Seeing({frames.SEND}, set())
+    rig = PulsarRig(part)
+    rig.client.get_write_buffer_size = rig.broker.get_write_buffer_size = lambda: 7
+    rig.open()
+    rig.up(SEND[:500])
+    part.held_bytes = 1_000
+    assert rig.connection.held_bytes == 500 + 1_000 + 14
+    rig.connection.cut("memory")
+    assert rig.client.aborted and rig.connection.held_bytes - 1_000 <= 14
+
+
+def test_too_many_connections() -> None:
+    """One more is closed at once and leaves no trace."""
+    rig = PulsarRig()
+    rig.full = True
+    connection = type(rig.connection)(rig, lambda _owner, _settings: rig.upstream)
+    connection.connection_made(rig.client)
+    assert rig.client.aborted
+    connection.connection_lost(None)
+    assert split(rig.client.data) == []

@@ -1,0 +1,183 @@
+"""Rounds of a collector over a Pulsar in memory, with Kafka as two functions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from limits_kit import FakePulsar, pusher_of, run
+
+from streaming.collect.pulsar import collector as module
+from streaming.collect.pulsar.collector import Collector, Outcome, Round, concerns
+from streaming.collect.pulsar.limits import Kind, Rates, Slot
+from streaming.collect.pulsar.metrics import CollectMetrics
+from streaming.collect.reports import TakenOver
+from streaming.collect.settings import PulsarCollectSettings
+from streaming.contract.errors import WeirError
+from streaming.contract.events import parse
+from streaming.contract.usage_events import GroupUsage, group_usage
+from streaming.policy.policy_set import PolicySet
+
+T = "persistent://a/b/t"
+SLOT = Slot("a/b", T, "", Kind.PUBLISH)
+BROKER = "pulsar-broker1:8080"
+ENTRIES: Mapping[str, Any] = {
+    "resourcegroups.g": {"publishRateInMsgs": 100},
+    "namespaces.a/b": {"resourcegroup": "g"},
+    "broker": {"resourceUsagePublishIntervalInSecs": 2},
+}
+
+
+class Rig:
+    """A collector whose time is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, push: bool = True) -> None:
+        self.now_ms = 0
+        monkeypatch.setattr(module, "now_ms", lambda: self.now_ms)
+        self.pulsar = FakePulsar()
+        self.entries = ENTRIES
+        self.reported: list[tuple[str, dict[str, Any]]] = []
+        self.refusal: WeirError | None = None
+        self.pusher = pusher_of(self.pulsar)
+        self.metrics = CollectMetrics()
+        self.collector = Collector(
+            self.pusher._rest, self.pusher, PulsarCollectSettings(), policies=lambda: PolicySet(self.entries),
+            report=self._report, name="c", push=push, metrics=self.metrics,
+        )  # fmt: skip
+
+    def round(self, published: int, *, after_ms: int = 10_000) -> Round:
+        """One round later; so many messages in all."""
+        self.now_ms += after_ms
+        labels = f'namespace="a/b",topic="{T}"'
+        self.pulsar.pages["broker1:8080"] = f"pulsar_in_messages_total{{{labels}}} {published}"
+        return run(self.collector.round())
+
+    def _report(self, events: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.reported += events
+
+
+def test_rounds_report_what_passed_and_push_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one knows no traffic, and pushes nothing: all topics would be newcomers."""
+    rig = Rig(monkeypatch)
+    assert rig.round(5_000).outcome is Outcome.FIRST
+    assert rig.pulsar.set == {}
+    assert rig.round(15_000).outcome is Outcome.DONE
+    assert rig.pusher.pushed[SLOT] == Rates(100, -1)
+    rig.round(16_000)
+    assert [event["usage"] for _, event in rig.reported] == [
+        {},
+        {"g": {"publishedMsg": 10_000, "publishedBytes": 0, "dispatchedMsg": 0, "dispatchedBytes": 0}},
+        {"g": {"publishedMsg": 1_000, "publishedBytes": 0, "dispatchedMsg": 0, "dispatchedBytes": 0,
+               "throttledMs": {"publishRateInMsgs": 10_000}}},
+    ]  # fmt: skip
+    assert {broker for broker, _ in rig.reported} == {BROKER}
+    assert len({event["id"] for _, event in rig.reported}) == 3
+
+
+def test_what_is_reported_is_what_the_contract_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads back as a `group_usage`."""
+    rig = Rig(monkeypatch)
+    for count in (0, 50, 50, 50):
+        rig.round(count)
+    readers = {"group_usage": group_usage}
+    records = [orjson.dumps(event) for _, event in rig.reported]
+    events = [parse(record, default_id="x", default_ts=1, readers=readers) for record in records]
+    assert all(isinstance(event, GroupUsage) for event in events)
+    # What is used no more is told once with nothing.
+    assert [bool(event["usage"]) for _, event in rig.reported] == [False, True, True, False]
+
+
+def test_a_share_is_pushed_and_goes_on_while_the_job_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was pushed last stays in force."""
+    rig = Rig(monkeypatch)
+    run(rig.collector.meet())
+    rig.collector.take_share("g", BROKER, {"publishRateInMsgs": 60.0}, 30_000)
+    rig.round(0)
+    rig.round(1_000)
+    assert rig.pusher.pushed[SLOT] == Rates(60, -1)
+    rig.round(2_000, after_ms=60_000)
+    assert rig.pusher.pushed[SLOT] == Rates(60, -1)
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(503, Outcome.UNREAD), (401, Outcome.UNREAD), (None, Outcome.UNREAD)]
+)
+def test_an_admin_api_that_is_down_costs_rounds(
+    monkeypatch: pytest.MonkeyPatch, status: int | None, outcome: Outcome
+) -> None:
+    """Nothing is reported or pushed; once it is back all of the time counts."""
+    rig = Rig(monkeypatch)
+    rig.round(0)
+    rig.pulsar.fail = lambda _method, _path: status
+    assert rig.round(500).outcome is outcome
+    rig.pulsar.fail = lambda _method, _path: 0
+    assert rig.round(1_000).outcome is Outcome.DONE
+    assert rig.reported[-1][1]["period_ms"] == 20_000
+
+
+def test_nothing_is_pushed_that_was_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka is away, or another collector is at work: which, is not known."""
+    rig = Rig(monkeypatch)
+    rig.round(0)
+    rig.refusal = WeirError("Kafka is away")
+    assert rig.round(1_000).outcome is Outcome.UNREPORTED
+    assert rig.pulsar.set == {}
+    rig.refusal = TakenOver("another")
+    with pytest.raises(TakenOver):
+        rig.round(2_000)
+
+
+def test_without_push_it_says_what_it_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does nothing of it."""
+    rig = Rig(monkeypatch, push=False)
+    rig.round(0)
+    done = rig.round(1_000)
+    assert [str(change) for change in done.changes] == [
+        f"publishRate {T}: 100 msg per 1 s",
+        "publishRate a/b: 5 msg per 1 s",
+    ]
+    assert rig.pulsar.changes() == []
+
+
+def test_limits_go_with_their_policy_or_with_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that was removed takes them away in the next round, `withdraw` at once."""
+    rig = Rig(monkeypatch)
+    rig.round(0)
+    rig.round(1_000)
+    assert len(rig.pulsar.set) == 2
+    rig.entries = {}
+    rig.round(2_000)
+    assert rig.pulsar.set == {}
+    rig.entries = ENTRIES
+    rig.round(3_000)
+    rig.round(4_000)
+    run(rig.collector.withdraw())
+    assert rig.pulsar.set == {}
+
+
+def test_the_interval_is_never_longer_than_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that reports more rarely than that would expire."""
+    rig = Rig(monkeypatch)
+    assert rig.collector.interval_s() == 2.0
+    rig.entries = {}
+    assert rig.collector.interval_s() == 5.0
+
+
+def test_namespaces_without_shared_limits_are_not_metered() -> None:
+    """A fixed rate needs no usage."""
+    rate = {"dispatchThrottlingRateInMsg": 5}
+    across = {**rate, "across_brokers": True}
+    concern = concerns(
+        PolicySet(
+            {
+                "tenants.t": {"resourcegroup": "g"},
+                "namespaces.a/fixed": {"dispatchRate": rate},
+                "namespaces.a/shared": {"subscriptionDispatchRate": across},
+                "topics.persistent://a/topic/x": {"subscriptions": {"s": {"dispatchRate": across}}},
+            }
+        )
+    )
+    names = ("t/any", "a/fixed", "a/shared", "a/topic", "a/none")
+    assert [concern(name) for name in names] == [True, False, True, True, False]

@@ -1,0 +1,193 @@
+"""What limiters should hold: shares divided over topics and partitions, and policies as they are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from streaming.collect.pulsar.counters import Counts, Passed, Place
+from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted
+from streaming.collect.pulsar.plan import Plan, Planner
+from streaming.collect.pulsar.standing import Shares
+from streaming.policy.policy_set import PolicySet
+
+T1, T2 = "persistent://a/b/t1", "persistent://a/b/t2"
+NAMESPACE = Slot("a/b", "", "", Kind.PUBLISH)
+GROUP = {"resourcegroups.g": {"publishRateInMsgs": 100}, "namespaces.a/b": {"resourcegroup": "g"}}
+
+
+def own(topic: str, kind: Kind = Kind.PUBLISH, subscription: str = "") -> Slot:
+    """A topic's own limiter."""
+    return Slot("a/b", topic, subscription, kind)
+
+
+def passed(counts: Mapping[Place, Counts], *brokers: str) -> Passed:
+    """Counts of one second."""
+    named = {place.broker for place in counts} | set(brokers)
+    return Passed(period_ms=dict.fromkeys(named, 1_000), counts=counts, restarted=0, unknown=0)
+
+
+def published(broker: str, *topics: tuple[str, int]) -> dict[Place, Counts]:
+    """Messages of 10 bytes."""
+    return {Place(broker, topic): (count, 10 * count, 0, 0) for topic, count in topics}
+
+
+def plan(
+    entries: Mapping[str, Any],
+    counts: Mapping[Place, Counts],
+    pushed: Mapping[Slot, Rates] | None = None,
+    shares: Shares | None = None,
+    planner: Planner | None = None,
+) -> Plan:
+    """One round at time 0."""
+    planner = planner or Planner(0.05, 3)
+    return planner.plan(PolicySet(entries), passed(counts), shares or Shares(), pushed or {}, 0)
+
+
+def msgs(made: Plan) -> dict[str, float]:
+    """Messages per second of the topics' own publish limits, rounded."""
+    return {
+        slot.topic: round(wanted.msgs or 0.0, 2)
+        for slot, wanted in made.wanted.items()
+        if slot.topic and slot.kind is Kind.PUBLISH
+    }
+
+
+def test_alone_a_topic_has_the_whole_limit_and_others_5_percent() -> None:
+    """Those without traffic, or with little, share none of it by name."""
+    made = plan(GROUP, published("b1", (T1, 500), (T2, 2)))
+    assert msgs(made) == {T1: 98.0}
+    assert made.wanted[NAMESPACE] == Wanted(5.0, None, True)
+
+
+def test_a_share_is_divided_as_the_law_divides_a_limit() -> None:
+    """In proportion at first; then half-way to fairness where both use all they have."""
+    shares = Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 60.0}, 1, ours=True)
+    planner = Planner(0.05, 3)
+    made = plan(GROUP, published("b1", (T1, 80), (T2, 40)), None, shares, planner)
+    assert msgs(made) == {T1: 40.0, T2: 20.0}
+    pushed = {own(T1): Rates(40, -1), own(T2): Rates(20, -1)}
+    made = plan(GROUP, published("b1", (T1, 40), (T2, 20)), pushed, shares, planner)
+    assert msgs(made) == {T1: 35.0, T2: 25.0}
+    assert made.held_back == {("g", "b1"): {"publishRateInMsgs": 1}}
+
+
+def test_partitions_of_a_topic_have_one_rate_wherever_they_are() -> None:
+    """The level at which they use up together what the topic got at its brokers."""
+    shares = Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 60.0}, 1, ours=True)
+    shares.take("g", "b2", {"publishRateInMsgs": 40.0}, 1, ours=True)
+    counts = published("b1", (f"{T1}-partition-0", 90), (f"{T1}-partition-1", 10)) | published(
+        "b2", (f"{T1}-partition-2", 90)
+    )
+    assert msgs(plan(GROUP, counts, {own(T1): Rates(90, -1)}, shares)) == {T1: 44.5}
+
+
+def test_who_uses_little_since_it_may_not_use_more_is_no_newcomer() -> None:
+    """Its way up is the law's: half-way to a fair part."""
+    planner, shares = Planner(0.05, 3), Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 100.0}, 1, ours=True)
+    plan(GROUP, published("b1", (T1, 400), (T2, 10)), None, shares, planner)
+    pushed = {own(T1): Rates(97, -1), own(T2): Rates(1, -1)}
+    made = plan(GROUP, published("b1", (T1, 97), (T2, 1)), pushed, shares, planner)
+    assert msgs(made) == {T1: 73.78, T2: 26.22}
+
+
+def test_a_newcomer_goes_half_way_to_a_fair_part_at_once() -> None:
+    """It is held back by what its namespace lets it have, and that is what it had."""
+    pushed = {own(T1): Rates(100, -1), NAMESPACE: Rates(5, -1)}
+    made = plan(GROUP, published("b1", (T1, 100), (T2, 5)), pushed)
+    assert msgs(made) == {T1: 73.17, T2: 26.83}
+
+
+def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
+    """Then it is a newcomer again; so is one that uses less than a quarter of what a newcomer may."""
+    planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
+    for _ in range(2):
+        assert own(T1) in plan(GROUP, published("b1", (T1, 1)), pushed, None, planner).held
+    assert own(T1) not in plan(GROUP, {}, pushed, None, planner).held
+
+
+@pytest.mark.parametrize(
+    "entries", [{}, {**GROUP, "resourcegroups.g": {"publishRateInMsgs": 100, "shadow": True}}]
+)
+def test_without_its_policy_a_limit_goes_at_once(entries: Mapping[str, Any]) -> None:
+    """Also where the group is on trial: nobody acts on that."""
+    made = plan(entries, published("b1", (T1, 500)), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)})
+    assert (made.wanted, made.held) == ({}, set())
+
+
+def test_a_silent_job_leaves_everything_as_it_is() -> None:
+    """A share whose life is over is neither enlarged nor taken away."""
+    shares = Shares()
+    shares.take("g", "b1", {"publishRateInMsgs": 60.0}, -1, ours=True)
+    made = plan(GROUP, published("b1", (T1, 80)), {own(T1): Rates(60, -1)}, shares)
+    assert made.held == {own(T1)} and own(T1) not in made.wanted
+
+
+def test_where_others_have_shares_a_broker_waits_for_its_own() -> None:
+    """Until then its topics are newcomers."""
+    shares = Shares()
+    shares.take("g", "proxy-1", {"publishRateInMsgs": 100.0}, 1, ours=False)
+    assert list(plan(GROUP, published("b1", (T1, 80)), None, shares).wanted) == [NAMESPACE]
+
+
+def test_bytes_and_messages_are_in_one_limiter_dispatch_in_another() -> None:
+    """Each dimension is divided by itself."""
+    group = {"publishRateInMsgs": 100, "publishRateInBytes": 500, "dispatchRateInBytes": 300}
+    counts = {
+        **published("b1", (T1, 80)),
+        Place("b1", T1, "s1"): (0, 0, 5, 2_000),
+        Place("b1", T1, "s2"): (0, 0, 0, 9),
+    }
+    made = plan({**GROUP, "resourcegroups.g": group}, counts)
+    assert made.wanted[own(T1)] == Wanted(100.0, 500.0)
+    assert made.wanted[own(T1, Kind.DISPATCH)] == Wanted(None, 300.0)
+    assert made.pools["g"].counts == {"b1": (80, 800, 5, 2_009)}
+
+
+RATE = {"dispatchThrottlingRateInMsg": 50, "ratePeriodInSecond": 5}
+
+
+def test_dispatch_rates_of_policies_are_pushed_as_they_are() -> None:
+    """With their periods; of namespaces, topics and subscriptions."""
+    entries = {
+        "namespaces.a/b": {"subscriptionDispatchRate": RATE},
+        f"topics.{T1}": {"dispatchRate": RATE, "subscriptions": {"s": {"dispatchRate": RATE}}},
+    }
+    wanted = Wanted(10.0, None, True, 5)
+    assert plan(entries, {}).wanted == {
+        Slot("a/b", "", "", Kind.SUBSCRIPTION): wanted,
+        own(T1, Kind.DISPATCH): wanted,
+        own(T1, Kind.SUBSCRIPTION, "s"): wanted,
+    }
+
+
+def test_a_topics_own_limit_holds_what_its_namespaces_would() -> None:
+    """Pulsar does not add them up: the nearest one alone counts."""
+    entries = {
+        "resourcegroups.g": {"dispatchRateInMsgs": 100},
+        "namespaces.a/b": {"resourcegroup": "g", "dispatchRate": RATE},
+    }
+    made = plan(entries, {Place("b1", T1, "s"): (0, 0, 80, 0)})
+    assert made.wanted[own(T1, Kind.DISPATCH)] == Wanted(10.0, None, False, 5)
+    assert made.wanted[Slot("a/b", "", "", Kind.DISPATCH)] == Wanted(5.0, None, True, 5)
+
+
+def test_a_rate_across_brokers_is_shared_out_for_each_subscription() -> None:
+    """Its shares are those of a group of its own; without one it holds at each broker."""
+    rate = {"dispatchThrottlingRateInMsg": 100, "across_brokers": True}
+    entries = {"namespaces.a/b": {"subscriptionDispatchRate": rate}}
+    group = f"dispatch/{T1}/s"
+    shares = Shares()
+    shares.take(group, "b1", {"dispatchRateInMsgs": 30.0}, 1, ours=True)
+    shares.take(group, "b2", {"dispatchRateInMsgs": 70.0}, 1, ours=True)
+    counts: dict[Place, Counts] = {
+        Place("b1", f"{T1}-partition-0", "s"): (0, 0, 60, 0),
+        Place("b2", f"{T1}-partition-1", "s"): (0, 0, 60, 0),
+    }
+    made = plan(entries, counts, None, shares)
+    assert made.pools[group].counts == {"b1": (0, 0, 60, 0), "b2": (0, 0, 60, 0)}
+    assert made.wanted[own(T1, Kind.SUBSCRIPTION, "s")] == Wanted(50.0, None)
+    assert made.wanted[Slot("a/b", "", "", Kind.SUBSCRIPTION)] == Wanted(100.0, None, True, 1)

@@ -1,0 +1,247 @@
+"""What is pushed, what is left alone, and what becomes of pushes that fail."""
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import pytest
+from limits_kit import NOTES, FakePulsar, pusher_of, run
+
+from streaming.collect.pulsar.limits import Kind, Rates, Slot, Wanted, body_of
+from streaming.collect.pulsar.push import LOOK_AGAIN_MS, Pusher, Result
+from streaming.collect.pulsar.rest import RestError
+
+NAMESPACE = Slot("a/b", "", "", Kind.PUBLISH)
+TOPIC = Slot("a/b", "persistent://a/b/t", "", Kind.PUBLISH)
+DISPATCH = TOPIC._replace(kind=Kind.DISPATCH)
+OTHER = Slot("c/d", "", "", Kind.PUBLISH)
+APART_MS = 10_000
+
+
+def step(
+    pusher: Pusher, wanted: Mapping[Slot, float], now_ms: int, *, exact: bool = False
+) -> dict[Slot, Result]:
+    """One round: messages per second of each limiter."""
+
+    async def work() -> dict[Slot, Result]:
+        await pusher.recognize()
+        limits = {slot: Wanted(rate, None, exact) for slot, rate in wanted.items()}
+        return await pusher.push(pusher.changes(limits, (), now_ms), now_ms)
+
+    return run(work())
+
+
+def held(fake: FakePulsar, slot: Slot) -> object:
+    """What the fake holds."""
+    return fake.set.get(unquote(slot.path))
+
+
+def test_only_real_changes_are_pushed_and_not_too_often() -> None:
+    """5 % more or less is no change, and the next pushes come 10 s later at the earliest, all together."""
+    fake = FakePulsar()
+    pusher = pusher_of(fake)
+    assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
+    assert step(pusher, {TOPIC: 105}, 20_000) == {}
+    assert step(pusher, {TOPIC: 110}, 20_000) == {TOPIC: Result.SET}
+    assert step(pusher, {TOPIC: 50}, 20_000 + APART_MS - 1) == {}
+    # Others wait too: its push would refill this one's bucket, and parts of a share change together.
+    assert step(pusher, {TOPIC: 110, DISPATCH: 7}, 20_000 + APART_MS - 1) == {}
+    assert step(pusher, {TOPIC: 50}, 20_000 + APART_MS) == {TOPIC: Result.SET}
+    assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
+
+
+def test_policies_are_pushed_as_they_are() -> None:
+    """A change of 1 % in a policy is a change."""
+    pusher = pusher_of(FakePulsar())
+    step(pusher, {NAMESPACE: 100}, 0, exact=True)
+    assert step(pusher, {NAMESPACE: 101}, APART_MS, exact=True) == {NAMESPACE: Result.SET}
+
+
+def test_topics_come_before_their_namespace_and_leave_after_it() -> None:
+    """In between a topic must not fall back on what is there for newcomers."""
+    fake = FakePulsar()
+    pusher = pusher_of(fake)
+    step(pusher, {NAMESPACE: 5, TOPIC: 100, DISPATCH: 9}, 0)
+    assert [path for _, path in fake.changes()][-1] == NAMESPACE.path
+    fake.calls.clear()
+    assert set(step(pusher, {}, APART_MS).values()) == {Result.REMOVED}
+    assert fake.changes()[0] == ("DELETE", NAMESPACE.path)
+    assert (fake.set, pusher.pushed) == ({}, {})
+
+
+def test_rounds_have_a_bound() -> None:
+    """What is beyond it comes with the next ones, and is counted."""
+    pusher = pusher_of(FakePulsar(), pushes_max=2)
+    wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
+    assert [len(step(pusher, wanted, ms)) for ms in (0, 1, 2, 3)] == [2, 2, 1, 0]
+    assert pusher._metrics.waiting._value.get() == 0
+
+
+def test_what_somebody_else_set_is_left_alone() -> None:
+    """Until it is gone; it is looked at again after a minute."""
+    fake = FakePulsar()
+    fake.hold(TOPIC, Rates(7, -1))
+    pusher = pusher_of(fake)
+    assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.FOREIGN}
+    assert step(pusher, {TOPIC: 100}, LOOK_AGAIN_MS - 1) == {}
+    assert fake.changes() == []
+    fake.set.clear()
+    assert step(pusher, {TOPIC: 100}, LOOK_AGAIN_MS) == {TOPIC: Result.SET}
+    assert pusher.foreign() == {}
+
+
+def test_what_somebody_else_changed_is_left_alone_from_then_on() -> None:
+    """Our own limit, altered by an operator, is the operator's."""
+    fake = FakePulsar()
+    pusher = pusher_of(fake)
+    step(pusher, {TOPIC: 100}, 0)
+    fake.hold(TOPIC, Rates(333, -1))
+    assert step(pusher, {TOPIC: 50}, APART_MS) == {TOPIC: Result.FOREIGN}
+    assert step(pusher, {}, 2 * LOOK_AGAIN_MS) == {}
+    assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(333, -1))
+
+
+def test_override_takes_over() -> None:
+    """Said so, it is ours."""
+    fake = FakePulsar()
+    fake.hold(TOPIC, Rates(7, -1))
+    pusher = pusher_of(fake, override=True)
+    assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: Result.SET}
+    assert step(pusher, {}, APART_MS) == {TOPIC: Result.REMOVED}
+
+
+def test_a_restarted_collector_knows_its_own() -> None:
+    """By the notes; what was changed meanwhile, or was never ours, is not."""
+    fake = FakePulsar()
+    first = pusher_of(fake)
+    step(first, {TOPIC: 100, NAMESPACE: 5, DISPATCH: 9}, 0)
+    fake.hold(DISPATCH, Rates(44, -1))
+    fake.hold(OTHER, Rates(55, -1))
+    second = pusher_of(fake)
+    assert step(second, {TOPIC: 100, NAMESPACE: 5}, 0) == {}
+    assert set(second.pushed) == {TOPIC, NAMESPACE}
+    assert set(step(second, {}, 1).values()) == {Result.REMOVED}
+    assert len(fake.set) == 2
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+def test_a_push_that_half_succeeded_is_ours_either_way(carried_out: bool) -> None:
+    """The note says both what was and what was to be, for this collector and the next one."""
+    fake = FakePulsar()
+    step(pusher_of(fake), {TOPIC: 100}, 0)
+    pusher = pusher_of(fake)
+
+    def fail(method: str, path: str) -> int | None:
+        if method != "POST":
+            return 0
+        if carried_out:
+            fake.hold(TOPIC, Rates(50, -1))
+        return 500
+
+    fake.fail = fail
+    assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: Result.FAILED}
+    fake.fail = lambda _method, _path: 0
+    for again in (pusher, pusher_of(fake)):
+        step(again, {TOPIC: 50}, APART_MS)
+        assert held(fake, TOPIC) == body_of(Kind.PUBLISH, Rates(50, -1))
+        assert again.foreign() == {}
+
+
+def test_what_became_of_a_push_is_not_forgotten_meanwhile() -> None:
+    """Neither by the notes of others, nor when its policy goes before anybody looked."""
+    fake = FakePulsar()
+    pusher = pusher_of(fake)
+
+    def fail(method: str, path: str) -> int | None:
+        if method == "POST" and path == TOPIC.path:
+            fake.hold(TOPIC, Rates(50, -1))
+            return 500
+        return 0
+
+    fake.fail = fail
+    assert step(pusher, {TOPIC: 50, NAMESPACE: 5}, 0) == {TOPIC: Result.FAILED, NAMESPACE: Result.SET}
+    pusher._later_ms[TOPIC] = 3 * APART_MS
+    step(pusher, {TOPIC: 50, NAMESPACE: 9}, APART_MS)
+    fake.fail = lambda _method, _path: 0
+    assert set(pusher_of_known(fake).pushed) == {TOPIC, NAMESPACE}
+    assert step(pusher, {NAMESPACE: 9}, 3 * APART_MS) == {TOPIC: Result.REMOVED}
+    assert held(fake, TOPIC) is None
+
+
+def pusher_of_known(fake: FakePulsar) -> Pusher:
+    """One more collector that has read the notes."""
+    pusher = pusher_of(fake)
+    run(pusher.recognize())
+    return pusher
+
+
+def test_a_limit_that_cannot_be_read_at_the_start_is_looked_at_later() -> None:
+    """One namespace that is closed to us must not keep all others waiting."""
+    fake = FakePulsar()
+    step(pusher_of(fake), {TOPIC: 100, OTHER: 9}, 0)
+    fake.fail = lambda _method, path: 403 if path == TOPIC.path else 0
+    pusher = pusher_of_known(fake)
+    assert set(pusher.pushed) == {OTHER}
+    assert step(pusher, {OTHER: 9}, 0) == {TOPIC: Result.REFUSED}
+    fake.fail = lambda _method, _path: 0
+    assert step(pusher, {OTHER: 9}, APART_MS) == {TOPIC: Result.REMOVED}
+
+
+def test_without_a_note_nothing_is_pushed() -> None:
+    """Else nobody would know the limit for ours."""
+    fake = FakePulsar()
+    fake.fail = lambda method, path: 500 if method == "PUT" and path.startswith(NOTES) else 0
+    assert step(pusher_of(fake), {TOPIC: 100}, 0) == {TOPIC: Result.FAILED}
+    assert fake.set == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "result"),
+    [(401, Result.REFUSED), (403, Result.REFUSED), (503, Result.FAILED), (None, Result.FAILED)],
+)
+def test_failures_are_told_apart(status: int | None, result: Result) -> None:
+    """And tried again when the next push may be."""
+    fake = FakePulsar()
+    fake.fail = lambda method, _path: status if method == "POST" else 0
+    pusher = pusher_of(fake)
+    assert step(pusher, {TOPIC: 100}, 0) == {TOPIC: result}
+    assert pusher.pushed == {}
+    fake.fail = lambda _method, _path: 0
+    assert step(pusher, {TOPIC: 100}, APART_MS) == {TOPIC: Result.SET}
+
+
+def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
+    """It is looked for again after a minute; others are not touched by it."""
+    fake = FakePulsar()
+    pusher = pusher_of(fake)
+    step(pusher, {TOPIC: 100, OTHER: 9}, 0)
+    fake.absent = ("/admin/v2/persistent/a/b/", "/admin/v2/namespaces/a/b/")
+    assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS) == {TOPIC: Result.GONE, OTHER: Result.SET}
+    assert set(pusher.pushed) == {OTHER}
+    assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS + LOOK_AGAIN_MS - 1) == {}
+    fake.absent = ()
+    fake.set.pop(unquote(TOPIC.path))
+    assert step(pusher, {TOPIC: 50, OTHER: 5}, APART_MS + LOOK_AGAIN_MS) == {TOPIC: Result.SET}
+
+
+def test_nothing_is_known_of_ours_until_pulsar_tells() -> None:
+    """A start while the admin API is down: the next round asks again."""
+    fake = FakePulsar()
+    step(pusher_of(fake), {TOPIC: 100}, 0)
+    pusher = pusher_of(fake)
+    fake.fail = lambda _method, _path: 503
+    with pytest.raises(RestError):
+        step(pusher, {TOPIC: 100}, 0)
+    fake.fail = lambda _method, _path: 0
+    assert step(pusher, {TOPIC: 100}, 0) == {}
+    assert pusher.pushed == {TOPIC: Rates(100, -1)}
+
+
+def test_all_of_ours_can_be_taken_away() -> None:
+    """When the collector stops, if said so; the notes go too, so that what is set later is not ours."""
+    fake = FakePulsar()
+    fake.hold(OTHER, Rates(7, -1))
+    pusher = pusher_of(fake)
+    step(pusher, {TOPIC: 100, NAMESPACE: 5, OTHER: 9}, 0)
+    assert set(run(pusher.push(pusher.all_removals(), 1)).values()) == {Result.REMOVED}
+    assert list(fake.set) == [OTHER.path]
+    assert fake.properties == {}

@@ -1,0 +1,103 @@
+"""Counters as brokers tell them, on a page for all topics or topic by topic."""
+
+from typing import Any
+
+import httpx2
+import pytest
+from limits_kit import FakePulsar, rest_of, run
+
+from streaming.collect.pulsar.counters import Place
+from streaming.collect.pulsar.readings import counters_in, counters_of, read_counters
+from streaming.collect.pulsar.rest import RestError
+from streaming.collect.settings import Source
+from streaming.contract.errors import BadEvent
+
+T = "persistent://a/b/t"
+
+
+def line(name: str, value: object, topic: str = T, subscription: str = "", namespace: str = "a/b") -> str:
+    """One counter of a page."""
+    own = f',subscription="{subscription}"' if subscription else ""
+    return f'pulsar_{name}{{cluster="c",namespace="{namespace}",topic="{topic}"{own}}} {value}'
+
+
+PAGE = "\n".join(
+    [
+        "# TYPE pulsar_in_messages_total counter",
+        line("in_messages_total", 100),
+        line("in_bytes_total", 13500),
+        line("out_messages_total", 40, subscription="s1"),
+        line("out_bytes_total", "5400.0", subscription="s1"),
+        line("out_messages_total", 2, subscription="s2"),
+        line("out_messages_total", 42),
+        line("out_messages_total", 9, subscription="__compaction"),
+        line("in_messages_total", 9, topic="persistent://a/b/__change_events"),
+        line("in_messages_total", 9, topic="persistent://x/y/t", namespace="x/y"),
+        line("in_messages_total", 9, topic="no topic"),
+        line("subscription_back_log", 60, subscription="s1"),
+    ]
+).encode()
+
+
+def test_a_page_is_read_by_topic_and_subscription() -> None:
+    """Without what is the broker's own, or of namespaces that nobody asks for."""
+    assert counters_in(PAGE, "b", lambda namespace: namespace == "a/b") == {
+        Place("b", T): (100, 13500, 0, 0),
+        Place("b", T, "s1"): (0, 0, 40, 5400),
+        Place("b", T, "s2"): (0, 0, 2, 0),
+    }
+
+
+def test_a_broker_without_a_page_costs_the_others_nothing() -> None:
+    """It is told as a failure."""
+    fake = FakePulsar()
+    fake.pages = {"broker1:8080": PAGE.decode(), "broker2:8080": 'pulsar_in_messages_total{topic="'}
+    reading = run(read_counters(rest_of(fake), Source.METRICS, lambda _namespace: True))
+    assert reading.brokers == {"pulsar-broker1:8080"}
+    assert [str(one) for one in reading.failures] == [
+        str(one) for one in reading.failures if "form" in str(one)
+    ]
+    assert Place("pulsar-broker1:8080", T) in reading.counters
+
+
+def test_without_a_list_of_brokers_there_is_no_reading() -> None:
+    """The round is over then."""
+    fake = FakePulsar()
+    fake.fail = lambda _method, _path: 403
+    with pytest.raises(RestError, match="403"):
+        run(read_counters(rest_of(fake), Source.METRICS, lambda _namespace: True))
+
+
+STATS = {
+    "msgInCounter": 100, "bytesInCounter": 13500, "ownerBroker": "broker1:8080",
+    "subscriptions": {"s1": {"msgOutCounter": 40, "bytesOutCounter": 5400}, "__compaction": {}},
+}  # fmt: skip
+
+
+def test_stats_are_read_topic_by_topic() -> None:
+    """Where pages are not to be had. A topic that is gone meanwhile is passed over."""
+    answers: dict[str, Any] = {
+        "/admin/v2/brokers": ["broker1:8080"],
+        "/admin/v2/tenants": ["a"],
+        "/admin/v2/namespaces/a": ["a/b", "a/other"],
+        "/admin/v2/namespaces/a/b/topics": [T, "persistent://a/b/gone", "persistent://a/b/__change_events"],
+        "/admin/v2/persistent/a/b/t/stats": STATS,
+    }
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        found = answers.get(request.url.path)
+        return httpx2.Response(404 if found is None else 200, json=found or {"reason": "gone"})
+
+    reading = run(read_counters(rest_of(answer), Source.STATS, lambda namespace: namespace == "a/b"))
+    here = "pulsar-broker1:8080"
+    assert reading.counters == {Place(here, T): (100, 13500, 0, 0), Place(here, T, "s1"): (0, 0, 40, 5400)}
+    assert reading.failures == []
+
+
+@pytest.mark.parametrize(
+    "stats", [None, [], {}, {**STATS, "msgInCounter": "x"}, {**STATS, "subscriptions": 3}]
+)
+def test_stats_of_another_form_are_refused(stats: Any) -> None:
+    """In words, not with a traceback."""
+    with pytest.raises(BadEvent, match="counters were expected"):
+        list(counters_of(T, stats))

@@ -1,0 +1,233 @@
+"""`weir collect pulsar`: meters a Pulsar cluster, and with --push sets Pulsar's own limits."""
+
+import argparse
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from prometheus_client import start_http_server
+
+from streaming.collect.pulsar.collector import Collector, Outcome, Round
+from streaming.collect.pulsar.limits import Rates, Slot
+from streaming.collect.pulsar.metrics import CollectMetrics
+from streaming.collect.pulsar.notes import Notes
+from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
+from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
+from streaming.collect.reports import Reports
+from streaming.collect.settings import AtStop, PulsarCollectSettings
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable
+from streaming.contract.topics import Cluster
+from weir.collect.feeds import Feeds
+from weir.foreground import write_ready_file
+
+logger = logging.getLogger("weir.collect")
+
+PROGRESS_S: Final = 60.0
+TABLE_ROWS: Final = 200
+"""Limits that a dry run shows."""
+
+
+async def serve(args: argparse.Namespace, settings: PulsarCollectSettings, cluster: Cluster) -> None:
+    """Collect until SIGINT or SIGTERM, with --once two readings long.
+
+    Raises:
+        WeirError: Kafka or Pulsar does not answer at the start, another collector has taken over, or with
+            --once a round failed.
+    """
+    metrics = CollectMetrics()
+    terms = RestTerms(
+        base=args.admin or settings.admin,
+        token_file=args.token_file or settings.token_file,
+        ca_file=settings.ca_file,
+        timeout_s=settings.request_timeout_ms / 1000,
+        attempts_max=settings.attempts_max,
+        at_once=settings.requests_at_once,
+        answer_max=settings.answer_max_bytes,
+    )
+    address = None if args.metrics is None else _serve_metrics(metrics, args.metrics)
+    async with AsyncExitStack() as stack:
+        rest = await stack.enter_async_context(Rest(terms, metrics.request))
+        name = settings.cluster or await _cluster_name(rest)
+        reports = stack.enter_context(
+            await asyncio.to_thread(
+                Reports,
+                cluster.bootstrap,
+                cluster.topics.usage,
+                f"{cluster.topics.usage}-pulsar-{name}",
+                cluster.client,
+                settings.request_timeout_ms / 1000,
+            )
+        )
+        push = PushTerms(
+            change=settings.push_change,
+            apart_ms=settings.push_apart_ms,
+            pushes_max=settings.pushes_max,
+            override=args.override,
+        )
+        pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
+        collector = Collector(
+            rest,
+            pusher,
+            settings,
+            policies=lambda: feeds.policies(),
+            report=reports.write,
+            name=f"collect-{name}-{secrets.token_hex(4)}",
+            push=args.push,
+            metrics=metrics,
+        )
+        feeds = Feeds(cluster, collector.take_share, metrics.unusable.inc)
+        stack.push_async_callback(feeds.stop)
+        await feeds.start_policies()
+        await collector.meet()
+        await feeds.start_shares()
+        await _Run(args, settings, collector, metrics, address).run()
+
+
+class _Run:
+    """The rounds of one collector."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        settings: PulsarCollectSettings,
+        collector: Collector,
+        metrics: CollectMetrics,
+        address: str | None,
+    ) -> None:
+        self._args, self._settings = args, settings
+        self._collector, self._metrics = collector, metrics
+        self._address = address
+        self._stop = asyncio.Event()
+        self._ready = False
+        self._said: dict[Slot, Rates | None] = {}
+        self._next_progress_s = self._next_behind_s = 0.0
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        while not self._stop.is_set():
+            due_s = time.monotonic() + self._collector.interval_s()
+            done = await self._collector.round()
+            await self._say(done)
+            if self._args.once and done.outcome is not Outcome.FIRST:
+                _check(done)
+                return
+            await self._wait(due_s)
+        await self._end()
+
+    async def _wait(self, due_s: float) -> None:
+        """Until the next round; one that came late is said."""
+        left_s = due_s - time.monotonic()
+        if left_s < 0:
+            self._metrics.behind.inc()
+            if time.monotonic() >= self._next_behind_s:
+                took_s = self._collector.interval_s() - left_s
+                logger.warning("falls behind: a round took %.1f s, the interval is %.1f s", took_s,
+                               took_s + left_s)  # fmt: skip
+                self._next_behind_s = time.monotonic() + PROGRESS_S
+        try:
+            await asyncio.wait_for(self._stop.wait(), max(0.0, left_s))
+        except TimeoutError:
+            return
+
+    async def _say(self, done: Round) -> None:
+        reported = done.outcome in (Outcome.DONE, Outcome.FIRST)
+        if reported and not self._ready:
+            self._ready = True
+            if self._args.ready_file:
+                write_ready_file(self._args.ready_file, {"pid": os.getpid(), "metrics": self._address})
+        if done.outcome is Outcome.DONE and not self._args.push:
+            await self._dry_run(done.changes)
+        if done.outcome is Outcome.DONE and time.monotonic() >= self._next_progress_s:
+            self._next_progress_s = time.monotonic() + PROGRESS_S
+            passed, plan = done.passed, done.plan
+            logger.info(
+                "%d brokers, %d topics and subscriptions in %d groups, %d limits of ours in force; a round"
+                " takes %.2f s", len(passed.period_ms) if passed else 0, len(passed.counts) if passed else 0,
+                len(plan.pools) if plan else 0, len(self._collector.pusher.pushed), done.seconds,
+            )  # fmt: skip
+
+    async def _dry_run(self, changes: Sequence[Change]) -> None:
+        """What --push would do, as far as it was not said before."""
+        new = [one for one in changes if self._said.get(one.slot, one) != one.rates][:TABLE_ROWS]
+        if not new:
+            return
+        found = await self._collector.pusher.look(change.slot for change in new)
+        print("\n".join(table(new, found, self._collector.pusher.pushed)))
+        sys.stdout.flush()
+        self._said |= {change.slot: change.rates for change in new}
+
+    async def _end(self) -> None:
+        pushed = self._collector.pusher.pushed
+        if not self._args.push or not pushed:
+            return
+        if self._settings.at_stop is AtStop.KEEP:
+            logger.info("%d pushed limits stay in force (collect_pulsar.at_stop)", len(pushed))
+            return
+        results = await self._collector.withdraw()
+        removed = sum(one in (Result.REMOVED, Result.GONE) for one in results.values())
+        logger.info("%d of %d pushed limits were taken away", removed, len(results))
+
+
+def table(
+    changes: Sequence[Change],
+    found: Mapping[Slot, Rates | RestError | None],
+    pushed: Mapping[Slot, Rates],
+) -> list[str]:
+    """What would be pushed, one line each: the limiter, what it holds, what it would hold, and a word on it.
+
+    >>> slot = Slot.parse("publishRate a/b")
+    >>> table([Change(slot, Rates(9, -1))], {slot: Rates(5, -1)}, {})
+    ['publishRate a/b: 5 msg per 1 s -> 9 msg per 1 s (left alone: set by somebody else)']
+    """
+    lines = []
+    for change in changes:
+        held = found.get(change.slot)
+        said = str(held) if held is not None else "nothing"
+        word = ""
+        if isinstance(held, RestError):
+            said, word = "unknown", f" ({held})"
+        elif held is not None and held != pushed.get(change.slot):
+            word = " (left alone: set by somebody else)"
+        lines.append(printable(f"{change.slot.name}: {said} -> {change.rates or 'nothing'}{word}"))
+    return lines
+
+
+async def _cluster_name(rest: Rest) -> str:
+    """The cluster's name for itself.
+
+    Raises:
+        WeirError: it does not tell.
+    """
+    said: Any = await rest.get("/admin/v2/brokers/configuration/runtime")
+    name = said.get("clusterName") if isinstance(said, dict) else None
+    if not name or not isinstance(name, str):
+        raise WeirError("the brokers do not tell the cluster's name; collect_pulsar.cluster should say it")
+    return name
+
+
+def _check(done: Round) -> None:
+    """With --once a failure is the command's."""
+    if done.outcome is not Outcome.DONE:
+        raise WeirError(f"the round failed ({done.outcome})")
+    failed = [slot for slot, one in (done.results or {}).items() if one in (Result.FAILED, Result.REFUSED)]
+    if failed:
+        raise WeirError(f"{len(failed)} limits were not pushed, such as {failed[0].name}")
+
+
+def _serve_metrics(metrics: CollectMetrics, listen: tuple[str, int]) -> str:
+    host, port = listen
+    try:
+        server, _ = start_http_server(port, host, metrics.registry)
+    except OSError as error:
+        raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+    return f"http://{host}:{server.server_port}/metrics"
