@@ -98,7 +98,8 @@ host_port.__name__ = "HOST:PORT"
 def http_url(text: str) -> str:
     """The URL of an HTTP server without a slash at its end; for argparse, so it raises ValueError."""
     parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+    wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    if wrong or parts.query or parts.fragment:
         raise ValueError(f"{text!r} is not http://HOST:PORT")
     return text.rstrip("/")
 

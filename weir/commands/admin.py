@@ -58,6 +58,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="an admin API to stand in front of, such as Pulsar's (default: http.upstream)",
     )
     parser.add_argument(
+        "--binary-address",
+        metavar="HOST:PORT",
+        type=host_port,
+        help="proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)",
+    )
+    parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when the policies have been read"
     )
     parser.set_defaults(run=run)
@@ -84,6 +90,8 @@ def run(args: argparse.Namespace) -> int:
     http = read_settings(HttpSettings, "http", args.settings)
     if args.upstream:
         http = http.model_copy(update={"upstream": args.upstream})
+    if args.binary_address:
+        http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
