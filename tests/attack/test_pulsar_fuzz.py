@@ -12,11 +12,11 @@ from fuzz_rig import resident_bytes
 from pulsar_fuzz import KINDS, PulsarFuzz
 
 SEED = 20_261_123
-SHORT = 6_000
+SHORT = 3_000
 SOAK = 1_000_000
 TURN_MAX_S = 0.050
 GROWTH_MAX_BYTES = 64 << 20
-_WARM_UP = 1_000
+_WARM_UP = 600
 
 
 async def hold_out(kind: str, seed: int, frames: int) -> None:

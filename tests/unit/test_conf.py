@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from concurrency_kit import Times, partitions_at
 from meter_kit import Desk
+from prometheus_client import CollectorRegistry
 
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.core.concurrency.metrics import ConcurrencyCollector
@@ -14,6 +15,7 @@ from enforcer.core.dispatch.metrics import DispatchCollector
 from enforcer.core.dispatch.terms import Terms
 from enforcer.core.metrics import Metrics
 from enforcer.metering.group_metrics import GroupCollector
+from enforcer.pulsar.metrics import PulsarMetrics
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.settings import read_settings
@@ -70,6 +72,15 @@ def test_metrics_of_the_proxy_are_listed() -> None:
         if name not in of_groups
     }
     assert listed == families
+
+
+def test_metrics_of_the_pulsar_proxy_are_listed() -> None:
+    """The same for those of what keeps its clients there."""
+    registry = CollectorRegistry()
+    PulsarMetrics(registry)
+    families = {family.name: family.type for family in registry.collect()}
+    listed = {name: kind for name, (kind, _) in documented("weir_pulsar_").items()}
+    assert families.items() <= listed.items()
 
 
 def test_metrics_of_groups_are_listed() -> None:
