@@ -75,7 +75,10 @@ class HttpSettings(Settings):
         5_242_880, "body of a request that is kept to be sent again when it is sent on, bytes", minimum=0
     )
     replay_memory_bytes: int = setting(
-        67_108_864, "the same for all requests at a time, bytes; further ones are not sent on", minimum=0
+        67_108_864,
+        "the same for all requests at a time, and for answers that are read, bytes; beyond it bodies are "
+        "streamed and not sent on, and what must be read is refused",
+        minimum=0,
     )
     counted_body_bytes: int = setting(
         65_536, "largest body of a request whose partitions are counted; larger ones get 413", minimum=1_024
