@@ -69,7 +69,7 @@ class HttpSettings(Settings):
     binary_address: str = setting(
         "",
         "HOST:PORT that answers to lookups of topics tell clients: of our own proxy of Pulsar's binary "
-        "protocol; empty: such lookups are refused",
+        "protocol; empty: such lookups are refused; --binary-address wins over it",
     )
     replay_body_bytes: int = setting(
         5_242_880, "body of a request that is kept to be sent again when it is sent on, bytes", minimum=0
