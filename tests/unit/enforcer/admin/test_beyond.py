@@ -87,6 +87,15 @@ def test_credentials_of_others_pass_and_weirs_do_not() -> None:
     assert api.get("/admin/v2/resourcegroups", headers={"authorization": "Bearer secret"}).json() == []
 
 
+def test_tokens_may_be_shared() -> None:
+    """One that both know is one setting less for a tool; what is Weir's own still needs it."""
+    api = client(replace(parts(ADMIN, share_tokens=True), beyond=beyond))
+    both = {"authorization": "Bearer secret"}
+    assert api.get("/x", headers=both).json()["credential"] == "Bearer secret"
+    assert api.get("/admin/v2/resourcegroups", headers=both).json() == []
+    assert api.get("/admin/v2/resourcegroups", headers={"authorization": "Bearer x"}).status_code == 401
+
+
 def test_requests_beyond_are_counted_as_such() -> None:
     """One route for all of them."""
     made, api = front()
