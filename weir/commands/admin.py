@@ -61,7 +61,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--binary-address",
         metavar="HOST:PORT",
         type=host_port,
-        help="proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)",
+        help="what lookups over HTTP tell clients: our proxy of Pulsar's binary protocol (default: "
+        "http.binary_address)",
     )
     parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when the policies have been read"
@@ -88,10 +89,9 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr("admin")
     settings = read_settings(AdminSettings, "admin", args.settings)
     http = read_settings(HttpSettings, "http", args.settings)
-    if args.upstream:
-        http = http.model_copy(update={"upstream": args.upstream})
-    if args.binary_address:
-        http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
+    binary = args.binary_address and "{}:{}".format(*args.binary_address)
+    given = {"upstream": args.upstream, "binary_address": binary}
+    http = http.model_copy(update={name: value for name, value in given.items() if value})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
@@ -107,9 +107,7 @@ def run(args: argparse.Namespace) -> int:
         made = None if front is None else front.make
         service = AdminService(cluster, own, grants, args.listen, args.metrics, made)
         try:
-            if front is not None:
-                await front.start()
-            await _serve(service, args.ready_file)
+            await _serve(service, front, args.ready_file)
         finally:
             if front is not None:
                 await front.stop()
@@ -161,11 +159,20 @@ class _Front:
             await self._service.stop()
 
 
-async def _serve(service: "AdminService", ready_file: Path | None) -> None:
+async def _serve(service: "AdminService", front: _Front | None, ready_file: Path | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    if front is not None:
+        # It may take long while Kafka is away: a stop must not wait for it.
+        starting, stopped = loop.create_task(front.start()), loop.create_task(stopping.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if stopping.is_set():
+            starting.cancel()
+            return
+        await starting
     await service.start()
     ends = {loop.create_task(stopping.wait()), loop.create_task(service.ended())}
     read = loop.create_task(service.read.wait())
