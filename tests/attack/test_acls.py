@@ -41,7 +41,9 @@ from wire_client import WireClient
 
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.proxy import ProxyConfig
+from streaming.collect.reports import Reports
 from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import read_policies
 from streaming.kafka_io.weir_topics import look
 from weir.logs.reading import TopicReader
 from weir.stack.jars import java_command
@@ -50,7 +52,7 @@ from weir.stack.topics import ensure_topics
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 TOOLS = Path(__file__).with_name("Tools.java")
-USERS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "mallory")
+USERS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "weir-collect", "mallory")
 TOPICS = Topics()
 LIMIT_S = 20.0
 CLIENT = (
@@ -148,6 +150,17 @@ def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
     login = secured.login("weir-job")
     assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
     assert ensure_topics(login["bootstrap.servers"], TOPICS, client=login) == []
+
+
+def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
+    """It looks at topics, reads policies, and writes reports as the one collector of a cluster."""
+    login = secured.login("weir-collect")
+    assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
+    bootstrap = login["bootstrap.servers"]
+    assert read_policies(bootstrap, TOPICS, login, LIMIT_S).bad_records == 0
+    with Reports(bootstrap, TOPICS.usage, f"{TOPICS.usage}-pulsar-c", login, LIMIT_S) as reports:
+        event = {"type": "group_usage", "id": "1", "broker": "b", "period_ms": 1, "usage": {}}
+        reports.write([("b", event)])
 
 
 def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:
