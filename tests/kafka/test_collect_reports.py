@@ -64,7 +64,7 @@ def test_an_outage_is_not_taken_for_another_collector(tmp_path: Path) -> None:
             send(kafka, signal.SIGSTOP)
             began = time.monotonic()
             while time.monotonic() < began + frozen_s:
-                with pytest.raises(WeirError, match="was not written|cannot write") as caught:
+                with pytest.raises(WeirError, match=r"was not written|cannot write") as caught:
                     first.write([("b", event)])
                 assert not isinstance(caught.value, TakenOver)
             send(kafka, signal.SIGCONT)
