@@ -1,4 +1,4 @@
-"""Whatever clients, brokers and policies do, in whatever order: nothing is lost, doubled, overtaken or kept."""
+"""Whatever clients, brokers and policies do, in any order: nothing is lost, doubled, overtaken or kept."""
 
 from concurrency_kit import Times, limiter_at
 from hypothesis import given
