@@ -3,7 +3,7 @@
 import pytest
 from publishing_kit import FREE, LIMITED, TEN, World
 
-from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, BadFrame
+from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, SEND, BadFrame
 
 
 def test_one_close_waits_for_its_queue() -> None:
@@ -21,8 +21,9 @@ def test_one_close_waits_for_its_queue() -> None:
     assert link.kinds()[-1] == CLOSE_PRODUCER
     assert world.number("weir_publish_unsent_sends_total", reason="closed") == 1
     link.receipt(1, *range(10))
-    world.run(1_000)
+    world.run(12_000)
     assert link.part._by_id == {}
+    assert SEND not in link.part.up
 
 
 def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> None:
