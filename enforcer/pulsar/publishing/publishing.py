@@ -11,7 +11,7 @@ from typing import Any, Final
 from enforcer.core.concurrency.limiter import Limiter
 from enforcer.metering.account import PUBLISH
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import ServerError, error, parse
+from enforcer.pulsar.protocol.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.pulsar.protocol.frames import (
     CLOSE_PRODUCER,
     ERROR,
@@ -152,6 +152,8 @@ class Publishing:
     def _ask(self, body: Any, frame: bytes) -> bytes | None:
         """The client asks for a producer."""
         try:
+            if len(body.topic) > TEXT_MAX:
+                raise BadName(f"names of topics have at most {TEXT_MAX} characters here")
             topic = read_topic(body.topic)
         except BadName as wrong:
             # The broker might read it as a name after all, and nobody would be charged.

@@ -182,6 +182,8 @@ def test_names_that_are_none_and_too_many_producers_are_refused() -> None:
     link.ask(1, "http://nonsense")
     assert link.got[-1][0] == ERROR
     assert link.got[-1][1].error == 17
+    link.ask(1, "persistent://acme/limited/" + "x" * 4_096)
+    assert link.got[-1][1].error == 17
     link.ask(1, LIMITED)
     link.ask(2, LIMITED)
     link.ask(3, LIMITED)
