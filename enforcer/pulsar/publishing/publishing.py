@@ -157,13 +157,18 @@ class Publishing:
             topic = read_topic(body.topic)
         except BadName as wrong:
             # The broker might read it as a name after all, and nobody would be charged.
-            self._link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
+            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
             return None
         if body.request_id in self._asked:
             raise BadFrame(Reason.UNEXPECTED)
         if len(self._asked) + len(self._by_id) >= self._desk.pulsar.producers_max:
             text = "this connection has as many producers as pulsar.producers_max allows"
-            self._link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
+            self._refuse(body, ServerError.NOT_ALLOWED, text)
+            return None
+        coming = self._coming.get(body.producer_id)
+        if coming is not None and coming.busy:
+            # It would overtake a close that waits for the answer to the one before. A broker says the same.
+            self._refuse(body, ServerError.SERVICE_NOT_READY, "the producer is not closed yet")
             return None
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
@@ -176,6 +181,9 @@ class Publishing:
             self._limited = True
             self._watch()
         return frame
+
+    def _refuse(self, body: Any, code: int, message: str) -> None:
+        self._link.to_client(error(body.request_id, code, message))
 
     def _succeed(self, body: Any) -> None:
         """The broker has made a producer, or has it wait."""

@@ -143,6 +143,9 @@ def test_a_close_waits_for_the_answer_to_its_producer() -> None:
     assert link.kinds()[-1] == CLOSE_PRODUCER
     other = link.ask(2, LIMITED)
     link.close(2)
+    # Nor does the next one of this id overtake it; its client tries again.
+    link.ask(2, LIMITED)
+    assert link.got[-1][1].error == 6
     link.fail(other)
     assert link.kinds()[-1] == CLOSE_PRODUCER
     parked = link.ask(3, LIMITED)
