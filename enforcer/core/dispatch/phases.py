@@ -66,8 +66,10 @@ class Phases:
             phase = self._phases.pop(names, None)
             acquired = (0, 0)
             if phase is not None:
-                acquired = _paid(limit, phase, now - phase.start)
-                if not any(acquired) and now - phase.start - phase.at >= limit.period_ms:
+                at, period_ms = now - phase.start, limit.period_ms
+                acquired = _paid(limit, phase, at)
+                # A whole period without anything; who waits for each one's end must not drift.
+                if not any(acquired) and at // period_ms - phase.at // period_ms > 1:
                     phase = None
             if phase is None:
                 phase = _Phase(now, 0, (0, 0))
