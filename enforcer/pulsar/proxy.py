@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from enforcer.core.dispatch.phases import Phases
+from enforcer.core.dispatch.smoothing import Smoothing
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.turns import Turns
@@ -110,8 +110,8 @@ class PulsarProxy:
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
         enforcement = self.enforcement
-        phases = Phases(self.settings.dispatch_rows_max)
-        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, phases)
+        smoothing = Smoothing(self.settings.dispatch_rows_max)
+        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, smoothing)
         desk = Desk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),

@@ -13,7 +13,7 @@ from typing import Any
 
 from enforcer.core.clock import Clock
 from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.dispatch.phases import Phases
+from enforcer.core.dispatch.smoothing import Smoothing
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -88,7 +88,7 @@ class World:
         )  # fmt: skip
         self.meter = Meter(settings, self.clock)
         self.dispatch.shared = DispatchShares(self.meter)
-        laws = Laws(self.dispatch, self.meter, self.brokers_ms, Phases(1_000))
+        laws = Laws(self.dispatch, self.meter, self.brokers_ms, Smoothing(1_000))
         self.desk = Desk(laws, PulsarSettings(**(own or {})), self.metrics, self.call_later)  # type: ignore[arg-type]
         self.put(policies or {})
 

@@ -197,8 +197,7 @@ class Consumer:
         return not self._fresh
 
     def _may_pass(self, came: Arrived, *, granted: bool = False) -> bool:
-        room = self._desk.room(self, charged=self._charged, granted=granted)
-        return came.marker or has_room(room)
+        return came.marker or self._desk.admits(self, charged=not self._fresh, granted=granted)
 
     def _pass(self, came: Arrived) -> None:
         # Who was given permits and gets nothing more has read all: nobody else knows where a broker stands.

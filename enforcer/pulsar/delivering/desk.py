@@ -76,7 +76,8 @@ class Desk:
         self._generation = laws.generation
         # Whose room was asked for last, and for what; who got what passed since the last count.
         self._room_of: tuple[Taker, bool, bool] | None = None
-        self._room = FREE
+        self._found_room = FREE
+        self._units, self._left_msgs, self._left_size = FREE[:3]
         self._passed_of: tuple[Taker, bool] | None = None
         self._msgs = self._size = self._entries = 0
         self._ending = False
@@ -96,12 +97,20 @@ class Desk:
             granted: it had its turn, and this is what it was granted then.
         """
         for_what = consumer, charged, granted
-        if self._room_of != for_what or not has_room(self._room):
+        if self._room_of != for_what or not self._is_left():
             self.flush()
-            self._room = self._found(consumer, charged, granted)
+            self._found_room = room = self._found(consumer, charged, granted)
+            self._units, self._left_msgs, self._left_size = room[:3]
             self._room_of = for_what
             self._end_soon()
-        return self._room
+            return room
+        return self._found_room._replace(units=self._units, msgs=self._left_msgs, size=self._left_size)
+
+    def admits(self, consumer: Taker, *, charged: bool, granted: bool) -> bool:
+        """Whether one more entry may be delivered now; see `room`."""
+        if self._room_of == (consumer, charged, granted) and self._is_left():
+            return True
+        return has_room(self.room(consumer, charged=charged, granted=granted))
 
     def count(self, consumer: Taker, came: Arrived, *, backlog: bool) -> None:
         """A message goes on to the client."""
@@ -117,12 +126,9 @@ class Desk:
         if self._room_of is None or self._room_of[0] is not consumer:
             self._room_of = None
             return
-        room, by_entry = self._room, self.laws.dispatch.by_entry
-        self._room = room._replace(
-            units=room.units - (1 if by_entry else came.msgs),
-            msgs=room.msgs - came.msgs,
-            size=room.size - came.size,
-        )
+        self._units -= 1 if self.laws.dispatch.by_entry else came.msgs
+        self._left_msgs -= came.msgs
+        self._left_size -= came.size
 
     def flush(self) -> None:
         """Count what has passed."""
@@ -190,6 +196,9 @@ class Desk:
             place = said.broker, said.topic, said.subscription
             for counter in (place[:1], place[:2], place):
                 self.lines.wake(counter)
+
+    def _is_left(self) -> bool:
+        return self._units > 0 and self._left_msgs > 0 and self._left_size > 0
 
     def _found(self, consumer: Taker, charged: bool, granted: bool) -> Room:
         limits = consumer.limits
