@@ -27,7 +27,7 @@ _AT_ONCE_S: Final = 0.01
 """So much of a rate may go at once though it is paid off evenly: else each message had a timer of its own."""
 _LEAST: Final = 1e-6
 """Who owes nothing may deliver one more, whatever the rate."""
-_LATE_S: Final = 0.25
+_LATE_S: Final = 1.0
 """Who comes so late for what was free may have it all the same; who comes later has rested."""
 
 

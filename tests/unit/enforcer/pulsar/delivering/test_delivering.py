@@ -339,6 +339,21 @@ def test_a_client_may_not_subscribe_without_end() -> None:
     assert link.ended == ["too_many_consumers"]
 
 
+def test_names_that_are_no_text_are_those_that_the_broker_reads() -> None:
+    """They are limited and reported like any other."""
+    world = World(per_subscription(10))
+    link = ModelLink(world)
+    subscribe = command(
+        frames.SUBSCRIBE, topic=TOPIC, subscription="four", consumer_id=1, request_id=1_001
+    ).replace(b"four", b"fo\xff\xfe")
+    assert link.part.take_up(frames.SUBSCRIBE, subscribe) == subscribe
+    came = message(1, 0)
+    assert link.part.take_down(frames.MESSAGE, came) is came
+    world.run(20)
+    world.dispatch.stop()
+    assert [event["subscription"] for event in world.events] == ["fo\ufffd\ufffd"]
+
+
 def test_frames_of_nobody_pass() -> None:
     """Of consumers that are not there, or whose SUBSCRIBE was refused; FLOW 0 is the broker's to judge."""
     world = World(per_subscription(10))
