@@ -173,7 +173,7 @@ def test_a_client_that_leaves_while_it_waits_pays_nothing(proxy: Limited, admin:
     before = proxy.balance()
     time.sleep(6)
     assert not admin.exists(topic) and proxy.balance() >= before
-    until(lambda: proxy.thread.count("held_creations") == 0)
+    until(lambda: proxy.count("held") == 0)
 
 
 @pytest.mark.soak

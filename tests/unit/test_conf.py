@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from concurrency_kit import Times, partitions_at
 from meter_kit import Desk
+from prometheus_client import CollectorRegistry
 
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.core.concurrency.metrics import ConcurrencyCollector
@@ -14,6 +15,7 @@ from enforcer.core.dispatch.metrics import DispatchCollector
 from enforcer.core.dispatch.terms import Terms
 from enforcer.core.metrics import Metrics
 from enforcer.metering.group_metrics import GroupCollector
+from enforcer.pulsar.creating.metrics import CreatingMetrics
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.settings import read_settings
@@ -100,6 +102,14 @@ def test_metrics_of_concurrency_are_listed() -> None:
     parts = ("weir_concurrency_", "zeebe_")
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     assert listed == families
+
+
+def test_metrics_of_creations_are_listed() -> None:
+    """The same for those of topics that Pulsar's clients create."""
+    registry = CollectorRegistry()
+    CreatingMetrics(registry)
+    families = {family.name: family.type for family in registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_creation_").items()} == families
 
 
 def test_metrics_of_the_admin_api_are_listed() -> None:
