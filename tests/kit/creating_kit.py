@@ -68,6 +68,10 @@ class Wire:
         """Keeps it."""
         self.down.append(frame)
 
+    def answer(self, frame: bytes) -> None:
+        """Keeps it."""
+        self.down.append(frame)
+
     def look_again(self) -> None:
         """Counts."""
         self.looks += 1
