@@ -46,7 +46,7 @@ class Desk:
         self.room = Room(pulsar.publish_queue_bytes, pulsar.publish_queue_total_bytes)
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
         self.waits = Histogram(
-            "weir_pulsar_publish_wait_seconds",
+            "weir_publish_wait_seconds",
             "How long SENDs waited in the proxy, of those that did",
             registry=metrics.registry,
             buckets=WAIT_BUCKETS_S,

@@ -19,7 +19,7 @@ def test_one_close_waits_for_its_queue() -> None:
     world.run(1_000)
     assert link.arrived(1) == list(range(10))
     assert link.kinds()[-1] == CLOSE_PRODUCER
-    assert world.number("weir_pulsar_unsent_sends_total", reason="closed") == 1
+    assert world.number("weir_publish_unsent_sends_total", reason="closed") == 1
     link.receipt(1, *range(10))
     world.run(1_000)
     assert link.part._by_id == {}
@@ -37,7 +37,7 @@ def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> No
     world.run(200)
     assert link.kinds()[-1] == CLOSE_PRODUCER
     assert len(link.arrived(1)) < 30
-    assert world.number("weir_pulsar_unsent_sends_total", reason="closed") == 100 - len(link.arrived(1))
+    assert world.number("weir_publish_unsent_sends_total", reason="closed") == 100 - len(link.arrived(1))
     assert world.desk.room.size == 0
 
 
@@ -73,7 +73,7 @@ def test_the_end_of_a_connection_drops_what_waits() -> None:
     world.run(10_000)
     assert len(link.sent) == sent
     assert world.desk.room.size == world.desk.room.sends == 0
-    assert world.number("weir_pulsar_unsent_sends_total", reason="connection") == 14
+    assert world.number("weir_publish_unsent_sends_total", reason="connection") == 14
     line = world.meter.accounts["ten"].lines[0]
     assert len(line) == 0
 
@@ -96,7 +96,7 @@ def test_sends_before_the_broker_has_made_the_producer_wait_for_it() -> None:
     link.fail(other)
     world.run(1_000)
     assert link.arrived(2) == []
-    assert world.number("weir_pulsar_unsent_sends_total", reason="broker") == 1
+    assert world.number("weir_publish_unsent_sends_total", reason="broker") == 1
     # The broker knows it as little as we do.
     link.send(2, 2)
     assert link.arrived(2) == [2]
