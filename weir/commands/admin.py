@@ -61,8 +61,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--binary-address",
         metavar="HOST:PORT",
         type=host_port,
-        help="what lookups over HTTP tell clients: our proxy of Pulsar's binary protocol (default: "
-        "http.binary_address)",
+        help="proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)",
     )
     parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when the policies have been read"
@@ -89,9 +88,10 @@ def run(args: argparse.Namespace) -> int:
     log_to_stderr("admin")
     settings = read_settings(AdminSettings, "admin", args.settings)
     http = read_settings(HttpSettings, "http", args.settings)
-    binary = args.binary_address and "{}:{}".format(*args.binary_address)
-    given = {"upstream": args.upstream, "binary_address": binary}
-    http = http.model_copy(update={name: value for name, value in given.items() if value})
+    if args.upstream:
+        http = http.model_copy(update={"upstream": args.upstream})
+    if args.binary_address:
+        http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
     deciding = read_settings(ProxySettings, "proxy", args.settings)
     grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
