@@ -50,6 +50,16 @@ def message(consumer: int, number: int, msgs: int = 1, size: int = 100, **fields
     return build(frames.MESSAGE, body, behind)
 
 
+def per_subscription(msgs: int = -1, size: int = -1, period: int = 1) -> dict[str, Any]:
+    """Policies with a rate of each subscription."""
+    rate = {
+        "dispatchThrottlingRateInMsg": msgs,
+        "dispatchThrottlingRateInByte": size,
+        "ratePeriodInSecond": period,
+    }
+    return {NAMESPACE: {"subscriptionDispatchRate": rate}}
+
+
 class Handle:
     """A timer."""
 
