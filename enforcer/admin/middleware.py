@@ -87,7 +87,7 @@ class QuotaCoordinator:
             if self._requests > self._settings.requests_max:
                 raise Refused(503, f"{self._settings.requests_max} requests are under way already")
             if self._beyond is not None and not self._beyond.ours(scope):
-                if is_ours(self._grants, Request(scope)):
+                if not self._settings.share_tokens and is_ours(self._grants, Request(scope)):
                     raise Refused(401, "This is a token of Weir's, and is not shown to the API behind it")
                 route = _BEYOND
                 await self._beyond.app(scope, receive, note)

@@ -61,6 +61,8 @@ class Brain:
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
         topics_check_ms: how often the topics are looked at, ms.
+        speaks: the protocol of its clients, kafka, pulsar or http: who does not speak ours delivers nothing
+            of what we may deliver (docs/contract.md 3.1).
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class Brain:
         topics: Topics,
         connection: Mapping[str, str],
         topics_check_ms: int = CHECK_MS,
+        *,
+        speaks: str,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -89,6 +93,7 @@ class Brain:
         self._reports.learn, self.brokers_ms = brokers.learn, brokers.now_ms
         args = settings, metrics, self._reports, self.clock, brokers.now_ms
         self.coordinator = self._in_the_loop(QuotaCoordinator(proxy_id, *args))
+        self.coordinator.local.speaks = speaks
         self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)

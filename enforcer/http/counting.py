@@ -55,7 +55,7 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
     Raises:
         Uncounted: the body or the upstream's answer cannot be read.
     """
-    rule, names = match
+    rule, names, _ = match
     value = _decoded(body) if rule.reads_body else None
     topic = rule.topic(names) if not rule.name_field else _text(value, rule.name_field)
     dry = bool(rule.dry_run_field) and isinstance(value, dict) and value.get(rule.dry_run_field) is True
@@ -74,7 +74,7 @@ async def count(match: Match, body: bytes, get: Get) -> Count:
 
 async def _held(match: Match, get: Get) -> int | None:
     """How many partitions there are; None if the upstream refuses to say: it will refuse the request too."""
-    status, answer = await get(match.rule.current_path(match.names))
+    status, answer = await get(match.rule.current_path(match.sent))
     if 400 <= status < 500:
         return None
     if status != 200 or answer is None:

@@ -150,7 +150,7 @@ class HttpProxy:
         await call.answer(reply.status, kept, filled)
 
     async def _json_of(self, reply: Reply) -> Any:
-        answer = await reply.read(self._settings.read_answer_bytes)
+        answer = await self._read(reply)
         try:
             return orjson.loads(answer or b"")
         except orjson.JSONDecodeError:
@@ -184,6 +184,20 @@ class HttpProxy:
             await call.stream(reply)
         finally:
             await reply.close()
+
+    async def _read(self, reply: Reply) -> bytes | None:
+        """A whole answer, None if it is too large, or all that are read at a time are."""
+        answer = bytearray()
+        try:
+            async for chunk in reply.chunks():
+                if len(answer) + len(chunk) > self._settings.read_answer_bytes:
+                    return None
+                if not self._memory.take(len(chunk)):
+                    return None
+                answer += chunk
+            return bytes(answer)
+        finally:
+            self._memory.give_back(len(answer))
 
     async def _whole(self, call: "_Call", body: Body, match: Match) -> bytes:
         most = self._settings.replay_body_bytes
@@ -221,9 +235,9 @@ class HttpProxy:
         headers: Headers = [(b"accept", b"application/json")]
         if call.authorization is not None:
             headers.append((b"authorization", call.authorization))
-        reply = await self._redirects.send(Outgoing("GET", path.encode(), headers))
+        reply = await self._redirects.send(Outgoing("GET", path.encode("latin-1"), headers))
         try:
-            return reply.status, await reply.read(self._settings.read_answer_bytes)
+            return reply.status, await self._read(reply)
         finally:
             await reply.close()
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple, Self
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
@@ -52,13 +52,14 @@ class Pattern:
         """What its names stand for in the segments of a path, None if that is another path."""
         if len(segments) != len(self._parts):
             return None
-        names = {}
-        for (name, words), segment in zip(self._parts, segments, strict=True):
+        for (_, words), segment in zip(self._parts, segments, strict=True):
             if words and segment not in words:
                 return None
-            if name:
-                names[name] = segment
-        return names
+        return self.named(segments)
+
+    def named(self, segments: Sequence[str]) -> dict[str, str]:
+        """The segments that have names."""
+        return {name: segment for (name, _), segment in zip(self._parts, segments, strict=True) if name}
 
     @property
     def names(self) -> set[str]:
@@ -136,9 +137,9 @@ class Rule(Closed):
         """What the topic is called in events."""
         return _filled(self.name, names)
 
-    def current_path(self, names: Mapping[str, str]) -> str:
-        """Where to ask how many there are."""
-        return _filled(self.current, {name: quote(value, safe="") for name, value in names.items()})
+    def current_path(self, sent: Mapping[str, str]) -> str:
+        """Where to ask how many there are, of the names as they were sent."""
+        return _filled(self.current, sent)
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:
@@ -146,10 +147,17 @@ def _filled(text: str, names: Mapping[str, str]) -> str:
 
 
 class Match(NamedTuple):
-    """A rule that applies, and what the names in its path stand for."""
+    """A rule that applies.
+
+    Attributes:
+        rule: it.
+        names: what the names in its path stand for.
+        sent: the same as it was sent, since servers decode in different ways.
+    """
 
     rule: Rule
     names: Mapping[str, str]
+    sent: Mapping[str, str]
 
 
 class Rules:
@@ -175,7 +183,7 @@ class Rules:
         segments = segments_of(path)
         for rule, pattern in self._rules:
             if rule.method == method.upper() and (names := pattern.match(segments)) is not None:
-                return Match(rule, names)
+                return Match(rule, names, pattern.named([part for part in path.split("/") if part]))
         return None
 
 

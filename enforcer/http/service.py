@@ -57,6 +57,7 @@ class HttpService:
             cluster.topics,
             {"bootstrap.servers": cluster.bootstrap, **cluster.client},
             cluster.topics_check_ms,
+            speaks="http",
         )
         mutations = Mutations(self._brain.coordinator, self._call_later)
         self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings)

@@ -69,13 +69,16 @@ class HttpSettings(Settings):
     binary_address: str = setting(
         "",
         "HOST:PORT that answers to lookups of topics tell clients: of our own proxy of Pulsar's binary "
-        "protocol; empty: such lookups are refused",
+        "protocol; empty: such lookups are refused; --binary-address wins over it",
     )
     replay_body_bytes: int = setting(
         5_242_880, "body of a request that is kept to be sent again when it is sent on, bytes", minimum=0
     )
     replay_memory_bytes: int = setting(
-        67_108_864, "the same for all requests at a time, bytes; further ones are not sent on", minimum=0
+        67_108_864,
+        "the same for all requests at a time, and for answers that are read, bytes; beyond it bodies are "
+        "streamed and not sent on, and what must be read is refused",
+        minimum=0,
     )
     counted_body_bytes: int = setting(
         65_536, "largest body of a request whose partitions are counted; larger ones get 413", minimum=1_024

@@ -8,17 +8,18 @@ client is gone, and a client never waits for a broker that is (a keep-alive is t
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from enforcer.core.concurrency.limiter import Limiter
 from enforcer.core.settings import ProxySettings
 from enforcer.core.sockets.sockets import descriptor_of, peer_of
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.hub import Hub
+from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Features, Part
 from enforcer.pulsar.outlet import Outlet
 from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, error
-from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, BadFrame, Reason, Splitter
+from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, BadFrame, Reason
 from enforcer.pulsar.staying.targets import Address
 from enforcer.pulsar.upstream import Upstream
 from streaming.contract.errors import WeirError
@@ -30,6 +31,8 @@ _ALL: Final = frozenset(range(128))
 _NOWHERE: Address = ("", 0)
 _FULL: Final = "full"
 """Objects to reading one side while the other takes nothing."""
+_DIAL: Final = "dial"
+T = TypeVar("T")
 
 
 class Connection(asyncio.Protocol):
@@ -55,19 +58,20 @@ class Connection(asyncio.Protocol):
         self._upstream = make_upstream(self, settings)
         self._to_broker, self._to_client = Outlet(), Outlet()
         limit = settings.max_unauthenticated_frame_bytes
-        self._up = Splitter(self._to_broker.pass_on, self._take_up, limit)
-        self._down = Splitter(self._to_client.pass_on, self._take_down, limit)
-        self._up.wanted = self._down.wanted = _ALL
+        turns = hub.turns
+        self._up = Inlet(
+            turns, self._to_broker.pass_on, self._take_up, lambda: self.data_received(b""), limit
+        )
+        self._down = Inlet(
+            turns, self._to_client.pass_on, self._take_down, lambda: self.broker_sent(b""), limit
+        )
+        self._up.splitter.wanted = self._down.splitter.wanted = _ALL
         self._handshake: Handshake | None = Handshake(
             hub, dial=self._dial, refuse=self.refuse, opened=self._opened
         )
         self._parts: list[Part] = []
         self._up_parts: dict[int, list[Part]] = {}
         self._down_parts: dict[int, list[Part]] = {}
-        # By whom reading is stopped on each side, and whether it is.
-        self._objections: set[object] = set()
-        self._broker_objections: set[object] = set()
-        self._reading = self._broker_reading = True
         self._began_ms = hub.now_ms()
         self._partial_ms = 0.0
         self._over_ms = 0.0
@@ -78,7 +82,7 @@ class Connection(asyncio.Protocol):
     @property
     def stalled(self) -> bool:
         """See link.Link."""
-        return _FULL in self._broker_objections
+        return _FULL in self._down.objections
 
     def to_broker(self, frame: bytes) -> None:
         """See link.Link."""
@@ -87,6 +91,11 @@ class Connection(asyncio.Protocol):
     def to_client(self, frame: bytes) -> None:
         """See link.Link."""
         self._to_client.send(frame)
+
+    def answer(self, frame: bytes) -> None:
+        """See link.Link."""
+        if not self.over:
+            self._take_down(frame[9], frame)
 
     def look_again(self) -> None:
         """See link.Link."""
@@ -98,27 +107,24 @@ class Connection(asyncio.Protocol):
                 self._up_parts.setdefault(kind, []).append(part)
             for kind in part.down:
                 self._down_parts.setdefault(kind, []).append(part)
-        self._up.wanted, self._down.wanted = frozenset(self._up_parts), frozenset(self._down_parts)
+        self._up.splitter.wanted = frozenset(self._up_parts)
+        self._down.splitter.wanted = frozenset(self._down_parts)
 
     def pause(self, part: Part) -> None:
         """See link.Link."""
-        self._objections.add(id(part))
-        self._set_reading()
+        self._up.pause(id(part))
 
     def resume(self, part: Part) -> None:
         """See link.Link."""
-        self._objections.discard(id(part))
-        self._set_reading()
+        self._up.resume(id(part))
 
     def pause_broker(self, part: Part) -> None:
         """See link.Link."""
-        self._broker_objections.add(id(part))
-        self._set_reading()
+        self._down.pause(id(part))
 
     def resume_broker(self, part: Part) -> None:
         """See link.Link."""
-        self._broker_objections.discard(id(part))
-        self._set_reading()
+        self._down.resume(id(part))
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """See link.Link."""
@@ -143,7 +149,7 @@ class Connection(asyncio.Protocol):
     @property
     def held_bytes(self) -> int:
         """What it keeps (memory.Holder)."""
-        own = self._up.held_bytes + self._down.held_bytes
+        own = self._up.splitter.held_bytes + self._down.splitter.held_bytes
         return (
             own
             + self._to_broker.held_bytes
@@ -170,9 +176,9 @@ class Connection(asyncio.Protocol):
         if self.over:
             return []
         found = []
-        if not self._reading and self._transport is not None:
+        if not self._up.reading and self._transport is not None:
             found.append(descriptor_of(self._transport))
-        if not self._broker_reading:
+        if not self._down.reading:
             found.append(self._upstream.descriptor)
         return [descriptor for descriptor in found if descriptor >= 0]
 
@@ -186,7 +192,7 @@ class Connection(asyncio.Protocol):
         if self._handshake is not None and now_ms - self._began_ms > self._hub.pulsar.first_frame_timeout_ms:
             self.end("no_login")
             return
-        if not (self._up.partial and self._reading):
+        if not (self._up.splitter.partial and self._up.reading):
             self._partial_ms = now_ms
         elif now_ms - self._partial_ms > settings.partial_frame_timeout_ms:
             self.end("slow_sender")
@@ -207,25 +213,23 @@ class Connection(asyncio.Protocol):
         settings = self._hub.settings
         transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
         self._to_client.open(transport)
+        self._up.open(transport)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
         if self.over:
             return
-        traffic, before = self._hub.metrics.traffic, self._up.frames
+        traffic = self._hub.metrics.traffic
         traffic.bytes_in += len(data)
-        self._guarded(lambda: self._up.feed(data), "bad_frame")
-        traffic.frames_in += self._up.frames - before
+        traffic.frames_in += self._guarded(lambda: self._up.feed(data), "bad_frame") or 0
 
     def pause_writing(self) -> None:
         """The client reads too slowly."""
-        self._broker_objections.add(_FULL)
-        self._set_reading()
+        self._down.pause(_FULL)
 
     def resume_writing(self) -> None:
         """It has caught up."""
-        self._broker_objections.discard(_FULL)
-        self._set_reading()
+        self._down.resume(_FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or we closed."""
@@ -243,10 +247,9 @@ class Connection(asyncio.Protocol):
             return
         self._to_broker.open(transport)
         self._hub.placed(self)
+        self._down.open(transport)
         self._to_broker.send(self._handshake.connect)
-        self._objections.discard("dial")
-        self._set_reading()
-        self._up.stopped = False
+        self._up.go(_DIAL)
         self.data_received(b"")
 
     def broker_failed(self, reason: str) -> None:
@@ -262,19 +265,20 @@ class Connection(asyncio.Protocol):
         """See upstream.Owner."""
         if self.over:
             return
-        metrics, before = self._hub.pulsar_metrics, self._down.frames
         self._hub.metrics.traffic.bytes_out += len(data)
-        self._guarded(lambda: self._down.feed(data), "bad_response")
-        metrics.broker_frames.inc(self._down.frames - before)
+        frames = self._guarded(lambda: self._down.feed(data), "bad_response")
+        self._hub.pulsar_metrics.broker_frames.inc(frames or 0)
 
     def broker_full(self, full: bool) -> None:
         """See upstream.Owner."""
-        (self._objections.add if full else self._objections.discard)(_FULL)
-        self._set_reading()
+        (self._up.pause if full else self._up.resume)(_FULL)
 
     def broker_lost(self) -> None:
         """See upstream.Owner."""
         self._to_broker.drop()
+        if not self.over:
+            # What it said last is often why.
+            self._guarded(self._down.finish, "bad_response")
         if not self.over:
             self._hub.metrics.upstream_failures.labels("lost").inc()
             self.end("upstream_lost")
@@ -289,9 +293,7 @@ class Connection(asyncio.Protocol):
 
     def _dial(self, target: Address) -> None:
         self.broker = self.address = target
-        self._up.stopped = True
-        self._objections.add("dial")
-        self._set_reading()
+        self._up.stop(_DIAL)
         self._upstream.dial(target)
 
     def _opened(self, features: Features, user: str) -> None:
@@ -300,7 +302,7 @@ class Connection(asyncio.Protocol):
         self.connect = self._handshake.connect
         self._handshake = None
         limit = min(features.max_message_size + FRAME_OVERHEAD, self._hub.settings.max_frame_bytes)
-        self._up.limit = self._down.limit = limit
+        self._up.splitter.limit = self._down.splitter.limit = limit
         self._parts = [make(self) for make in self._hub.parts]
         self.look_again()
 
@@ -328,10 +330,10 @@ class Connection(asyncio.Protocol):
                 frame = going
         self._to_client.send(frame)
 
-    def _guarded(self, work: Callable[[], None], why: str) -> None:
-        """Whatever goes wrong ends this connection alone."""
+    def _guarded(self, work: Callable[[], T], why: str) -> T | None:
+        """Whatever goes wrong ends this connection alone, and gives None."""
         try:
-            work()
+            return work()
         except BadFrame as bad:
             self._hub.metrics.bad_frames.labels(bad.reason.value).inc()
             self.end(why)
@@ -344,26 +346,15 @@ class Connection(asyncio.Protocol):
             if self._hub.turns.may_say():
                 logger.exception("the connection of %r at %s met a mistake of ours", self.user, self.peer)
             self.end("internal")
-
-    def _set_reading(self) -> None:
-        if self.over:
-            return
-        transport, wanted = self._transport, not self._objections
-        if transport is not None and wanted != self._reading and not transport.is_closing():
-            self._reading = wanted
-            (transport.resume_reading if wanted else transport.pause_reading)()
-        transport, wanted = self._upstream.transport, not self._broker_objections
-        if transport is not None and wanted != self._broker_reading and not transport.is_closing():
-            self._broker_reading = wanted
-            (transport.resume_reading if wanted else transport.pause_reading)()
+        return None
 
     def _close(self) -> None:
         """Nothing more is read; both sides are closed after what is written already."""
         if self.over:
             return
         self.over, self._over_ms = True, self._hub.now_ms()
-        self._up.drop()
-        self._down.drop()
+        self._up.close()
+        self._down.close()
         for part in self._parts:
             try:
                 part.close()

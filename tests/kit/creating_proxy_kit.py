@@ -85,9 +85,10 @@ class Limited:
         assert balance is not None
         return balance
 
-    def found(self, what: str) -> float:
-        """Topics counted by what was found of them."""
-        return self.thread.count("topics_looked_up_total", found=what)
+    def count(self, name: str, **labels: str) -> float:
+        """A metric `weir_creation_...`; 0 if it was never touched."""
+        registry = self.thread.proxy.metrics.registry
+        return registry.get_sample_value(f"weir_creation_{name}", labels) or 0.0
 
     def _in_loop(self, work: Callable[[], None]) -> None:
         done = threading.Event()

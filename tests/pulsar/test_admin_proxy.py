@@ -34,7 +34,8 @@ def own(cluster: Cluster) -> Iterator[Cluster]:
 def weir(pulsar: LocalPulsar, own: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weir]:
     """The admin API in front of Pulsar."""
     folder = tmp_path_factory.mktemp("http") / "admin"
-    with Weir(own.kafka.bootstrap, folder, own.topics.prefix, "--upstream", pulsar.admin) as running:
+    words = ("--upstream", pulsar.admin, "--binary-address", "127.0.0.1:16650")
+    with Weir(own.kafka.bootstrap, folder, own.topics.prefix, *words) as running:
         yield running
 
 
@@ -133,7 +134,8 @@ def test_pulsars_own_and_weirs_own_side_by_side(weir: Weir, admin: Admin) -> Non
     values = proxied.do("GET", "brokers/configuration/values")
     assert (values["dispatchThrottlingRateInMsg"], values["brokerShutdownTimeoutMs"]) == ("5", "60000")
     assert "dispatchThrottlingRateInMsg" not in admin.do("GET", "brokers/configuration/values")
-    assert proxied.ask("GET", f"/lookup/v2/topic/{path}").status == 501
+    found = proxied.do("GET", f"/lookup/v2/topic/{path}")
+    assert (found["brokerUrl"], found["httpUrl"]) == ("pulsar://127.0.0.1:16650", weir.url)
 
 
 @pytest.mark.soak

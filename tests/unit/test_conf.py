@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from concurrency_kit import Times, partitions_at
 from meter_kit import Desk
+from prometheus_client import CollectorRegistry
 
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.core.concurrency.metrics import ConcurrencyCollector
@@ -15,6 +16,8 @@ from enforcer.core.dispatch.terms import Terms
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.group_metrics import GroupCollector
+from enforcer.pulsar.creating.metrics import CreatingMetrics
+from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.publishing.desk import Desk as PublishDesk
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.collect.pulsar.metrics import CollectMetrics
@@ -76,6 +79,15 @@ def test_metrics_of_the_proxy_are_listed() -> None:
     assert listed == families
 
 
+def test_metrics_of_the_pulsar_proxy_are_listed() -> None:
+    """The same for those of what keeps its clients there."""
+    registry = CollectorRegistry()
+    PulsarMetrics(registry)
+    families = {family.name: family.type for family in registry.collect()}
+    listed = {name: kind for name, (kind, _) in documented("weir_pulsar_").items()}
+    assert families.items() <= listed.items()
+
+
 def test_metrics_of_groups_are_listed() -> None:
     """The same for those that are there for each group."""
     desk = Desk({})
@@ -104,6 +116,14 @@ def test_metrics_of_concurrency_are_listed() -> None:
     parts = ("weir_concurrency_", "zeebe_")
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     assert listed == families
+
+
+def test_metrics_of_creations_are_listed() -> None:
+    """The same for those of topics that Pulsar's clients create."""
+    registry = CollectorRegistry()
+    CreatingMetrics(registry)
+    families = {family.name: family.type for family in registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_creation_").items()} == families
 
 
 def test_metrics_of_publishing_on_pulsar_are_listed() -> None:

@@ -107,9 +107,7 @@ def run(args: argparse.Namespace) -> int:
         made = None if front is None else front.make
         service = AdminService(cluster, own, grants, args.listen, args.metrics, made)
         try:
-            if front is not None:
-                await front.start()
-            await _serve(service, args.ready_file)
+            await _serve(service, front, args.ready_file)
         finally:
             if front is not None:
                 await front.stop()
@@ -161,11 +159,20 @@ class _Front:
             await self._service.stop()
 
 
-async def _serve(service: "AdminService", ready_file: Path | None) -> None:
+async def _serve(service: "AdminService", front: _Front | None, ready_file: Path | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    if front is not None:
+        # It may take long while Kafka is away: a stop must not wait for it.
+        starting, stopped = loop.create_task(front.start()), loop.create_task(stopping.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if stopping.is_set():
+            starting.cancel()
+            return
+        await starting
     await service.start()
     ends = {loop.create_task(stopping.wait()), loop.create_task(service.ended())}
     read = loop.create_task(service.read.wait())

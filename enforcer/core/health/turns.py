@@ -37,6 +37,10 @@ class Turns:
         """Begin to handle a request: the time now, to be given to `end`; None: it must wait for its turn."""
         return None if self._used_s >= TURN_S else self._now_s()
 
+    def over(self, begun_s: float) -> bool:
+        """Whether what began then has taken a turn's time, others in this round counted."""
+        return self._used_s + self._now_s() - begun_s >= TURN_S
+
     def wait(self, go: Callable[[], None]) -> None:
         """Call it in a later round, first come, first served."""
         self._waiting[go] = None

@@ -144,15 +144,6 @@ class Reply:
         except httpx2.HTTPError as error:
             raise _failed(error, self._metrics) from error
 
-    async def read(self, most: int) -> bytes | None:
-        """The whole body, None if it is larger."""
-        body = bytearray()
-        async for chunk in self.chunks():
-            body += chunk
-            if len(body) > most:
-                return None
-        return bytes(body)
-
     async def close(self) -> None:
         """Give the connection back, or end it if the body was not read."""
         await self._response.aclose()

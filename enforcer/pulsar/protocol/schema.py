@@ -170,10 +170,8 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "brokerServiceUrlTls": (4, "s"),
     },
     "MessageMetadata": {
-        "producer_name": (1, "s"),
         "sequence_id": (2, "u"),
         "publish_time": (3, "u"),
-        "replicated_from": (5, "s"),
         "compression": (8, "i32"),
         "num_messages_in_batch": (11, "i32"),
         "marker_type": (20, "i32"),
@@ -223,7 +221,14 @@ BODIES: Final[dict[int, str]] = {
 
 
 def _make(table: dict[str, dict[str, tuple[int, str]]]) -> dict[str, type[Message]]:
-    file = descriptor_pb2.FileDescriptorProto(name="weir_pulsar.proto", package=_PACKAGE, syntax="proto2")
+    # What proto2 is, but that a text which is none is no message: it would come as bytes.
+    file = descriptor_pb2.FileDescriptorProto(
+        name="weir_pulsar.proto",
+        package=_PACKAGE,
+        syntax="editions",
+        edition=descriptor_pb2.Edition.EDITION_2023,
+    )
+    file.options.features.repeated_field_encoding = descriptor_pb2.FeatureSet.EXPANDED
     for name, fields in table.items():
         message = file.message_type.add(name=name)
         for field, (number, kind) in fields.items():

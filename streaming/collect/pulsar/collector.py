@@ -148,6 +148,7 @@ class Collector:
     async def _round(self) -> Round:
         policies = self._policies()
         at_ms = now_ms()
+        self._rest.ask_again()
         try:
             reading = await read_counters(self._rest, self._settings.source, concerns(policies))
             await self._recognize()
@@ -185,6 +186,7 @@ class Collector:
 
     async def withdraw(self) -> Mapping[Any, Result]:
         """Take away all that was pushed."""
+        self._rest.ask_again()
         return await self.pusher.push(self.pusher.all_removals(), now_ms())
 
     def _take(self, reading: Reading, at_ms: int) -> Passed:

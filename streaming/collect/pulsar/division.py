@@ -20,9 +20,9 @@ from streaming.laws.shares.law import FULL_USE, ROOM, divide, water_level
 InForce = Callable[[Target, int], tuple[float | None, bool]]
 """A target and a dimension -> the rate of one partition that Pulsar holds now, per second (None: no limit),
 and whether it is the target's own."""
-_OWN_FROM: Final = 0.5
-"""From this part of what a newcomer may use on, a topic gets a limit of its own,"""
-_OWN_TO: Final = 0.25
+_OWN_FROM: Final = FULL_USE
+"""From this part of what a newcomer may use on, a topic gets a limit of its own: a lower one is no help,"""
+_OWN_TO: Final = 0.5
 """and loses it below this one."""
 _MOST_OF_IT: Final = 0.9
 

@@ -209,6 +209,9 @@ class Pusher:
             return results | dict.fromkeys((change.slot for change in ready), _result_of(failure))
         for change in ready:
             results[change.slot] = await self._one(change, now_ms)
+            if results[change.slot] is Result.FAILED:
+                # The others come in a later round: each could take as long as this one.
+                break
         if Result.REMOVED in results.values():
             await self._forget_notes(namespace)
         return results

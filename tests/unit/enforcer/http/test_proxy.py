@@ -124,6 +124,18 @@ async def test_what_the_upstream_refuses_costs_nothing(status: int) -> None:
 
 
 @in_a_loop
+async def test_what_is_there_is_asked_of_the_very_same_name() -> None:
+    """Servers decode a plus and bytes that are no UTF-8 in ways of their own."""
+    front = Front(burst=100)
+    for name in ("a+b", "a%2Bb", "a%2Fb", "a%FFb", "%61"):
+        path = f"/admin/v2/persistent/acme/orders/{name}/partitions"
+        front.pulsar.partitions[path.removesuffix("/partitions")] = 7
+        assert (await front.ask("DELETE", path)).status == 204
+        assert front.pulsar.asked("GET")[-1] == path
+    assert [event["items"][0]["mutations"] for event in front.desk.of_type("request")][:3] == [7] * 3
+
+
+@in_a_loop
 async def test_what_is_bound_to_fail_is_not_decided() -> None:
     """A growth or deletion of what is not there, or to what is there: the upstream says what is wrong."""
     front = Front()
@@ -359,6 +371,9 @@ async def test_kept_bodies_have_a_bound_together() -> None:
     front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
     assert (await front.ask("POST", "/any", chunks=(b"abc", b"def"))).body == b"abcdef"
     assert (await front.ask("PUT", TOPIC, b'{"a":"b"}')).status == 413
+    front.pulsar.partitions[TOPIC] = 5
+    assert (await front.ask("DELETE", f"{TOPIC}/partitions")).status == 502
+    assert front.count("weir_http_replay_bytes") == 0
 
 
 @in_a_loop

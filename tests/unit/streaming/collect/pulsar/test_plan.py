@@ -102,7 +102,7 @@ def test_a_newcomer_goes_half_way_to_a_fair_part_at_once() -> None:
 
 
 def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
-    """Then it is a newcomer again; so is one that uses less than a quarter of what a newcomer may."""
+    """Then it is a newcomer again; so is one that uses less than half of what a newcomer may."""
     planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
     for _ in range(2):
         assert own(T1) in plan(GROUP, published("b1", (T1, 1)), pushed, None, planner).held

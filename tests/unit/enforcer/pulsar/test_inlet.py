@@ -1,0 +1,103 @@
+"""What is read takes its turn."""
+
+from collections.abc import Callable
+
+from connection_kit import FakeTransport
+
+from enforcer.core.health.turns import TURN_S, Turns
+from enforcer.pulsar.inlet import Inlet
+from enforcer.pulsar.protocol import frames
+from enforcer.pulsar.protocol.commands import command
+
+FLOW = command(frames.FLOW, consumer_id=1, message_permits=1)
+PING = command(frames.PING)
+MANY = 200
+
+
+class Reading:
+    """An inlet whose frames take a tenth of a turn each."""
+
+    def __init__(self) -> None:
+        self.now_s = 1.0
+        self.rounds: list[Callable[[], None]] = []
+        self.turns = Turns(self.rounds.append, lambda: self.now_s)
+        self.passed, self.taken = b"", 0
+        self.transport = FakeTransport()
+        self.inlet = Inlet(self.turns, self._pass, self._take, lambda: self.feed(b""), 1_000)
+        self.inlet.splitter.wanted = frozenset({frames.FLOW})
+        self.inlet.open(self.transport)  # type: ignore[arg-type]
+
+    def feed(self, data: bytes) -> None:
+        """Bytes come."""
+        self.inlet.feed(data)
+
+    def next_round(self) -> None:
+        """The loop goes on."""
+        rounds, self.rounds[:] = list(self.rounds), []
+        for one in rounds:
+            one()
+
+    def _pass(self, data: bytes, unfinished: bool) -> None:
+        self.passed += data
+
+    def _take(self, kind: int, frame: bytes) -> None:
+        self.taken += 1
+        self.now_s += TURN_S / 10
+
+
+def test_a_long_run_is_shown_in_turns() -> None:
+    """In each round so much as a turn allows, while the socket is not read; in the end all, in order."""
+    one = Reading()
+    one.feed((FLOW + PING) * MANY)
+    assert 10 <= one.taken <= 32 and not one.transport.reading
+    rounds = 0
+    while one.taken < MANY:
+        before = one.taken
+        one.next_round()
+        assert one.taken - before <= 32
+        rounds += 1
+        assert rounds < MANY
+    one.next_round()
+    assert one.passed == PING * MANY and one.transport.reading
+
+
+def test_others_have_their_turn_first() -> None:
+    """What comes in a round that is used up waits whole, also what comes after it."""
+    one = Reading()
+    begun = one.turns.begin()
+    assert begun is not None
+    one.now_s += 2 * TURN_S
+    one.turns.end(begun)
+    one.feed(FLOW)
+    one.feed(PING)
+    assert one.taken == 0 and one.passed == b"" and not one.transport.reading
+    one.next_round()
+    assert one.taken == 1 and one.passed == PING and one.transport.reading
+
+
+def test_an_end_waits_for_no_turn() -> None:
+    """What the other side said before its end is shown at once."""
+    one = Reading()
+    one.feed((FLOW + PING) * MANY)
+    assert one.inlet.finish() > 0
+    assert one.taken == MANY and one.passed == PING * MANY
+    one.next_round()
+    assert one.taken == MANY
+
+
+def test_who_stops_it_holds_what_was_read() -> None:
+    """A pause lets pass what was read, a stop keeps it; all must agree before it is read again."""
+    one = Reading()
+    one.inlet.pause("a part")
+    one.feed(PING)
+    assert one.passed == PING and not one.transport.reading
+    one.inlet.stop("dial")
+    one.feed(FLOW)
+    one.inlet.resume("a part")
+    assert one.taken == 0 and not one.transport.reading
+    one.inlet.go("dial")
+    one.feed(b"")
+    assert one.taken == 1 and one.transport.reading
+    one.inlet.close()
+    one.feed(FLOW)
+    assert one.taken == 1
