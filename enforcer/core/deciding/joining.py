@@ -208,7 +208,9 @@ class Joining:
         every_s = ALIVE_EVERY_MS / 1000 if self._brokers.known else _RETRY_S
         if self._local.hears_of_no_decision:
             # Where there are others, only a decision tells that the job has theirs as well.
-            self._coordinator.report(probe(), None)
+            # Under the quota that a replay finds for it, or that would decide otherwise.
+            asked = probe()
+            self._coordinator.report(asked, self._coordinator.quota(asked.user, asked.client_id))
         self._heart = self._loop.call_later(every_s, self._beat)
 
     def _say(self, *, leaving: bool) -> None:
