@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 _PRIVATE = 0o700
 
@@ -92,3 +93,15 @@ def host_port(text: str) -> tuple[str, int]:
 
 # argparse names a type by this in its message: invalid HOST:PORT value: 'nonsense'.
 host_port.__name__ = "HOST:PORT"
+
+
+def http_url(text: str) -> str:
+    """The URL of an HTTP server without a slash at its end; for argparse, so it raises ValueError."""
+    parts = urlsplit(text)
+    wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    if wrong or parts.query or parts.fragment:
+        raise ValueError(f"{text!r} is not http://HOST:PORT")
+    return text.rstrip("/")
+
+
+http_url.__name__ = "http://HOST:PORT"

@@ -4,6 +4,7 @@ import sys
 
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
+from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.collect.settings import PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
@@ -21,6 +22,7 @@ SECTIONS = (
     ("proxy", ProxySettings),
     ("pulsar", PulsarSettings),
     ("admin", AdminSettings),
+    ("http", HttpSettings),
     ("collect", CollectSettings),
     ("collect_pulsar", PulsarCollectSettings),
     ("local", LocalSettings),

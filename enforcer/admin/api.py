@@ -6,16 +6,20 @@ endpoints with their answers.
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
+from starlette.types import Scope
 
 from enforcer.admin import docs as admin_docs
 from enforcer.admin.auth import ASKS_FIRST_HEADER, BEARER
-from enforcer.admin.dispatch.routes import broker_routes, rate_routes, stats_routes
+from enforcer.admin.dispatch.broker import NAMES
+from enforcer.admin.dispatch.routes import NAMES_PATH, broker_routes, rate_routes, stats_routes
 from enforcer.admin.docs import refusals
 from enforcer.admin.groups import (
     GROUP_FIELDS,
@@ -32,7 +36,7 @@ from enforcer.admin.groups import (
     group_view,
     put_group,
 )
-from enforcer.admin.middleware import QuotaCoordinator, reason_body
+from enforcer.admin.middleware import Beyond, QuotaCoordinator, reason_body
 from enforcer.admin.parts import NO_CONTENT, Name, Parts, Unavailable, body_of
 from enforcer.admin.usage import Usage
 from streaming.policy.groups import group_limits, round_rules
@@ -65,8 +69,10 @@ def create_app(parts: Parts) -> FastAPI:
     ):
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
-    for router in (rate_routes(parts), stats_routes(parts), broker_routes(parts)):
-        app.include_router(router)
+    app.include_router(rate_routes(parts))
+    app.include_router(broker_routes(parts))
+    if parts.beyond is None:
+        app.include_router(stats_routes(parts))
 
     @app.get("/", include_in_schema=False)
     @app.get("/docs", include_in_schema=False)
@@ -81,8 +87,22 @@ def create_app(parts: Parts) -> FastAPI:
             allow_methods=("GET", "PUT", "POST", "DELETE"),
             allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER),
         )
-    app.add_middleware(QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings)
+    beyond = None if parts.beyond is None else Beyond(parts.beyond, partial(_is_ours, app))
+    app.add_middleware(
+        QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
+    )
     return app
+
+
+def _is_ours(app: FastAPI, scope: Scope) -> bool:
+    """Whether an endpoint of Weir's answers a request; not so for the settings of another broker."""
+    if not any(route.matches(scope)[0] is Match.FULL for route in app.router.routes):
+        return False
+    path: str = scope["path"]
+    if not path.startswith(NAMES_PATH):
+        return True
+    name, _, _ = path.removeprefix(NAMES_PATH).removeprefix("/").partition("/")
+    return name in NAMES
 
 
 def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:

@@ -1,5 +1,7 @@
 """Who may use the admin API: tokens with roles, or without tokens this machine only (docs/contract.md 4)."""
 
+import base64
+import contextlib
 import hashlib
 import hmac
 import os
@@ -80,6 +82,16 @@ async def admit(grants: Sequence[Grant], request: Request, origins: Collection[s
     if request.method not in SAFE_METHODS and grant.role is not Role.ADMIN:
         raise Refused(403, f"Don't have admin permissions: the role of {grant.name} is {grant.role}")
     return grant.name
+
+
+def is_ours(grants: Sequence[Grant], request: Request) -> bool:
+    """Whether a request shows a token of Weir's, as bearer or as password."""
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    token = credential.strip()
+    if scheme.lower() == "basic":
+        with contextlib.suppress(ValueError):
+            token = base64.b64decode(token).decode().partition(":")[2]
+    return _find(grants, digest_of(token)) is not None
 
 
 def _find(grants: Iterable[Grant], digest: bytes) -> Grant | None:

@@ -2,14 +2,15 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import orjson
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from enforcer.admin.auth import SAFE_METHODS, Grant, admit
+from enforcer.admin.auth import SAFE_METHODS, Grant, admit, is_ours
 from enforcer.admin.groups import Refused
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.admin.settings import AdminSettings
@@ -17,7 +18,7 @@ from enforcer.admin.settings import AdminSettings
 logger = logging.getLogger("weir.admin")
 
 _CHALLENGES = 'Bearer, Basic realm="weir"'
-_UNKNOWN = "unknown"
+_UNKNOWN, _BEYOND = "unknown", "upstream"
 _MINUTE_S = 60.0
 _SHOWN_BYTES = 512
 REFUSALS_A_MINUTE = 30
@@ -28,6 +29,19 @@ def reason_body(reason: str) -> bytes:
     return orjson.dumps({"reason": reason})
 
 
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What is not Weir's own, where it stands in front of another admin API.
+
+    Attributes:
+        app: passes requests on; who may ask is for that API to say.
+        ours: whether a request is for Weir itself.
+    """
+
+    app: ASGIApp
+    ours: Callable[[Scope], bool]
+
+
 class QuotaCoordinator:
     """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
 
@@ -36,12 +50,19 @@ class QuotaCoordinator:
         grants: the tokens; none lets this machine in.
         metrics: where requests are counted.
         settings: requests at a time, beyond which they are refused, and origins that may ask.
+        beyond: what gets all that is not for Weir; None: nothing does.
     """
 
     def __init__(
-        self, app: ASGIApp, grants: Sequence[Grant], metrics: AdminMetrics, settings: AdminSettings
+        self,
+        app: ASGIApp,
+        grants: Sequence[Grant],
+        metrics: AdminMetrics,
+        settings: AdminSettings,
+        beyond: Beyond | None = None,
     ) -> None:
         self._app = app
+        self._beyond = beyond
         self._settings = settings
         self._requests = 0
         self._grants = grants
@@ -53,7 +74,7 @@ class QuotaCoordinator:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status, who = time.monotonic(), 0, ""
+        begun, status, who, route = time.monotonic(), 0, "", ""
         self._requests += 1
 
         async def note(message: Message) -> None:
@@ -65,6 +86,12 @@ class QuotaCoordinator:
         try:
             if self._requests > self._settings.requests_max:
                 raise Refused(503, f"{self._settings.requests_max} requests are under way already")
+            if self._beyond is not None and not self._beyond.ours(scope):
+                if not self._settings.share_tokens and is_ours(self._grants, Request(scope)):
+                    raise Refused(401, "This is a token of Weir's, and is not shown to the API behind it")
+                route = _BEYOND
+                await self._beyond.app(scope, receive, note)
+                return
             who = await admit(self._grants, Request(scope), self._settings.allowed_origins)
             await self._app(scope, receive, note)
         except Refused as refused:
@@ -78,8 +105,8 @@ class QuotaCoordinator:
                 await _refuse(note, 500, "The admin API made a mistake; its log says which")
         finally:
             self._requests -= 1
-        route = getattr(scope.get("route"), "path", _UNKNOWN)
-        self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
+            route = route or getattr(scope.get("route"), "path", _UNKNOWN)
+            self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
         if who and scope["method"] not in SAFE_METHODS:
             logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Protocol
 
 from fastapi import Path, Request
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp
 
 from enforcer.admin.auth import Grant
 from enforcer.admin.dispatch.table import DeliveryTable
@@ -58,6 +59,8 @@ class Parts:
     metrics: AdminMetrics
     settings: AdminSettings
     grants: Sequence[Grant] = ()
+    beyond: ASGIApp | None = None
+    """Gets what is not Weir's own, where it stands in front of another admin API."""
 
 
 async def body_of(request: Request, settings: AdminSettings) -> bytes:

@@ -5,12 +5,14 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import uvicorn
 from confluent_kafka import Message
 from fastapi import FastAPI
 from prometheus_client import start_http_server
+from starlette.types import ASGIApp
 
 from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant, grants_of_file, grants_of_text
@@ -68,6 +70,7 @@ class AdminService:
         grants: tokens; none: this machine only.
         listen: address of the API.
         metrics: address of /metrics, None: nowhere.
+        beyond: makes what gets all that is not Weir's own, in front of another admin API; None: nothing does.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class AdminService:
         grants: Sequence[Grant],
         listen: Address,
         metrics: Address | None,
+        beyond: Callable[[Parts], ASGIApp] | None = None,
     ) -> None:
         self._listen, self._metrics_address, self._settings = listen, metrics, settings
         self.has_tokens = bool(grants)
@@ -110,16 +114,15 @@ class AdminService:
                 deliver=self._take_reports,
             ),
         )
-        app = create_app(
-            Parts(
-                store=self._store,
-                usage=self._usage,
-                deliveries=self._deliveries,
-                metrics=self._metrics,
-                settings=settings,
-                grants=grants,
-            )
+        parts = Parts(
+            store=self._store,
+            usage=self._usage,
+            deliveries=self._deliveries,
+            metrics=self._metrics,
+            settings=settings,
+            grants=grants,
         )
+        app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
         connections = Connections(settings, self._metrics)
         self._server = _Server(_server_config(app, settings, connections))
         self._serving: asyncio.Task[None] | None = None

@@ -30,6 +30,11 @@ class AdminSettings(Settings):
     tokens_env: str = setting(
         "WEIR_ADMIN_TOKENS", "environment variable that may hold ROLE:TOKEN[,ROLE:TOKEN...], beside the file"
     )
+    share_tokens: bool = setting(
+        False,
+        "in front of another admin API: tokens of Weir's are shown to it too, where it knows the same ones; "
+        "else such a request gets 401",
+    )
     change_timeout_ms: int = setting(
         10_000, "limit for a change to be written and read back, then 503, ms", minimum=100
     )

@@ -61,6 +61,8 @@ class Brain:
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
         topics_check_ms: how often the topics are looked at, ms.
+        speaks: the protocol of its clients, kafka, pulsar or http: who does not speak ours delivers nothing
+            of what we may deliver (docs/contract.md 3.1).
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class Brain:
         topics: Topics,
         connection: Mapping[str, str],
         topics_check_ms: int = CHECK_MS,
+        *,
+        speaks: str,
     ) -> None:
         self._settings = settings
         self._topics = topics
@@ -88,7 +92,7 @@ class Brain:
         brokers = BrokersClock(self._steady_ms, self.clock.wall_ms)
         self._reports.learn, self.brokers_ms = brokers.learn, brokers.now_ms
         args = settings, metrics, self._reports, self.clock, brokers.now_ms
-        self.coordinator = self._in_the_loop(QuotaCoordinator(proxy_id, *args))
+        self.coordinator = self._in_the_loop(QuotaCoordinator(proxy_id, *args), speaks)
         self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
@@ -199,7 +203,8 @@ class Brain:
         await asyncio.gather(self._joining.stop(), self._policies_tail.stop(_TAIL_STOP_S))
         await asyncio.to_thread(self._reports.stop, _FLUSH_S)
 
-    def _in_the_loop(self, coordinator: QuotaCoordinator) -> QuotaCoordinator:
+    def _in_the_loop(self, coordinator: QuotaCoordinator, speaks: str) -> QuotaCoordinator:
+        coordinator.local.speaks = speaks
         coordinator.call_at = self._call_at
         coordinator.in_loop = self._in_loop
         coordinator.outgoing.soon = self._loop.call_soon

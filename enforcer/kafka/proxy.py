@@ -91,7 +91,7 @@ class KafkaProxy:
         self.brokers = self._make_brokers()
         self.enforcement = limits = Enforcement(
             proxy_id, self.settings, self.metrics, config.topics, properties, config.topics_check_ms,
-            upstreams=self.brokers, connections=lambda: self._connections,
+            speaks="kafka", upstreams=self.brokers, connections=lambda: self._connections,
         )  # fmt: skip
         self.brain, self.coordinator = limits.brain, limits.coordinator
         self.groups, self.meter = limits.groups, limits.meter

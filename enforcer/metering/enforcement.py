@@ -36,6 +36,7 @@ class Enforcement:
         topics: names of Weir's topics.
         connection: librdkafka properties of our own connections, `bootstrap.servers` among them.
         topics_check_ms: how often the topics are looked at, ms.
+        speaks: see Brain.
         upstreams: tell the partition of load at a broker's address.
         connections: all that are open to clients.
     """
@@ -49,19 +50,22 @@ class Enforcement:
         connection: Mapping[str, str],
         topics_check_ms: int = CHECK_MS,
         *,
+        speaks: str,
         upstreams: Upstreams,
         connections: Callable[[], Iterable[Counted]],
     ) -> None:
         self.proxy_id = proxy_id
         self._loop = asyncio.get_running_loop()
-        self.brain = brain = Brain(proxy_id, settings, metrics, topics, connection, topics_check_ms)
+        self.brain = brain = Brain(
+            proxy_id, settings, metrics, topics, connection, topics_check_ms, speaks=speaks
+        )  # fmt: skip
         self.coordinator = brain.coordinator
         self.groups = Groups(
             proxy_id, settings, metrics, brain.clock,
             brain.send_usage, brain.send_usage_pack, self.coordinator.policies,
         )  # fmt: skip
         brain.take_shares = self.groups.take
-        self.groups.alive = lambda: self.coordinator.local.company
+        self.groups.alive = lambda: self.coordinator.local.metering
         self.meter = self.groups.meter
         self.dispatch = self._make_dispatch(settings, metrics)
         self.measuring = Measuring(
@@ -101,7 +105,7 @@ class Enforcement:
         )
         dispatch.reports.call_later = self._call_later
         dispatch.shared = DispatchShares(self.meter)
-        dispatch.proxies = lambda: self.coordinator.local.book.proxies
+        dispatch.proxies = lambda: self.coordinator.local.peers
         brain.take_dispatches = dispatch.take
         return dispatch
 

@@ -92,6 +92,11 @@ class Connection(asyncio.Protocol):
         """See link.Link."""
         self._to_client.send(frame)
 
+    def answer(self, frame: bytes) -> None:
+        """See link.Link."""
+        if not self.over:
+            self._take_down(frame[9], frame)
+
     def look_again(self) -> None:
         """See link.Link."""
         if self._handshake is not None:

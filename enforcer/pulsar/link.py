@@ -99,6 +99,10 @@ class Link(Protocol):
         """The same towards the client."""
         ...
 
+    def answer(self, frame: bytes) -> None:
+        """Answer the client in the broker's place: all parts see it as if it had come from there."""
+        ...
+
     def look_again(self) -> None:
         """The kinds of a part have changed: from the next frame on it sees others."""
         ...

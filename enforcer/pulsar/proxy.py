@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from enforcer.core.dispatch.phases import Phases
+from enforcer.core.dispatch.smoothing import Smoothing
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.turns import Turns
@@ -113,13 +113,13 @@ class PulsarProxy:
         self._connections: set[Connection] = set()
         self.enforcement = Enforcement(
             proxy_id, self.settings, self.metrics, config.topics, properties, config.topics_check_ms,
-            upstreams=BrokersBehind(), connections=lambda: self._connections,
+            speaks="pulsar", upstreams=BrokersBehind(), connections=lambda: self._connections,
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
         enforcement = self.enforcement
         publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics)
-        phases = Phases(self.settings.dispatch_rows_max)
-        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, phases)
+        smoothing = Smoothing(self.settings.dispatch_rows_max)
+        laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, smoothing)
         deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),

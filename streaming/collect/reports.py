@@ -6,6 +6,7 @@ transactions whose id names the cluster, and a collector that may not write any 
 report.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
@@ -48,24 +49,18 @@ class Reports:
         self._where = f"{topic} on {bootstrap}"
         self._lease = lease
         limit_ms = str(int(timeout_s * 1000))
-        self._producer = Producer(
-            {
-                **client,
-                "bootstrap.servers": bootstrap,
-                "transactional.id": lease,
-                "transaction.timeout.ms": limit_ms,
-                "message.timeout.ms": limit_ms,
-                "partitioner": "murmur2_random",
-                "linger.ms": 0,
-                "message.max.bytes": 1_000_000,
-                "allow.auto.create.topics": False,
-            },
-            logger=NO_LOG,
-        )
-        try:
-            self._producer.init_transactions(timeout_s)
-        except KafkaException as error:
-            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+        self._properties = {
+            **client,
+            "bootstrap.servers": bootstrap,
+            "transactional.id": lease,
+            "transaction.timeout.ms": limit_ms,
+            "message.timeout.ms": limit_ms,
+            "partitioner": "murmur2_random",
+            "linger.ms": 0,
+            "message.max.bytes": 1_000_000,
+            "allow.auto.create.topics": False,
+        }
+        self._producer: Producer | None = self._connected()
 
     def write(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Write (broker, event) pairs, all or none; blocks for a few limits at most.
@@ -80,29 +75,44 @@ class Reports:
             if error is not None:
                 refused.append(error)
 
+        producer = self._producer or self._connected()
+        # Until it has succeeded: what failed may have left it in any state, and Kafka ends a transaction that
+        # lasts too long, and its producer with it, as if there were another one.
+        self._producer = None
+        began = time.monotonic()
         try:
-            self._producer.begin_transaction()
+            producer.begin_transaction()
             for broker, event in events:
                 value = orjson.dumps(event)
-                self._producer.produce(self._topic, value, broker.encode(), on_delivery=delivered)
-                self._producer.poll(0)
-            self._producer.commit_transaction(self._timeout_s)
+                producer.produce(self._topic, value, broker.encode(), on_delivery=delivered)
+                producer.poll(0)
+            producer.commit_transaction(self._timeout_s)
         except (KafkaException, BufferError) as error:
-            codes = {error.args[0].code()} if isinstance(error, KafkaException) else set()
-            if (codes | {one.code() for one in refused}) & _OVER:
+            why = reason_of(error) if isinstance(error, KafkaException) else str(error)
+            codes = {one.code() for one in refused} | _codes(error) | self._abort(producer)
+            if codes & _OVER and time.monotonic() - began < self._timeout_s:
                 raise TakenOver(
                     f"another collector has taken over as {self._lease}; this one pushes nothing more"
                 ) from error
-            self._abort()
-            why = reason_of(error) if isinstance(error, KafkaException) else str(error)
             raise WeirError(f"the report was not written to {self._where}: {why}") from error
+        self._producer = producer
 
-    def _abort(self) -> None:
+    def _connected(self) -> Producer:
+        producer = Producer(self._properties, logger=NO_LOG)
         try:
-            self._producer.abort_transaction(self._timeout_s)
+            producer.init_transactions(self._timeout_s)
         except KafkaException as error:
-            if error.args[0].code() in _OVER:
-                raise TakenOver(f"another collector has taken over as {self._lease}") from error
+            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+        return producer
+
+    def _abort(self, producer: Producer) -> set[int]:
+        """End what is open, so that readers need not wait; the codes of what goes wrong."""
+        try:
+            producer.abort_transaction(self._timeout_s)
+        except KafkaException as error:
+            producer.purge()
+            return _codes(error)
+        return set()
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +120,12 @@ class Reports:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._producer.purge()
+        if self._producer is not None:
+            self._producer.purge()
+
+
+def _codes(error: Exception) -> set[int]:
+    return {error.args[0].code()} if isinstance(error, KafkaException) else set()
 
 
 def records(event: Mapping[str, Any], name: str, size_max: int = RECORD_BYTES) -> Iterator[dict[str, Any]]:

@@ -3,6 +3,7 @@
 The commands come from that page and are carried out by Kafka's own tools, so the page cannot be wrong.
 """
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -41,8 +42,10 @@ from wire_client import WireClient
 
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.proxy import ProxyConfig
-from streaming.contract.topics import Topics
+from streaming.collect.reports import Reports
+from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
+from weir.collect.feeds import Feeds
 from weir.logs.reading import TopicReader
 from weir.stack.jars import java_command
 from weir.stack.kafka import LocalKafka, Sasl
@@ -50,7 +53,7 @@ from weir.stack.topics import ensure_topics
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 TOOLS = Path(__file__).with_name("Tools.java")
-USERS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "mallory")
+USERS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "weir-collect", "mallory")
 TOPICS = Topics()
 LIMIT_S = 20.0
 CLIENT = (
@@ -148,6 +151,27 @@ def test_the_topics_of_the_page_are_as_they_must_be(secured: Secured) -> None:
     login = secured.login("weir-job")
     assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
     assert ensure_topics(login["bootstrap.servers"], TOPICS, client=login) == []
+
+
+def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
+    """It looks at topics, reads policies and shares, and writes reports as the one collector of a cluster."""
+    login = secured.login("weir-collect")
+    assert look(AdminClient(login), "", TOPICS, LIMIT_S).faults == ()
+    bootstrap = login["bootstrap.servers"]
+    unusable: list[None] = []
+
+    async def follow() -> None:
+        cluster = Cluster(bootstrap=bootstrap, topics=TOPICS, client=login)
+        feeds = Feeds(cluster, lambda *_share: None, lambda: unusable.append(None))
+        await feeds.start_policies()
+        await feeds.start_shares()
+        await feeds.stop()
+
+    asyncio.run(follow())
+    assert unusable == []
+    with Reports(bootstrap, TOPICS.usage, f"{TOPICS.usage}-pulsar-c", login, LIMIT_S) as reports:
+        event = {"type": "group_usage", "id": "1", "broker": "b", "period_ms": 1, "usage": {}}
+        reports.write([("b", event)])
 
 
 def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:

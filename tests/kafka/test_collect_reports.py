@@ -1,12 +1,20 @@
 """Reports of a collector on a real broker, and that there is one collector of a cluster."""
 
+import os
+import signal
+import time
+from pathlib import Path
+
 import orjson
 import pytest
 from cluster_kit import Cluster, fresh
 
 from streaming.collect.reports import Reports, TakenOver
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.logs.reading import TopicReader
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
 
 LIMIT_S = 20.0
 
@@ -35,3 +43,41 @@ def test_the_newest_collector_is_the_one(cluster: Cluster, topics: Topics) -> No
         reader.close()
     ids = [one.get("id") for one in said]
     assert [one for one in ids if one in ("1", "2", "3", "4")] == ["1", "3", "4"]
+
+
+def send(kafka: LocalKafka, number: signal.Signals) -> None:
+    """A signal to its brokers."""
+    for pid in kafka.pids:
+        os.kill(pid, number)
+
+
+@pytest.mark.soak
+def test_an_outage_is_not_taken_for_another_collector(tmp_path: Path) -> None:
+    """Kafka ends a transaction that was open when it froze, and its producer; the collector goes on then."""
+    with LocalKafka(tmp_path) as kafka:
+        topics = Topics()
+        ensure_topics(kafka.bootstrap, topics)
+        first = Reports(kafka.bootstrap, topics.usage, "lease", {}, 2.0)
+        event = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {}}
+        first.write([("b", event)])
+        for frozen_s in (3.0, 8.0):
+            send(kafka, signal.SIGSTOP)
+            began = time.monotonic()
+            while time.monotonic() < began + frozen_s:
+                with pytest.raises(WeirError, match=r"was not written|cannot write") as caught:
+                    first.write([("b", event)])
+                assert not isinstance(caught.value, TakenOver)
+            send(kafka, signal.SIGCONT)
+            failed = 0
+            while failed < 5:
+                try:
+                    first.write([("b", event)])
+                except WeirError as failure:
+                    assert not isinstance(failure, TakenOver)
+                    failed += 1
+                else:
+                    break
+            assert failed < 5
+        Reports(kafka.bootstrap, topics.usage, "lease", {}, LIMIT_S).write([("b", event)])
+        with pytest.raises(TakenOver):
+            first.write([("b", event)])

@@ -1,7 +1,8 @@
 """A connection whose client and broker the test plays, and its part that watches over new topics."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 from mutations_kit import Bureau, settle_down
@@ -26,6 +27,19 @@ from enforcer.pulsar.settings import PulsarSettings
 
 NOT_FOUND = 11
 HERE = "persistent://public/default/"
+SURE_S = 0.03
+"""After so long a refused creation has been looked at again (see the conftest of the tests)."""
+Scene = Callable[[], Coroutine[None, None, None]]
+
+
+def in_a_loop(test: Scene) -> Callable[[], None]:
+    """Run a test in an event loop of its own."""
+
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
 
 
 class Wire:
@@ -51,6 +65,10 @@ class Wire:
         self.up.append(frame)
 
     def to_client(self, frame: bytes) -> None:
+        """Keeps it."""
+        self.down.append(frame)
+
+    def answer(self, frame: bytes) -> None:
         """Keeps it."""
         self.down.append(frame)
 

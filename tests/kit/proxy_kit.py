@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enforcer.core.ledger import Ask
 from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.metering.meter import Meter
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
@@ -70,8 +71,12 @@ class ProxyThread:
     def await_part(self, part: float) -> None:
         """Wait until so much of the limit of a group is its own, as long as nobody has a share of it."""
         assert self.proxy is not None
-        meter = self.proxy.groups.meter
+        meter = self._meter()
         until(lambda: meter.newcomers.part("", meter.clock.steady_ms()) == part, what=f"{part} of each limit")
+
+    def _meter(self) -> Meter:
+        assert self.proxy is not None
+        return self.proxy.groups.meter
 
     def call(self, function: Callable[[], None]) -> None:
         """Run something in the proxy's loop."""

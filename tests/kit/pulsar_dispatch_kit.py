@@ -14,7 +14,6 @@ from pulsar_proxy_kit import PulsarThread, bare_proxy
 from streaming.contract.events import PolicyChange
 from weir.stack.pulsar import LocalPulsar
 
-PAYLOAD = b"x" * 100
 SUBSCRIPTION = "sub"
 
 
@@ -27,11 +26,6 @@ class Limited:
 
     def __init__(self, proxy: PulsarThread) -> None:
         self.proxy = proxy
-        self._entries: dict[str, Any] = {}
-
-    def put(self, **changes: Mapping[str, Any] | None) -> None:
-        """Policies from now on; paths in which `__` stands for what no word may hold are given as `paths`."""
-        self.paths(changes)
 
     def paths(self, changes: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Policies from now on, by path."""
@@ -51,6 +45,10 @@ class Limited:
 
         self.proxy.call(apply)
         assert done.wait(10)
+
+    def sample(self, name: str, **labels: str) -> float:
+        """A metric of its own; 0 if it was never touched."""
+        return self.proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0
 
     @property
     def service(self) -> str:
@@ -148,7 +146,7 @@ class Reading:
 
 
 def counts(times: list[float], seconds: int) -> list[int]:
-    """Messages in each second after the first one, by periods as they are: of the wall clock."""
+    """Messages in each second from the first one on."""
     return [sum(1 for at in times if second <= at - times[0] < second + 1) for second in range(seconds)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from proxy_kit import ProxyThread
 
 from enforcer.core.settings import ProxySettings
+from enforcer.metering.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.events import PolicyChange
@@ -18,6 +19,10 @@ class PulsarThread(ProxyThread):
 
     def _make(self) -> Any:
         return PulsarProxy(self.config)
+
+    def _meter(self) -> Meter:
+        meter: Meter = self.proxy.enforcement.meter
+        return meter
 
     def count(self, name: str, **labels: str) -> float:
         """A metric of its own, `weir_pulsar_...`; 0 if it was never touched."""

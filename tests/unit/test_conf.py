@@ -14,8 +14,13 @@ from enforcer.core.dispatch.book import Book
 from enforcer.core.dispatch.metrics import DispatchCollector
 from enforcer.core.dispatch.terms import Terms
 from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
 from enforcer.metering.group_metrics import GroupCollector
+from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.metrics import PulsarMetrics
+from enforcer.pulsar.publishing.desk import Desk as PublishDesk
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.settings import read_settings
@@ -113,10 +118,37 @@ def test_metrics_of_concurrency_are_listed() -> None:
     assert listed == families
 
 
+def test_metrics_of_creations_are_listed() -> None:
+    """The same for those of topics that Pulsar's clients create."""
+    registry = CollectorRegistry()
+    CreatingMetrics(registry)
+    families = {family.name: family.type for family in registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_creation_").items()} == families
+
+
+def test_metrics_of_publishing_on_pulsar_are_listed() -> None:
+    """The same for SENDs that wait."""
+    metrics = Metrics(subjects_max=1)
+    common = {family.name for family in metrics.registry.collect()}
+    meter = Desk({}).meter
+    PublishDesk(meter, ProxySettings(), PulsarSettings(), metrics)
+    families = {
+        family.name: family.type for family in metrics.registry.collect() if family.name not in common
+    }
+    parts = ("weir_publish_", "pulsar_publish_")
+    assert {name: kind for part in parts for name, (kind, _) in documented(part).items()} == families
+
+
 def test_metrics_of_the_admin_api_are_listed() -> None:
     """The same for those of the admin API."""
     families = {family.name: family.type for family in AdminMetrics().registry.collect()}
     assert {name: kind for name, (kind, _) in documented("weir_admin_").items()} == families
+
+
+def test_metrics_of_the_collector_are_listed() -> None:
+    """The same for those of the collector of Pulsar."""
+    families = {family.name: family.type for family in CollectMetrics().registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_collect_").items()} == families
 
 
 def test_metrics_of_job_and_stack_are_listed() -> None:

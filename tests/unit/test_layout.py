@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.pulsar": (
         "enforcer.core", "enforcer.metering", "streaming.contract", "streaming.policy.settings",
     ),
+    "enforcer.http": ("enforcer.core", "streaming.contract", "streaming.policy"),
     "enforcer.admin": (
         "enforcer.core",
         "streaming.contract",
@@ -156,6 +157,8 @@ def test_imports_go_one_way() -> None:
         ("enforcer/metering/meter.py", "enforcer.kafka.protocol.frames"),
         ("enforcer/kafka/connection.py", "enforcer.admin.api"),
         ("enforcer/admin/api.py", "enforcer.kafka.connection"),
+        ("enforcer/admin/api.py", "enforcer.http.proxy"),
+        ("enforcer/http/proxy.py", "enforcer.kafka.protocol.frames"),
         ("weir/stack/local.py", "weir.commands.up"),
         ("weir/cli.py", "benchmarks.kit.stack"),
     ],

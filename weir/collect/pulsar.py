@@ -147,7 +147,7 @@ class _Run:
                 write_ready_file(self._args.ready_file, {"pid": os.getpid(), "metrics": self._address})
         if done.outcome is Outcome.DONE and not self._args.push:
             await self._dry_run(done.changes)
-        if reported and time.monotonic() >= self._next_progress_s:
+        if done.outcome is Outcome.DONE and time.monotonic() >= self._next_progress_s:
             self._next_progress_s = time.monotonic() + PROGRESS_S
             passed, plan = done.passed, done.plan
             logger.info(

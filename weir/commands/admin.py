@@ -5,17 +5,25 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
-from weir.foreground import host_port, write_ready_file
+from weir.foreground import host_port, http_url, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from enforcer.admin.parts import Parts
     from enforcer.admin.service import AdminService
+    from enforcer.core.settings import ProxySettings
+    from enforcer.http.service import HttpService
+    from enforcer.http.settings import HttpSettings
+    from streaming.contract.topics import Cluster
 
 DEFAULT_ADMIN = "127.0.0.1:18080"
 
@@ -28,7 +36,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "admin",
         help="run the admin API",
         description="Pulsar's REST API for resource groups, for pulsar-admin and others. Without tokens it "
-        "answers clients on this machine only.",
+        "answers clients on this machine only. In front of another admin API it passes on what is not its "
+        "own, and what changes partitions only within the quotas.",
     )
     add_cluster_options(parser)
     parser.add_argument(
@@ -42,6 +51,18 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
     )
     parser.add_argument("--tokens", metavar="FILE", help="tokens with roles (default: admin.tokens_file)")
+    parser.add_argument(
+        "--upstream",
+        metavar="URL",
+        type=http_url,
+        help="an admin API to stand in front of, such as Pulsar's (default: http.upstream)",
+    )
+    parser.add_argument(
+        "--binary-address",
+        metavar="HOST:PORT",
+        type=host_port,
+        help="proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)",
+    )
     parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when the policies have been read"
     )
@@ -60,28 +81,98 @@ def run(args: argparse.Namespace) -> int:
 
     from enforcer.admin.service import AdminService, read_grants
     from enforcer.admin.settings import AdminSettings
+    from enforcer.core.settings import ProxySettings
+    from enforcer.http.settings import HttpSettings
     from weir.stack.topics import check_topics
 
     log_to_stderr("admin")
     settings = read_settings(AdminSettings, "admin", args.settings)
+    http = read_settings(HttpSettings, "http", args.settings)
+    if args.upstream:
+        http = http.model_copy(update={"upstream": args.upstream})
+    if args.binary_address:
+        http = http.model_copy(update={"binary_address": "{}:{}".format(*args.binary_address)})
+    deciding = read_settings(ProxySettings, "proxy", args.settings)
     grants = read_grants(args.tokens or settings.tokens_file, settings.tokens_env, os.environ)
     cluster = cluster_of(args)
     check_topics(cluster)
 
     async def serve() -> None:
-        service = AdminService(cluster, settings, grants, args.listen, args.metrics)
-        await _serve(service, args.ready_file)
+        front = _Front(args.listen, http, deciding, cluster) if http.upstream else None
+        own = settings
+        if front is not None:
+            # Others' answers may take as long as those who wait for them have patience.
+            longest_ms = max(settings.request_timeout_ms, http.answer_timeout_ms + http.wait_ms)
+            own = settings.model_copy(update={"request_timeout_ms": longest_ms})
+        made = None if front is None else front.make
+        service = AdminService(cluster, own, grants, args.listen, args.metrics, made)
+        try:
+            await _serve(service, front, args.ready_file)
+        finally:
+            if front is not None:
+                await front.stop()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve())
     return 0
 
 
-async def _serve(service: "AdminService", ready_file: Path | None) -> None:
+class _Front:
+    """Ties the proxy of another admin API to our own: what is not ours goes there."""
+
+    def __init__(
+        self, listen: tuple[str, int], http: "HttpSettings", deciding: "ProxySettings", cluster: "Cluster"
+    ) -> None:
+        # Another one on the same machine has another port; any free one may be another the next time.
+        port = listen[1] or f"any-{os.getpid()}"
+        self._id = http.id or f"{socket.gethostname()}-http-{port}"
+        self._http, self._deciding, self._cluster = http, deciding, cluster
+        self._service: HttpService | None = None
+
+    def make(self, parts: "Parts") -> "ASGIApp":
+        """The proxy; Pulsar's answers get what Weir knows."""
+        from enforcer.admin.dispatch.filled import fills
+        from enforcer.http.filling import Filling
+        from enforcer.http.service import HttpService
+        from enforcer.http.settings import Table
+
+        of_pulsar = self._http.table is Table.PULSAR
+        fillings = [Filling(path=path, fill=fill) for path, fill in fills(parts).items()] if of_pulsar else []
+        self._service = HttpService(
+            self._id,
+            self._http,
+            self._deciding,
+            self._cluster,
+            parts.metrics.registry,
+            fillings,
+        )
+        return self._service.proxy
+
+    async def start(self) -> None:
+        """Before clients are let in."""
+        if self._service is not None:
+            await self._service.start()
+
+    async def stop(self) -> None:
+        """When the last one has left."""
+        if self._service is not None:
+            await self._service.stop()
+
+
+async def _serve(service: "AdminService", front: _Front | None, ready_file: Path | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    if front is not None:
+        # It may take long while Kafka is away: a stop must not wait for it.
+        starting, stopped = loop.create_task(front.start()), loop.create_task(stopping.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if stopping.is_set():
+            starting.cancel()
+            return
+        await starting
     await service.start()
     ends = {loop.create_task(stopping.wait()), loop.create_task(service.ended())}
     read = loop.create_task(service.read.wait())

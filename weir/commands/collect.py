@@ -26,40 +26,44 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = subparsers.add_parser(
         "collect",
         help="publish a Kafka cluster's own quotas, or meter a Pulsar cluster and set its limits",
-        description="kafka (the default): read controller_mutation_rate and the byte rates of the cluster"
-        " (kafka-configs) every few seconds and publish what changed, until Ctrl-C. Entries of a policy file"
-        " win over them. pulsar: report what resource groups use on a Pulsar cluster without a proxy before"
-        " it, and with --push set Pulsar's own publish and dispatch rates as shares and policies say.",
+        description="Without a word: kafka.",
     )
-    parser.add_argument(
-        "cluster", nargs="?", choices=("kafka", "pulsar"), default="kafka", help="of which cluster"
+    _add_options(parser, "one round, then end")
+    parser.set_defaults(run=_run_kafka)
+    clusters = parser.add_subparsers(title="clusters", metavar="CLUSTER")
+    kafka = clusters.add_parser(
+        "kafka",
+        help="publish the cluster's own client quotas as policies",
+        description="Read controller_mutation_rate and the byte rates of the cluster (kafka-configs) every "
+        "few seconds and publish what changed, until Ctrl-C. Entries of a policy file win over them.",
     )
-    add_cluster_options(parser)
-    parser.add_argument("--once", action="store_true", help="one round (of Pulsar: two readings), then end")
-    parser.add_argument("--ready-file", type=Path, help="written as JSON after the first round")
-    of_pulsar = parser.add_argument_group("pulsar")
-    of_pulsar.add_argument("--admin", metavar="URL", help="admin API (default: collect_pulsar.admin)")
-    of_pulsar.add_argument("--token-file", metavar="FILE", help="token (default: collect_pulsar.token_file)")
-    of_pulsar.add_argument("--push", action="store_true", help="set limits; else say what would be set")
-    of_pulsar.add_argument(
-        "--override", action="store_true", help="take over limits that somebody else has set"
+    _add_options(kafka, "one round, then end")
+    kafka.set_defaults(run=_run_kafka)
+    pulsar = clusters.add_parser(
+        "pulsar",
+        help="report what is used on a Pulsar cluster, and set its limits",
+        description="Report what resource groups use on a Pulsar cluster without a proxy before it, and with"
+        " --push set Pulsar's own publish and dispatch rates as shares and policies say, until Ctrl-C.",
     )
-    of_pulsar.add_argument(
+    _add_options(pulsar, "two readings and what follows from them, then end")
+    pulsar.add_argument("--admin", metavar="URL", help="admin API (default: collect_pulsar.admin)")
+    pulsar.add_argument("--token-file", metavar="FILE", help="its token (default: collect_pulsar.token_file)")
+    pulsar.add_argument("--push", action="store_true", help="set limits; else print what would be set")
+    pulsar.add_argument("--override", action="store_true", help="take over limits that somebody else set")
+    pulsar.add_argument(
         "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
     )
-    parser.set_defaults(run=run, refuse=parser.error)
+    pulsar.set_defaults(run=_run_pulsar)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Collect until a signal; raises WeirError if the round of --once failed."""
-    if args.cluster == "pulsar":
-        return _run_pulsar(args)
-    if args.admin or args.token_file or args.push or args.override or args.metrics:
-        args.refuse("--admin, --token-file, --push, --override and --metrics are for `weir collect pulsar`")
-    return _run_kafka(args)
+def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
+    add_cluster_options(parser)
+    parser.add_argument("--once", action="store_true", help=once)
+    parser.add_argument("--ready-file", type=Path, help="written as JSON after the first round")
 
 
 def _run_pulsar(args: argparse.Namespace) -> int:
+    """Collect until a signal; raises WeirError as `serve` does."""
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
     import uvloop
 
@@ -77,6 +81,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
 
 def _run_kafka(args: argparse.Namespace) -> int:
+    """Collect until a signal; with --once raises WeirError if the round failed."""
     # Here and not above: `weir --help` must not load a Kafka client.
     from streaming.kafka_io.cluster_quotas import QuotaReader
 

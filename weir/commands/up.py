@@ -2,9 +2,8 @@
 
 import argparse
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from weir.foreground import host_port
+from weir.foreground import host_port, http_url
 from weir.stack.local import LOCAL
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
@@ -93,16 +92,8 @@ def pulsar_service(text: str) -> str:
     return text if text == LOCAL else "{}:{}".format(*host_port(text))
 
 
-def http_url(text: str) -> str:
-    """A URL of HTTP without a slash at its end; for argparse, so it raises ValueError on anything else."""
-    url = urlsplit(text)
-    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
-        raise ValueError(f"{text!r} is not an http URL")
-    return text.rstrip("/")
-
-
 # argparse names a type by this in its message.
-pulsar_service.__name__, http_url.__name__ = "HOST:PORT or local", "http URL"
+pulsar_service.__name__ = "HOST:PORT or local"
 
 
 def run(args: argparse.Namespace) -> int:

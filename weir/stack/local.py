@@ -318,6 +318,9 @@ class Stack:
         if self._pulsar_admin:
             args["admin"] += ["--upstream", self._pulsar_admin]
         if self._pulsar:
+            if not self._options.pulsar_listen.endswith(":0"):
+                # Lookups over HTTP lead to the proxy as well.
+                args["admin"] += ["--binary-address", self._options.pulsar_listen]
             # The settings name one proxy, and this is another.
             name = ["--id", f"{self._settings.proxy_id}-pulsar"] if self._settings.proxy_id else []
             listen = ["--pulsar", self._pulsar, "--listen", self._options.pulsar_listen]

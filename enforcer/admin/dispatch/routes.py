@@ -28,6 +28,7 @@ from streaming.policy.topics import RateKind
 
 NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPIC: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+NAMES_PATH: Final = "/admin/v2/brokers/configuration"
 _BEFORE_SUBSCRIPTION: Final = TOPIC.count("/") + 1
 _TO_SUBSCRIPTION: Final = "{subscription:path}"
 _FLAGS: Final = {"true": True, "false": False}
@@ -71,7 +72,7 @@ def stats_routes(parts: Parts) -> APIRouter:
 
 def broker_routes(parts: Parts) -> APIRouter:
     """The broker's settings, as Pulsar's dynamic configuration; changes of it answer 200 there."""
-    router = APIRouter(prefix="/admin/v2/brokers/configuration", tags=["Brokers"])
+    router = APIRouter(prefix=NAMES_PATH, tags=["Brokers"])
     store = parts.store
 
     @router.get("", response_model=list[str], summary="Names of all settings")

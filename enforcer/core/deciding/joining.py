@@ -192,7 +192,7 @@ class Joining:
 
     def _heard(self, signs: list[Sign]) -> None:
         for sign in signs:
-            self._local.alive.heard(sign.proxy, sign.ts, leaving=sign.leaving)
+            self._local.alive.heard(sign.proxy, sign.ts, leaving=sign.leaving, speaks=sign.speaks)
             if sign.proxy == self._coordinator.proxy_id:
                 self._own_ms = max(self._own_ms, sign.ts)
         self._look_for_own()
@@ -217,6 +217,8 @@ class Joining:
         event: dict[str, Any] = {
             "type": "alive", "id": f"{name}-alive-{self._clock.wall_ms()}-{self._beats}", "proxy": name,
         }  # fmt: skip
+        if self._local.speaks:
+            event["speaks"] = self._local.speaks
         if leaving:
             event["leaving"] = True
         sent_ms = self._brokers.now_ms()

@@ -21,6 +21,8 @@ from enforcer.core.settings import ProxySettings
 from streaming.policy.policy_set import Algorithm, Decide
 from streaming.policy.timeline import PolicyTimeline
 
+METERING: Final = frozenset({"kafka", "pulsar"})
+"""Protocols whose traffic is metered; others only ask for partition mutations."""
 AWAY_MS: Final = 8_000
 """The job is away once an event of ours stands on the topic undecided for so long."""
 _LOST_MS: Final = 60_000
@@ -63,6 +65,12 @@ class LocalDecisions:
         self.alive = Alive(proxy_id)
         self.company: int | None = None
         """How many proxies are alive, this one included; None: not known, or they may not know of us."""
+        self.speaks = ""
+        """The protocol of our clients; set by whoever owns it."""
+        self.metering: int | None = None
+        """How many of them see traffic that counts for groups; None as above."""
+        self.peers = 1
+        """How many of them may stand before the same brokers: those of our protocol, as far as is known."""
         self.read_to_ms: Callable[[], int | None] = lambda: None
         """Up to which record time all decisions are read; None: all that there are. Set by who reads them."""
 
@@ -164,6 +172,8 @@ class LocalDecisions:
         oldest_ms = next(iter(self._standing.values()), ts)
         count, blind = self.alive.count(away=ts - oldest_ms >= AWAY_MS), self.alive.blind(ts)
         self.company = None if blind else count
+        self.metering = None if blind else self.alive.count_of(METERING)
+        self.peers = self.alive.count_of(frozenset({self.speaks}))
         self.book.set_proxies(count)
         self.book.set_blind(blind)
         self._metrics.local.proxies = self.book.proxies

@@ -89,7 +89,7 @@ class Mutations:
         quota = self._quota(asked)
         if quota is None or quota.shadow:
             answer = self._pass(asked, quota)
-        elif wait_ms > 0 and not asked.validate_only and self._room_in_line(quota.subject):
+        elif wait_ms > 0 and not asked.validate_only and self._room_in_line(quota, wait_ms):
             answer = await self._decide_in_line(asked, quota.subject, self._now_ms() + wait_ms)
         else:
             answer = await self._decide_once(asked, quota)
@@ -145,10 +145,12 @@ class Mutations:
         self._coordinator.metrics.unreported.inc()
         return True
 
-    def _room_in_line(self, subject: str) -> bool:
-        waiting = len(self._lines.get(subject, ()))
+    def _room_in_line(self, quota: MutationQuota, wait_ms: float) -> bool:
+        """Whether one more may wait, and may have its turn in time: each before it takes one at least."""
+        waiting = len(self._lines.get(quota.subject, ()))
         return (
-            waiting < self._settings.open_questions_max
+            waiting * 1000 <= wait_ms * quota.rate
+            and waiting < self._settings.open_questions_max
             and self._waiting < self._settings.pending_requests_max
         )
 

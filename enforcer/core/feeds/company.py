@@ -22,11 +22,13 @@ class Sign(NamedTuple):
         proxy: who wrote it.
         ts: time of its record, ms since the epoch.
         leaving: its last one.
+        speaks: the protocol of its clients; "": it does not say.
     """
 
     proxy: str
     ts: int
     leaving: bool
+    speaks: str = ""
 
 
 def alive_tail(
@@ -55,7 +57,8 @@ def signs_in(message: Message) -> list[Sign]:
         fields = load_object(value)
         if fields.get("type") != "alive":
             return []
-        return [Sign(text(fields, "proxy", None), message.timestamp()[1], flag(fields, "leaving", False))]
+        leaving, speaks = flag(fields, "leaving", False), text(fields, "speaks", "")
+        return [Sign(text(fields, "proxy", None), message.timestamp()[1], leaving, speaks)]
     except BadEvent:
         return []  # the job says so, in a dead letter
 

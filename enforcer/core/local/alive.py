@@ -28,6 +28,7 @@ _UNACKNOWLEDGED_MAX: Final = 16
 class _Heard:
     ts: int
     leaving: bool
+    speaks: str
 
     def alive(self, ts: int) -> bool:
         return not self.leaving and ts - self.ts < ALIVE_MS
@@ -52,18 +53,19 @@ class Alive:
         self._known = False
         self._end_ts: int | None = None
 
-    def heard(self, proxy: str, ts: int, *, leaving: bool = False) -> None:
+    def heard(self, proxy: str, ts: int, *, leaving: bool = False, speaks: str = "") -> None:
         """An `alive` was read from `weir.usage`, another's or our own.
 
         Args:
             proxy: who wrote it.
             ts: time of its record, ms.
             leaving: it was its last one.
+            speaks: the protocol of its clients; "": it does not say.
         """
         self._newest_ts = max(self._newest_ts, ts)
         if proxy == self._own:
             return
-        self._others[proxy] = _Heard(ts, leaving)
+        self._others[proxy] = _Heard(ts, leaving, speaks)
         self._others.move_to_end(proxy)
         if len(self._others) > PROXIES_MAX:
             self._others.popitem(last=False)
@@ -85,6 +87,10 @@ class Alive:
             if not heard.alive(self._newest_ts) and not (away and heard.may_be_undecided(self._decided_ts)):
                 del self._others[name]
         return 1 + len(self._others)
+
+    def count_of(self, protocols: frozenset[str]) -> int:
+        """How many of those that were just counted speak one of these, or do not say; this one included."""
+        return 1 + sum(not heard.speaks or heard.speaks in protocols for heard in self._others.values())
 
     def sent(self, ts: int) -> None:
         """An own `alive` was sent, ms."""

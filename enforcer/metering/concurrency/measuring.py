@@ -89,7 +89,8 @@ class Measuring:
         out = SamplesOut(
             proxy_id, brain.send_usage, brain.send_usage_pack, brain.brokers_ms, now_ns, settings.pack_min
         )
-        shares = InflightShares(groups.meter, lambda: groups.alive())
+        local = brain.coordinator.local
+        shares = InflightShares(groups.meter, lambda: None if local.company is None else local.peers)
         self.partitions = Partitions(settings, brain.clock, now_ns, shares, out)
         brain.take_limits = self._take
         groups.reports.before = lambda period_ms: shares.fill(self.partitions.known.values(), period_ms)

@@ -246,7 +246,7 @@ class Creation:
             return answer
         self._office.metrics.refused.labels("quota").inc()
         text = f"The topic {self.want.name[:_SHOWN]} is not created. {answer.message}"
-        self._link.to_client(refusal(self.want, ServerError.NOT_ALLOWED, text))
+        self._link.answer(refusal(self.want, ServerError.NOT_ALLOWED, text))
         return None
 
     def _asked(self, mutations: int) -> Asked:
@@ -265,7 +265,7 @@ class Creation:
             return
         self._office.metrics.refused.labels("unclear").inc()
         text = f"The topic {self.want.name[:_SHOWN]} cannot be looked at: {why}; try again."
-        self._link.to_client(refusal(self.want, ServerError.SERVICE_NOT_READY, text))
+        self._link.answer(refusal(self.want, ServerError.SERVICE_NOT_READY, text))
 
     def _note(self, partitions: int, found: Found) -> None:
         self._known.note(self.want.name, partitions)

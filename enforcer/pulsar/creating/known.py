@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from cachetools import TTLCache
 
 from enforcer.pulsar.protocol.names import Topic
+
+_DEFAULTS_KEEP_MS: Final = 60_000.0
+"""Believed for long: whatever comes of the next question is charged all the same."""
 
 
 class KnownTopics:
@@ -23,7 +27,7 @@ class KnownTopics:
     def __init__(self, keep_ms: float, topics_max: int, steady_ms: Callable[[], float]) -> None:
         self._topics: TTLCache[str, None] = TTLCache(topics_max, keep_ms, steady_ms)
         self._partitions: TTLCache[str, int] = TTLCache(topics_max, keep_ms, steady_ms)
-        self._defaults: TTLCache[str, int] = TTLCache(topics_max, keep_ms, steady_ms)
+        self._defaults: TTLCache[str, int] = TTLCache(topics_max, _DEFAULTS_KEEP_MS, steady_ms)
         # By name: the turn, and how many have it or wait for it.
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 

@@ -12,15 +12,15 @@ class CreatingMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.topics = Counter(
-            "weir_pulsar_topics_looked_up",
+            "weir_creation_topics",
             "Topics of requests that would create them, by what is known of them",
             ["found"],
             registry=registry,
         )
         self.held = Gauge(
-            "weir_pulsar_held_creations", "Requests kept that may create a topic", registry=registry
+            "weir_creation_held", "Requests kept that may create a topic", registry=registry
         )
         self.refused = Counter(
-            "weir_pulsar_refused_creations", "Requests that would create a topic and were refused", ["why"],
+            "weir_creation_refused", "Requests that would create a topic and were refused", ["why"],
             registry=registry,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a MESSAGE brings, counted as brokers count (docs/protocol_notes.md 10).
+"""What a MESSAGE brings, counted as brokers count (docs/pulsar/dispatch.md).
 
 Metadata is never encrypted or compressed, so nothing of a payload is read.
 """

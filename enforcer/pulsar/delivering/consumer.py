@@ -105,11 +105,12 @@ class Consumer:
     def take(self, frame: bytes, came: Arrived) -> bytes | None:
         """A message has come; the frame if it goes on now."""
         self.came += 1
+        granted = self.known and not self.loose and self.permits.balance > 0
         self.permits.sent(came.msgs)
         self._mean.add(came.msgs, came.size)
         desk = self._desk
         self._fresh = not desk.laws.dispatch.all_charged and desk.is_young(came)
-        if self._queue or not self._may_pass(came):
+        if self._queue or not self._may_pass(came, granted=granted):
             self._hold(frame, came)
             return None
         self._pass(came)
@@ -195,8 +196,8 @@ class Consumer:
     def _charged(self) -> bool:
         return not self._fresh
 
-    def _may_pass(self, came: Arrived) -> bool:
-        return came.marker or has_room(self._desk.room(self, charged=self._charged))
+    def _may_pass(self, came: Arrived, *, granted: bool = False) -> bool:
+        return came.marker or self._desk.admits(self, charged=not self._fresh, granted=granted)
 
     def _pass(self, came: Arrived) -> None:
         # Who was given permits and gets nothing more has read all: nobody else knows where a broker stands.

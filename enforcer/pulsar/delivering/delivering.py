@@ -161,9 +161,10 @@ class Delivering:
         if len(self._consumers) >= desk.settings.consumers_max:
             self.link.end("too_many_consumers")
             return None
-        if len(body.topic) > TEXT_MAX or len(body.subscription) > TEXT_MAX:
+        topic, subscription = _text(body.topic), _text(body.subscription)
+        if len(topic) > TEXT_MAX or len(subscription) > TEXT_MAX:
             return frame
-        limits = Limits(desk.laws, self._broker, body.topic, body.subscription, self.link.user)
+        limits = Limits(desk.laws, self._broker, topic, subscription, self.link.user)
         limits.look()
         if limits.exempt and limits.rates:
             desk.metrics.exempt.labels(limits.exempt).inc()
@@ -242,3 +243,8 @@ class Delivering:
         if consumer is not None:
             self._asking.forget(consumer)
             consumer.close()
+
+
+def _text(value: str | bytes) -> str:
+    """Text of a command as brokers read it, who replace what is no text."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

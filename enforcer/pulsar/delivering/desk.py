@@ -18,7 +18,7 @@ from enforcer.pulsar.delivering.metrics import DeliveryMetrics
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.usage_events import DIMENSIONS
 
-_LOOK_MS: Final = 250.0
+_LOOK_MS: Final = 25.0
 """How often it is looked whether limits have changed: they come into force at most so late."""
 _LOOKERS: Final = 100
 """Connections that follow such a change in one step of the loop."""
@@ -74,59 +74,79 @@ class Desk:
         self._call_later = call_later
         self._lookers: dict[Looker, None] = {}
         self._generation = laws.generation
-        self._open: Taker | None = None
-        self._charged = True
-        self._room = FREE
+        # Whose room was asked for last, and for what; who got what passed since the last count.
+        self._room_of: tuple[Taker, bool, bool] | None = None
+        self._found_room = FREE
+        self._units, self._left_msgs, self._left_size = FREE[:3]
+        self._passed_of: tuple[Taker, bool] | None = None
         self._msgs = self._size = self._entries = 0
-        self._backlog = self._flushing = False
+        self._ending = False
         laws.dispatch.decided = self._decided
 
     # What is left -----------------------------------------------------------------------------------------
 
-    def room(self, consumer: Taker, *, charged: bool = True) -> Room:
+    def room(self, consumer: Taker, *, charged: bool = True, granted: bool = False) -> Room:
         """What may be delivered to a consumer now.
 
         What is left belongs to those first who wait for the same limit, so there may be none for it though
         something is left: then `level` says whose limit that is, and the wait is short.
+
+        Args:
+            consumer: whose.
+            charged: dispatch rates count it.
+            granted: it had its turn, and this is what it was granted then.
         """
-        if self._open is not consumer or self._charged is not charged or not has_room(self._room):
+        for_what = consumer, charged, granted
+        if self._room_of != for_what or not self._is_left():
             self.flush()
-            self._room = self._found(consumer, charged)
-            self._open, self._charged = consumer, charged
-            if not self._flushing:
-                self._flushing = True
-                self._call_later(0, self._end_step)
-        return self._room
+            self._found_room = room = self._found(consumer, charged, granted)
+            self._units, self._left_msgs, self._left_size = room[:3]
+            self._room_of = for_what
+            self._end_soon()
+            return room
+        return self._found_room._replace(units=self._units, msgs=self._left_msgs, size=self._left_size)
+
+    def admits(self, consumer: Taker, *, charged: bool, granted: bool) -> bool:
+        """Whether one more entry may be delivered now; see `room`."""
+        if self._room_of == (consumer, charged, granted) and self._is_left():
+            return True
+        return has_room(self.room(consumer, charged=charged, granted=granted))
 
     def count(self, consumer: Taker, came: Arrived, *, backlog: bool) -> None:
-        """A message goes on to the client, for which there is room."""
-        charged = backlog or self.laws.dispatch.all_charged
-        self.room(consumer, charged=charged)
+        """A message goes on to the client."""
         if came.marker:
             return
-        room, by_entry = self._room, self.laws.dispatch.by_entry
-        self._room = room._replace(
-            units=room.units - (1 if by_entry else came.msgs),
-            msgs=room.msgs - came.msgs,
-            size=room.size - came.size,
-        )
+        if self._passed_of != (consumer, backlog):
+            self.flush()
+            self._passed_of = consumer, backlog
+            self._end_soon()
         self._msgs += came.msgs
         self._size += came.size
         self._entries += 1
-        self._backlog |= backlog
+        if self._room_of is None or self._room_of[0] is not consumer:
+            self._room_of = None
+            return
+        self._units -= 1 if self.laws.dispatch.by_entry else came.msgs
+        self._left_msgs -= came.msgs
+        self._left_size -= came.size
 
     def flush(self) -> None:
         """Count what has passed."""
-        consumer, self._open = self._open, None
-        if consumer is None or not self._entries:
+        if self._passed_of is None:
             return
-        msgs, size, entries, backlog = self._msgs, self._size, self._entries, self._backlog
+        (consumer, backlog), self._passed_of = self._passed_of, None
+        msgs, size, entries = self._msgs, self._size, self._entries
         self._msgs = self._size = self._entries = 0
-        self._backlog = False
         consumer.limits.charge(msgs, size, entries, backlog=backlog)
 
+    def _end_soon(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self._call_later(0, self._end_step)
+
     def _end_step(self) -> None:
-        self._flushing = False
+        self._ending = False
+        self._room_of = None
         self.flush()
 
     def is_young(self, came: Arrived) -> bool:
@@ -177,10 +197,13 @@ class Desk:
             for counter in (place[:1], place[:2], place):
                 self.lines.wake(counter)
 
-    def _found(self, consumer: Taker, charged: bool) -> Room:
+    def _is_left(self) -> bool:
+        return self._units > 0 and self._left_msgs > 0 and self._left_size > 0
+
+    def _found(self, consumer: Taker, charged: bool, granted: bool) -> Room:
         limits = consumer.limits
         room = limits.room(charged=charged)
-        if room.wait_ms or room is FREE or not charged:
+        if room.wait_ms or room is FREE or granted or not charged:
             return room
         claim = (consumer, limits.topic, limits.subscription)
         for counter in limits.counters:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.dispatch.left import UNLIMITED, both
 from enforcer.core.dispatch.lines import Counter
-from enforcer.core.dispatch.phases import Limiting, Phases
+from enforcer.core.dispatch.smoothing import Limiting, Smoothing
 from enforcer.metering.account import DISPATCH, Account
 from enforcer.metering.dispatch.shares import left_of_account
 from enforcer.metering.meter import Meter
@@ -35,13 +35,13 @@ class Laws(NamedTuple):
         dispatch: dispatch rates.
         meter: groups and users.
         brokers_ms: the time of Weir's brokers, ms since the epoch.
-        phases: let each stretch of a period's length bring one period's rate.
+        smoothing: counts from the first delivery on, beside the law's periods.
     """
 
     dispatch: Dispatch
     meter: Meter
     brokers_ms: Callable[[], int]
-    phases: Phases
+    smoothing: Smoothing
 
     @property
     def now_ms(self) -> float:
@@ -163,7 +163,7 @@ class Limits:
         if self._rated and charged:
             rates = self._laws.dispatch.left(self._broker, self.topic, self.subscription)
             if not rates.wait_ms:
-                rates = both(rates, self._laws.phases.left(self._limiting(), int(now_ms)))
+                rates = both(rates, self._laws.smoothing.left(self._limiting(), int(now_ms)))
         for level, account in self._accounts:
             accounts = both(accounts, left_of_account(account, level, now_ms))
         all_of_them = both(rates, accounts)
@@ -182,7 +182,7 @@ class Limits:
             )  # fmt: skip
             if backlog or dispatch.all_charged:
                 units = entries if dispatch.by_entry else msgs
-                self._laws.phases.charge(self._limiting(), units, size, int(now_ms))
+                self._laws.smoothing.charge(self._limiting(), units, size, int(now_ms))
         for _, account in self._accounts:
             account.charge(DISPATCH, msgs, size, now_ms)
 

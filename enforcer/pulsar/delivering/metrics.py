@@ -7,9 +7,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 _GAUGES = (
-    ("weir_pulsar_banked_permits", "Permits that clients gave and that wait to be forwarded"),
-    ("weir_pulsar_held_messages", "Frames for consumers that wait for a limit"),
-    ("weir_pulsar_held_message_bytes", "What they take"),
+    ("weir_consumer_banked_permits", "Permits that clients gave and that wait to be forwarded"),
+    ("weir_consumer_held_frames", "Frames for consumers that wait for a limit"),
+    ("weir_consumer_held_bytes", "What they take"),
 )
 
 
@@ -24,26 +24,26 @@ class DeliveryMetrics(Collector):
     def __init__(self, registry: CollectorRegistry, now: Callable[[], tuple[int, int, int]]) -> None:
         self._now = now
         self.exempt = Counter(
-            "weir_pulsar_exempt_consumers", "Consumers that a dispatch rate leaves alone, by why", ["why"],
+            "weir_consumer_exempt", "Consumers that a dispatch rate leaves alone, by why", ["why"],
             registry=registry,
         )  # fmt: skip
         self.held = Counter(
-            "weir_pulsar_message_holds", "Messages that had to wait with the proxy", registry=registry
+            "weir_consumer_holds", "Messages that had to wait with the proxy", registry=registry
         )
         self.lost = Counter(
-            "weir_pulsar_lost_messages", "Messages of topics that are not stored, dropped for a limit",
+            "weir_consumer_lost_messages", "Messages of topics that are not stored, dropped for a limit",
             registry=registry,
         )  # fmt: skip
         self.asked = Counter(
-            "weir_pulsar_permit_questions", "Brokers asked for a consumer's permits, by what came",
+            "weir_consumer_permit_questions", "Brokers asked for a consumer's permits, by what came",
             ["result"], registry=registry,
         )  # fmt: skip
         self.full = Counter(
-            "weir_pulsar_held_full", "Times that a broker was not read, since too much was held",
+            "weir_consumer_full", "Times that a broker was not read, since too much was held",
             registry=registry,
         )  # fmt: skip
         self.unreadable = Counter(
-            "weir_pulsar_unreadable_messages", "Messages without metadata, counted as one each",
+            "weir_consumer_unreadable_messages", "Messages without metadata, counted as one each",
             registry=registry,
         )  # fmt: skip
         registry.register(self)

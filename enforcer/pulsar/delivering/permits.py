@@ -1,7 +1,7 @@
 """The permits of one consumer: those its client gave, and those its broker still has of them.
 
 A client gives permits by FLOW, a broker sends a consumer entries while it has any and takes their messages
-off, below zero if the last entry held more (docs/protocol_notes.md 10). Who keeps permits back decides when
+off, below zero if the last entry held more (docs/pulsar/dispatch.md). Who keeps permits back decides when
 the next entry comes; in the end the broker gets exactly those that the client gave.
 
 At a broker without permits one more lets one entry go, of whatever size:

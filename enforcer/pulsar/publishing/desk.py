@@ -1,6 +1,7 @@
 """What all connections of a proxy share to publish: accounts, bounds and counts."""
 
 from collections import Counter
+from typing import Final
 
 from prometheus_client import Histogram
 
@@ -9,14 +10,15 @@ from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import PUBLISH, Account
 from enforcer.metering.meter import Meter
 from enforcer.metering.topic_accounts import Bill, Charged, Owed, TopicAccounts
+from enforcer.pulsar.protocol.commands import TEXT_MAX
 from enforcer.pulsar.publishing.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
 from enforcer.pulsar.publishing.room import Room
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 
-_NAMESPACE_MAX = 1_024
-"""Longer names are no namespaces' that a policy names."""
+_NAMESPACES_PART: Final = 16
+"""There is one namespace to remember for so many topics at least, and its name may be long."""
 
 
 class Desk:
@@ -46,13 +48,15 @@ class Desk:
         self.room = Room(pulsar.publish_queue_bytes, pulsar.publish_queue_total_bytes)
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
         self.waits = Histogram(
-            "weir_pulsar_publish_wait_seconds",
+            "weir_publish_wait_seconds",
             "How long SENDs waited in the proxy, of those that did",
             registry=metrics.registry,
             buckets=WAIT_BUCKETS_S,
         )
         self._throttled = metrics.throttled
-        self._by_namespace = TopicAccounts(meter, _any_topic_of, settings.topics_max, _NAMESPACE_MAX)
+        self._by_namespace = TopicAccounts(
+            meter, _any_topic_of, max(1, settings.topics_max // _NAMESPACES_PART), 2 * TEXT_MAX
+        )
         metrics.registry.register(PublishCollector(self.room, self.numbers))
 
     def of_user(self, user: str) -> Account | None:

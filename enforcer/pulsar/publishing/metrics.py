@@ -69,9 +69,9 @@ class PublishCollector(Collector):
             ("queued_bytes", "Their bytes", self._room.size),
             ("unread_connections", "Connections not read, since too much of theirs waits", self._room.unread),
         ):
-            yield GaugeMetricFamily(f"weir_pulsar_{name}", text, value=value)
+            yield GaugeMetricFamily(f"weir_publish_{name}", text, value=value)
         unsent = CounterMetricFamily(
-            "weir_pulsar_unsent_sends", "SENDs that waited and were never sent", labels=["reason"]
+            "weir_publish_unsent_sends", "SENDs that waited and were never sent", labels=["reason"]
         )
         for reason in Unsent:
             unsent.add_metric([reason.value], self._numbers.unsent[reason])

@@ -8,9 +8,10 @@ one of its producer.
 from math import inf
 from typing import Any, Final
 
+from enforcer.core.concurrency.limiter import Limiter
 from enforcer.metering.account import PUBLISH
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import ServerError, error, parse
+from enforcer.pulsar.protocol.commands import TEXT_MAX, ServerError, error, parse
 from enforcer.pulsar.protocol.frames import (
     CLOSE_PRODUCER,
     ERROR,
@@ -37,6 +38,8 @@ _GRACE_MS: Final = 5_000.0
 """After the deadline of slots: what nobody answers is found by the limiter first."""
 _ASKED_MS: Final = 120_000.0
 """After so long a PRODUCER is not answered any more; clients ask again after 30 s."""
+_SWEEP_MS: Final = 10_000.0
+"""How often what is over is forgotten."""
 _PONG: Final = bytes.fromhex("00000009 00000005 0813 9a0100")
 _PONG_EVERY_MS: Final = 20_000.0
 """A client that is not read hears nothing of its PINGs; it would give up after 60 s without a frame."""
@@ -68,7 +71,10 @@ class Publishing:
         # By request, until it is answered; and the last one by the producer's own id.
         self._asked: dict[int, Producer] = {}
         self._coming: dict[int, Producer] = {}
-        self._generation = desk.meter.generation
+        # What decides whether it is limited, and whether it is.
+        self._state: tuple[int, Limiter | None, str] | None = None
+        self._limited = False
+        self._sweep_ms = 0.0
         self._pong_ms = inf
         self._closed = False
 
@@ -118,12 +124,9 @@ class Publishing:
         self._watch()
         if SEND in self.up:
             self._look_at_unfinished(now_ms)
-        for producer_id, producer in list(self._by_id.items()):
-            if producer.gone and not producer.unfinished:
-                del self._by_id[producer_id]
-        for request_id, producer in list(self._asked.items()):
-            if now_ms - producer.asked_ms >= _ASKED_MS and (producer.gone or not producer.parked):
-                self._fail(request_id)
+        if now_ms >= self._sweep_ms:
+            self._sweep_ms = now_ms + _SWEEP_MS
+            self._sweep(now_ms)
         if now_ms >= self._pong_ms:
             self._pong_ms = now_ms + _PONG_EVERY_MS
             self._link.to_client(_PONG)
@@ -149,16 +152,23 @@ class Publishing:
     def _ask(self, body: Any, frame: bytes) -> bytes | None:
         """The client asks for a producer."""
         try:
+            if len(body.topic) > TEXT_MAX:
+                raise BadName(f"names of topics have at most {TEXT_MAX} characters here")
             topic = read_topic(body.topic)
         except BadName as wrong:
             # The broker might read it as a name after all, and nobody would be charged.
-            self._link.to_client(error(body.request_id, ServerError.INVALID_TOPIC_NAME, str(wrong)))
+            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
             return None
         if body.request_id in self._asked:
             raise BadFrame(Reason.UNEXPECTED)
         if len(self._asked) + len(self._by_id) >= self._desk.pulsar.producers_max:
             text = "this connection has as many producers as pulsar.producers_max allows"
-            self._link.to_client(error(body.request_id, ServerError.NOT_ALLOWED, text))
+            self._refuse(body, ServerError.NOT_ALLOWED, text)
+            return None
+        coming = self._coming.get(body.producer_id)
+        if coming is not None and coming.busy:
+            # It would overtake a close that waits for the answer to the one before. A broker says the same.
+            self._refuse(body, ServerError.SERVICE_NOT_READY, "the producer is not closed yet")
             return None
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
@@ -167,8 +177,13 @@ class Publishing:
             producer = self._coming[body.producer_id] = Producer(self._lane, body.producer_id, topic)
         # Else the broker keeps to the one that it has, whatever this one asks for.
         self._asked[body.request_id] = producer
-        self._watch()
+        if not self._limited and self._limits(topic.namespace):
+            self._limited = True
+            self._watch()
         return frame
+
+    def _refuse(self, body: Any, code: int, message: str) -> None:
+        self._link.to_client(error(body.request_id, code, message))
 
     def _succeed(self, body: Any) -> None:
         """The broker has made a producer, or has it wait."""
@@ -233,6 +248,17 @@ class Publishing:
             send = pending.send
             pending.bill.refund(PUBLISH, producer.namespace, send.messages, send.size, pending.charged)
 
+    def _sweep(self, now_ms: float) -> None:
+        """Forget producers that are closed, and requests that nobody answers."""
+        for producer_id, producer in list(self._by_id.items()):
+            if producer.gone and not producer.unfinished:
+                del self._by_id[producer_id]
+                # It may have been the only one that is limited.
+                self._state = None
+        for request_id, producer in list(self._asked.items()):
+            if now_ms - producer.asked_ms >= _ASKED_MS and (producer.gone or not producer.parked):
+                self._fail(request_id)
+
     def _look_at_unfinished(self, now_ms: float) -> None:
         """What is not answered for long never will be, and what the client does not read is not seen."""
         late_ms = now_ms - self._desk.settings.slot_deadline_ms - _GRACE_MS
@@ -245,31 +271,36 @@ class Publishing:
 
     def _watch(self) -> None:
         """Look at SENDs if they are limited, or some wait."""
-        limited, generation = self._limited(), self._desk.meter.generation
-        busy = [producer for producer in self._producers() if producer.busy]
-        if generation != self._generation or not limited:
-            # Whom they wait for may be another one now, or nobody.
-            self._generation = generation
-            for producer in busy:
+        link = self._link
+        state = (self._desk.meter.generation, link.limiter, link.user)
+        if state != self._state:
+            self._state = state
+            self._limited = any(map(self._limits, {each.namespace for each in self._producers()}))
+            for producer in self._busy():
+                # Whom they wait for may be another one now, or nobody.
                 producer.wake()
-        watching = limited or bool(busy)
-        if watching == (SEND in self.up):
-            return
-        self.up = _UP | {SEND} if watching else _UP
-        self.down = _DOWN | _ANSWERS if watching else _DOWN
-        if not watching:
+        if self._limited != (SEND in self.up) and (self._limited or not self._busy()):
+            self._look_at_sends(self._limited)
+
+    def _look_at_sends(self, wanted: bool) -> None:
+        self.up = _UP | {SEND} if wanted else _UP
+        self.down = _DOWN | _ANSWERS if wanted else _DOWN
+        if not wanted:
             for producer in self._by_id.values():
                 producer.unfinished.clear()
         self._link.look_again()
 
-    def _producers(self) -> set[Producer]:
-        return {*self._by_id.values(), *self._asked.values()}
-
-    def _limited(self) -> bool:
+    def _limits(self, namespace: str) -> bool:
+        """Whether SENDs to topics of a namespace are charged or counted."""
         link, desk = self._link, self._desk
         if link.user in self._exempt:
             return False
         if link.limiter is not None or desk.of_user(link.user) is not None:
             return True
-        names = {producer.namespace for producer in self._producers()}
-        return any(desk.of_namespace(name) is not None for name in names)
+        return desk.of_namespace(namespace) is not None
+
+    def _producers(self) -> set[Producer]:
+        return {*self._by_id.values(), *self._asked.values()}
+
+    def _busy(self) -> list[Producer]:
+        return [producer for producer in self._producers() if producer.busy]

@@ -20,9 +20,9 @@ from streaming.laws.shares.law import FULL_USE, ROOM, divide, water_level
 InForce = Callable[[Target, int], tuple[float | None, bool]]
 """A target and a dimension -> the rate of one partition that Pulsar holds now, per second (None: no limit),
 and whether it is the target's own."""
-_OWN_FROM: Final = 0.5
-"""From this part of what a newcomer may use on, a topic gets a limit of its own,"""
-_OWN_TO: Final = 0.25
+_OWN_FROM: Final = FULL_USE
+"""From this part of what a newcomer may use on, a topic gets a limit of its own: a lower one is no help,"""
+_OWN_TO: Final = 0.5
 """and loses it below this one."""
 _MOST_OF_IT: Final = 0.9
 
@@ -114,7 +114,8 @@ class Division:
         """The share of one broker, by topics. Those too small for a limit of their own take theirs first."""
         _, dimension, broker = place
         newcomer = self.newcomer(pool.name, pool.limits.rates[dimension] or 0.0)
-        members: list[tuple[Target, float, bool]] = []
+        members: list[tuple[Target, float, bool, float]] = []
+        last = self._last.get(place, {})
         small = 0.0
         for target, partitions in pool.uses[broker].items():
             rate, own = in_force(target, dimension)
@@ -126,18 +127,19 @@ class Division:
             if used <= 0.0 or little:
                 small += used
                 continue
-            members.append((target, used, full))
+            # Of a newcomer, and of all after a restart, what is in force is what it had.
+            had = np.nan if rate is None else rate * len(partitions)
+            members.append((target, used, full, last.get(target, had)))
         if not members:
             return {}
-        last = self._last.get(place, {})
         shares = divide(
             # Ever so little is left, or nothing could be divided.
             max(share - small, share * self._fraction),
-            np.array([used for _, used, _ in members]),
-            np.array([full for _, _, full in members], dtype=np.bool_),
-            np.array([last.get(target, np.nan) for target, _, _ in members]),
+            np.array([used for _, used, _, _ in members]),
+            np.array([full for _, _, full, _ in members], dtype=np.bool_),
+            np.array([had for _, _, _, had in members]),
         )
-        return {target: float(rate) for (target, _, _), rate in zip(members, shares, strict=True)}
+        return {target: float(rate) for (target, *_), rate in zip(members, shares, strict=True)}
 
 
 def _sum(uses: Mapping[Target, list[tuple[float, float, float, float]]], dimension: int) -> float:

@@ -81,6 +81,8 @@ class Pusher:
         self._rest, self._notes = rest, notes
         self._terms, self._metrics = terms, metrics
         self._noted: dict[Slot, Note] = {}
+        # Of which it is not known whether they were carried out.
+        self._unsure: set[Slot] = set()
         self._last_ms: dict[Slot, int] = {}
         self._began_ms: int | None = None
         self._crowded = False
@@ -97,9 +99,14 @@ class Pusher:
         if self._known:
             return
         noted = await self._notes.read()
-        found = await asyncio.gather(*(self._look(slot) for slot in noted))
-        for (slot, note), held in zip(noted.items(), found, strict=True):
-            if held is not None and held in note:
+        found = await self.look(noted)
+        for slot, note in noted.items():
+            held = found[slot]
+            if isinstance(held, RestError):
+                if not held.absent:
+                    self._noted[slot] = note
+                    self._unsure.add(slot)
+            elif held is not None and held in note:
                 self.pushed[slot], self._noted[slot] = held, note
             elif held is not None:
                 logger.warning("%s was changed by somebody else since: %s", slot.name, held)
@@ -124,7 +131,8 @@ class Pusher:
             least = 0.0 if one.exact else self._terms.change
             if slot not in stay and (before is None or is_real_change(before, rates, least)):
                 due.append(Change(slot, rates))
-        due += [Change(slot, None) for slot in self.pushed if slot not in wanted and slot not in stay]
+        ours = {*self.pushed, *self._unsure}
+        due += [Change(slot, None) for slot in ours if slot not in wanted and slot not in stay]
         ready = [change for change in due if self._may(change.slot, now_ms)]
         ready.sort(key=_turn)
         if ready and not self._crowded:
@@ -139,7 +147,8 @@ class Pusher:
 
     def all_removals(self) -> list[Change]:
         """Taking away all of ours, limits of namespaces first."""
-        return [Change(slot, None) for slot in sorted(self.pushed, key=lambda slot: bool(slot.topic))]
+        ours = {*self.pushed, *self._unsure}
+        return [Change(slot, None) for slot in sorted(ours, key=lambda slot: bool(slot.topic))]
 
     async def push(self, changes: Iterable[Change], now_ms: int) -> dict[Slot, Result]:
         """Carry changes out, namespace by namespace, and say of each what became of it."""
@@ -200,6 +209,11 @@ class Pusher:
             return results | dict.fromkeys((change.slot for change in ready), _result_of(failure))
         for change in ready:
             results[change.slot] = await self._one(change, now_ms)
+            if results[change.slot] is Result.FAILED:
+                # The others come in a later round: each could take as long as this one.
+                break
+        if Result.REMOVED in results.values():
+            await self._forget_notes(namespace)
         return results
 
     def _objection(self, slot: Slot, found: Rates | RestError | None, now_ms: int) -> Result | None:
@@ -210,11 +224,13 @@ class Pusher:
         ours = found is None or found == self.pushed.get(slot) or (note is not None and found in note)
         if ours or self._terms.override:
             self._foreign.pop(slot, None)
+            self._unsure.discard(slot)
             return None
         if self._foreign.get(slot) != found:
             logger.warning("%s is left alone: somebody else set %s (--override)", slot.name, found)
         self._foreign[slot] = found
         self.pushed.pop(slot, None)
+        self._unsure.discard(slot)
         self._later_ms[slot] = now_ms + LOOK_AGAIN_MS
         return Result.FOREIGN
 
@@ -223,7 +239,7 @@ class Pusher:
     ) -> None:
         """Say what is to be, before it is."""
         noted = {slot: note for slot, note in self._noted.items() if slot.namespace == namespace}
-        noted = {slot: note for slot, note in noted.items() if slot in self.pushed}
+        noted = {slot: note for slot, note in noted.items() if slot in self.pushed or slot in self._unsure}
         for change in ready:
             before = found[change.slot]
             held = before if isinstance(before, Rates) else None
@@ -236,6 +252,14 @@ class Pusher:
             del self._noted[slot]
         self._noted |= noted
 
+    async def _forget_notes(self, namespace: str) -> None:
+        """What somebody sets there from now on is theirs, the same numbers too."""
+        left = {slot: note for slot, note in self._noted.items() if slot.namespace == namespace}
+        try:
+            await self._notes.write(namespace, left)
+        except RestError as failure:
+            logger.warning("limits of %s are gone, but still noted as ours: %s", namespace, failure)
+
     async def _one(self, change: Change, now_ms: int) -> Result:
         slot, rates = change.slot, change.rates
         self._last_ms[slot] = now_ms
@@ -245,9 +269,13 @@ class Pusher:
             else:
                 await self._rest.change("POST", slot.path, body_of(slot.kind, rates))
         except RestError as failure:
-            return self._failed(slot, failure, now_ms)
+            result = self._failed(slot, failure, now_ms)
+            if result is Result.FAILED:
+                self._unsure.add(slot)
+            return result
         if rates is None:
             self.pushed.pop(slot, None)
+            self._noted.pop(slot, None)
         else:
             self.pushed[slot] = rates
         logger.info("%s", change)
@@ -258,21 +286,13 @@ class Pusher:
         if result is Result.GONE:
             # What was set there went with it. A namespace of Kafka's alone never was there.
             known = self.pushed.pop(slot, None) is not None
+            self._unsure.discard(slot)
             logger.log(logging.WARNING if known else logging.INFO, "%s: %s", slot.name, failure)
             self._later_ms[slot] = now_ms + LOOK_AGAIN_MS
         else:
             logger.warning("%s was not pushed: %s", slot.name, failure)
             self._later_ms[slot] = now_ms + self._terms.apart_ms
         return result
-
-    async def _look(self, slot: Slot) -> Rates | None:
-        """What a limiter holds; None also where there is no such topic any more."""
-        try:
-            return rates_in(await self._rest.get(slot.path))
-        except RestError as failure:
-            if failure.absent:
-                return None
-            raise
 
     def _count(self) -> None:
         for kind in Kind:

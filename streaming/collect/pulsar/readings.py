@@ -5,11 +5,10 @@ one topic after the other. `broker-stats/topics` has no counters and is made onc
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.collect.pulsar.counters import NOTHING, Counts, Place, added
 from streaming.collect.pulsar.limits import topic_path
@@ -27,7 +26,11 @@ COUNTER_OF: Final = {
 """Names on a broker's page -> position in Counts."""
 _IN: Final = ("msgInCounter", "bytesInCounter")
 _OUT: Final = ("msgOutCounter", "bytesOutCounter")
-_NAMES: Final = tuple(COUNTER_OF)
+_NAMES: Final = tuple(f"{name}{{" for name in COUNTER_OF)
+# Prometheus' text by hand: its own parser takes 36 us a line, and four lines a topic would hold up rounds.
+_LINE: Final = re.compile(r"(\w+)\{(.*)\} (\d[\d.eE+]*)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPE: Final = re.compile(r"\\(.)")
 _INTERNAL: Final = "__"
 """Topics and subscriptions of the broker's own begin so; nobody's limits are for them."""
 
@@ -98,20 +101,29 @@ def counters_in(text: bytes, broker: str, concerns: Concerns) -> dict[Place, Cou
     Raises:
         ValueError: not in the form of Prometheus.
     """
-    # The page has some hundred lines a topic, and four are wanted.
-    lines = (line for line in text.decode("utf-8", "replace").split("\n") if line.startswith(_NAMES))
     counters: dict[Place, Counts] = {}
-    for family in text_string_to_metric_families("\n".join(lines)):
-        for sample in family.samples:
-            position = COUNTER_OF.get(sample.name)
-            place = _place(broker, sample.labels)
-            # What is dispatched counts by subscription: a sum over them goes back when one of them goes.
-            if position is None or place is None or (position in (2, 3)) != bool(place.subscription):
-                continue
-            if concerns(sample.labels["namespace"]):
-                count = tuple(int(sample.value) if n == position else 0 for n in range(4))
-                counters[place] = added(counters.get(place, NOTHING), count)  # type: ignore[arg-type]
+    # The page has some sixty lines a topic, and four are wanted.
+    for line in text.decode("utf-8", "replace").split("\n"):
+        if not line.startswith(_NAMES):
+            continue
+        found = _LINE.match(line)
+        if found is None:
+            raise ValueError(f"{line[:100]!r}; a counter with its labels was expected")
+        position = COUNTER_OF[found[1]]
+        labels = {name: _unescaped(value) for name, value in _LABEL.findall(found[2])}
+        place = _place(broker, labels)
+        # What is dispatched counts by subscription: a sum over them goes back when one of them goes.
+        if place is None or (position in (2, 3)) != bool(place.subscription):
+            continue
+        if concerns(labels["namespace"]):
+            count = [0, 0, 0, 0]
+            count[position] = int(float(found[3]))
+            counters[place] = added(counters.get(place, NOTHING), (*count,))  # type: ignore[arg-type]
     return counters
+
+
+def _unescaped(value: str) -> str:
+    return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], value) if "\\" in value else value
 
 
 def _place(broker: str, labels: Mapping[str, str]) -> Place | None:

@@ -31,16 +31,21 @@ Seen = Callable[[str, str, float], None]
 """Told of each attempt: its method, the status that came of it or `unreachable`, and its seconds."""
 
 
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
+
+
 class RestError(WeirError):
     """A call that failed for good.
 
     Attributes:
         status: of the answer; None: there was none of use.
+        silent: who did not answer; None: somebody did.
     """
 
-    def __init__(self, message: str, status: int | None) -> None:
+    def __init__(self, message: str, status: int | None, silent: Origin | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.silent = status, silent
 
     @property
     def absent(self) -> bool:
@@ -51,6 +56,10 @@ class RestError(WeirError):
     def refused(self) -> bool:
         """The token, or what it allows, is not enough."""
         return self.status in (401, 403)
+
+
+class Unheard(RestError):
+    """Not even tried, since a moment ago nobody answered there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +114,8 @@ class Rest:
         self._token = _read_token(terms.token_file)
         self._places = asyncio.Semaphore(terms.at_once)
         self._known = {_origin(self._base)}
+        # Who did not answer any attempt: else each of many calls would wait for all of its attempts.
+        self._silent: set[Origin] = set()
         self._client = httpx2.AsyncClient(
             timeout=terms.timeout_s,
             verify=_trust(terms.ca_file),
@@ -119,6 +130,10 @@ class Rest:
         """Redirects to these (`HOST:PORT`) are followed, with the token."""
         for broker in brokers:
             self._known.add(_origin(httpx2.URL(self.broker_url(broker))))
+
+    def ask_again(self) -> None:
+        """A round begins: who did not answer in the last one is asked again; until then it is not."""
+        self._silent.clear()
 
     def broker_url(self, broker: str) -> str:
         """The web address of a broker, by the scheme of the admin API."""
@@ -160,40 +175,46 @@ class Rest:
         return httpx2.URL(f"{str(self._base).rstrip('/')}{path}")
 
     async def _call(self, method: str, url: httpx2.URL, body: bytes | None = None) -> bytes:
-        for attempt in range(1, self._terms.attempts_max + 1):
-            try:
-                return await self._attempt(method, url, body)
-            except RestError as failure:
-                again = failure.status is None or failure.status in _AGAIN
-                # The token may have been renewed in its file; if not, it says no again.
-                again |= failure.status == 401 and self._renew_token()
-                if not again or attempt == self._terms.attempts_max:
-                    raise
-            await asyncio.sleep(random.uniform(0.5, 1.0) * _PAUSE_S * 2**attempt)
+        # The place is kept between attempts, so that who waits in line learns of a silence before its turn.
+        async with self._places:
+            for attempt in range(1, self._terms.attempts_max + 1):
+                try:
+                    return await self._attempt(method, url, body)
+                except RestError as failure:
+                    again = failure.status is None or failure.status in _AGAIN
+                    again &= not isinstance(failure, Unheard)
+                    # The token may have been renewed in its file; if not, it says no again.
+                    again |= failure.status == 401 and self._renew_token()
+                    if failure.silent is not None and attempt == self._terms.attempts_max:
+                        self._silent.add(failure.silent)
+                    if not again or attempt == self._terms.attempts_max:
+                        raise
+                await asyncio.sleep(random.uniform(0.5, 1.0) * _PAUSE_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(self, method: str, url: httpx2.URL, body: bytes | None) -> bytes:
         """One attempt, from broker to broker."""
-        async with self._places:
-            began, outcome = time.monotonic(), "unreachable"
-            where = f"{method} {url.path}"
-            try:
-                # Of the whole answer: one that trickles would never end.
-                async with asyncio.timeout(self._terms.timeout_s):
-                    for _ in range(HOPS_MAX):
-                        status, answer, onward = await self._ask(method, url, body)
-                        outcome = str(status)
-                        if onward is None:
-                            break
-                        url = self._onward(onward, where)
-                    else:
-                        raise RestError(f"{where}: sent on more than {HOPS_MAX} times", None)
-            except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ssl.SSLError) as error:
-                said = printable(str(error)) or type(error).__name__
-                whom = f"{url.host}:{url.port or ''}"
-                raise RestError(f"{where}: {whom} does not answer: {said}", None) from error
-            finally:
-                self._seen(method, outcome, time.monotonic() - began)
+        began, outcome = time.monotonic(), "unreachable"
+        where = f"{method} {url.path}"
+        try:
+            # Of the whole answer: one that trickles would never end.
+            async with asyncio.timeout(self._terms.timeout_s):
+                for _ in range(HOPS_MAX):
+                    self._check_heard(url, where)
+                    status, answer, onward = await self._ask(method, url, body)
+                    outcome = str(status)
+                    if onward is None:
+                        break
+                    url = self._onward(onward, where)
+                else:
+                    raise RestError(f"{where}: sent on more than {HOPS_MAX} times", None)
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ssl.SSLError) as error:
+            said = printable(str(error)) or type(error).__name__
+            whom = f"{url.host}:{url.port or ''}"
+            message = f"{where}: {whom} does not answer: {said}"
+            raise RestError(message, None, _origin(url)) from error
+        finally:
+            self._seen(method, outcome, time.monotonic() - began)
         if status >= 300:
             raise RestError(f"{where}: {status} {_reason(answer)}".rstrip(), status)
         return answer
@@ -213,6 +234,10 @@ class Rest:
                 pieces.append(piece)
             onward = answer.headers.get("location") if answer.status_code in _REDIRECTS else None
             return answer.status_code, b"".join(pieces), None if onward is None else url.join(onward)
+
+    def _check_heard(self, url: httpx2.URL, where: str) -> None:
+        if _origin(url) in self._silent:
+            raise Unheard(f"{where}: {url.host}:{url.port or ''} did not answer a moment ago", None)
 
     def _onward(self, url: httpx2.URL, where: str) -> httpx2.URL:
         if _origin(url) not in self._known:
@@ -238,7 +263,7 @@ def _base_of(text: str) -> httpx2.URL:
     return url
 
 
-def _origin(url: httpx2.URL) -> tuple[str, str, int]:
+def _origin(url: httpx2.URL) -> Origin:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,6 +88,8 @@ def test_interrupt_is_no_traceback(command: Any, capsys: Any) -> None:
         ["up", "--listen", "here"],
         ["tail", "--nonsense"],
         ["dump", "--out", "x", "--to", "soon"],
+        ["admin", "--upstream", "pulsar:8080"],
+        ["admin", "--upstream", "http://pulsar:nonsense"],
     ],
 )
 def test_bad_usage_ends_with_2(words: list[str]) -> None:
@@ -94,6 +97,16 @@ def test_bad_usage_ends_with_2(words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(words)
     assert ended.value.code == 2
+
+
+def test_bad_rules_of_an_admin_api_end_with_2(tmp_path: Path, capsys: Any) -> None:
+    """File, line, key, and what was expected, before anything is connected."""
+    file = tmp_path / "weir.yaml"
+    file.write_text("http:\n  upstream: http://pulsar:8080\n  rules:\n  - method: PUT\n    path: topics\n")
+    assert cli.main(["admin", "--settings", str(file), "--kafka", "127.0.0.1:1"]) == 2
+    told = capsys.readouterr().err
+    assert f"{file}:4: http.rules[0].operation: is missing; expected a name" in told
+    assert f"{file}:5: http.rules[0].path: is no path of a rule; expected a path" in told
 
 
 def test_relative_times_need_no_equals_sign() -> None:

@@ -18,7 +18,8 @@ def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
     called: list[float] = []
 
     async def run() -> None:
-        brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), {"bootstrap.servers": "127.0.0.1:9"})
+        nobody = {"bootstrap.servers": "127.0.0.1:9"}
+        brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), nobody, speaks="kafka")
         now_ms = 0.0
         timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         loop = SimpleNamespace(

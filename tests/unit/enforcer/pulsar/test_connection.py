@@ -156,6 +156,19 @@ def test_parts_see_what_they_name_in_their_order() -> None:
     assert len(second.seen) == 3
 
 
+def test_what_a_part_answers_all_parts_see() -> None:
+    """As if the broker had; nothing once the connection is over."""
+    first, second = Seeing(set(), {frames.ERROR}), Seeing(set(), set())
+    rig = PulsarRig(first, second)
+    rig.open()
+    refusal = error(7, ServerError.NOT_ALLOWED, "no")
+    rig.connection.answer(refusal)
+    assert rig.client.data == refusal and [kind for _, kind, _ in first.seen] == [frames.ERROR]
+    rig.connection.end("stop")
+    rig.connection.answer(refusal)
+    assert rig.client.data == refusal and len(first.seen) == 1
+
+
 def test_a_part_that_looks_elsewhere() -> None:
     """Once it says so it sees other kinds, from the next frame on."""
     part = Seeing({frames.SEND}, set())

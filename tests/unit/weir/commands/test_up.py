@@ -20,10 +20,10 @@ def test_what_a_pulsar_is_given_as() -> None:
     [
         ("--pulsar", "here", "invalid HOST:PORT or local value: 'here'"),
         ("--pulsar", "h:70000", "invalid HOST:PORT or local value"),
-        ("--pulsar-admin", "h:8080", "invalid http URL value: 'h:8080'"),
-        ("--pulsar-admin", "http://", "invalid http URL value"),
-        ("--pulsar-admin", "http://h/?a=b", "invalid http URL value"),
-        ("--pulsar-admin", "http://[::1", "invalid http URL value"),
+        ("--pulsar-admin", "h:8080", "invalid http://HOST:PORT value: 'h:8080'"),
+        ("--pulsar-admin", "http://", "invalid http://HOST:PORT value"),
+        ("--pulsar-admin", "http://h/?a=b", "invalid http://HOST:PORT value"),
+        ("--pulsar-admin", "http://[::1", "invalid http://HOST:PORT value"),
         ("--pulsar-listen", "16650", "invalid HOST:PORT value: '16650'"),
     ],
 )
@@ -32,7 +32,7 @@ def test_wrong_addresses_are_bad_usage(
 ) -> None:
     """Status 2, with the option and what was expected."""
     with pytest.raises(SystemExit) as ended:
-        cli.main(["up", option, value])
+        cli.build_parser("up").parse_args(["up", option, value])
     assert ended.value.code == 2
     shown = capsys.readouterr().err
     assert option in shown and expected in shown

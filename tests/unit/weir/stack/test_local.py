@@ -105,11 +105,10 @@ class World:
         """A stack with these options, started."""
         options = {
             "policies": None, "kafka": None, "pulsar": None, "pulsar_admin": None, "settings_file": None,
-            "restart": False, **given,
+            "restart": False, "listen": "h:1", "admin": "h:2", "pulsar_listen": "h:3", **given,
         }  # fmt: skip
-        addresses = {"listen": "h:1", "admin": "h:2", "pulsar_listen": "h:3"}
         made = Stack(
-            StackOptions(data=self._folder, **addresses, **options),
+            StackOptions(data=self._folder, **options),
             StackSettings(
                 kafka=KafkaSettings(), local=LocalSettings(), collect=CollectSettings(), proxy_id=proxy_id
             ),
@@ -146,8 +145,15 @@ def test_a_local_pulsar_is_fetched_started_and_named(world: World) -> None:
     assert world.commands[PULSAR_PROXY] == "proxy"
     words = world.words[PULSAR_PROXY]
     assert words[:2] == ["--kafka", "kafka:1"] and words[-4:] == ["--pulsar", "pulsar:2", "--listen", "h:3"]
-    assert world.words["admin"][-2:] == ["--upstream", "http://pulsar:3"]
+    words = world.words["admin"]
+    assert words[-4:] == ["--upstream", "http://pulsar:3", "--binary-address", "h:3"]
     stack.stop()
+
+
+def test_lookups_over_http_need_an_address_that_is_known(world: World) -> None:
+    """With port 0 it is not yet, and they are refused."""
+    world.stack(pulsar=OWN, pulsar_listen="h:0").stop()
+    assert "--binary-address" not in world.words["admin"]
 
 
 def test_a_pulsar_that_is_there_is_only_used(world: World) -> None:

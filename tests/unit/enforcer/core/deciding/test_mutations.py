@@ -323,6 +323,20 @@ async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
 
 
 @in_a_loop
+async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
+    """Each before it takes one mutation at least; who cannot have its turn is refused at once."""
+    bureau = Bureau()
+    assert (await bureau.answer({"a": 14})).allowed
+    waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=5_000) for number in range(6)]
+    assert not any(task.done() for task in waiting)
+    assert (await bureau.answer({"c": 1}, wait_ms=5_000)).outcome == "reject"
+    assert bureau.mutations.waiting == 6
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@in_a_loop
 async def test_the_line_has_a_bound() -> None:
     """Beyond it a request is refused as if it did not want to wait."""
     bureau = Bureau(open_questions_max=2)

@@ -93,3 +93,15 @@ def test_the_bound() -> None:
         lines.settle(connection.claim)
         lines.leave(connection.claim)
     assert len(lines) == 0
+
+
+def test_the_first_can_be_woken_when_something_has_changed() -> None:
+    """By whoever knows of it; and it is known who waits, and how many."""
+    lines, first, second = Table(), Connection(), Connection()
+    lines.wake(COUNTER)
+    assert lines.waiting(COUNTER) == 0 and not lines.has(first.claim)
+    lines.join(COUNTER, first.claim, 1_000)
+    lines.join(COUNTER, second.claim, 1_000)
+    lines.wake(COUNTER)
+    assert (first.woken, second.woken) == (1, 0)
+    assert lines.waiting(COUNTER) == 2 and lines.has(second.claim)

@@ -91,3 +91,16 @@ def test_blind_when_nobody_takes_our_word() -> None:
         assert alive.blind(T0 + late_ms) == (late_ms - 5_000 >= UNACKNOWLEDGED_MS)
     alive.acknowledged(T0 + 495_000)
     assert not alive.blind(T0 + 495_000)
+
+
+def test_of_those_that_live_only_some_stand_before_the_same_brokers() -> None:
+    """Who speaks another protocol is counted apart; who does not say which counts everywhere."""
+    alive = Alive("p1")
+    for name, speaks in (("k", "kafka"), ("p", "pulsar"), ("a", "http"), ("old", "")):
+        alive.heard(name, 1_000, speaks=speaks)
+    assert alive.count(away=False) == 5
+    assert alive.count_of(frozenset({"pulsar"})) == 3
+    assert alive.count_of(frozenset({"pulsar", "kafka"})) == 4
+    alive.heard("old", 1_100, leaving=True)
+    alive.count(away=False)
+    assert alive.count_of(frozenset({"http"})) == 2

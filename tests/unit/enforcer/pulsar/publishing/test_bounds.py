@@ -15,13 +15,13 @@ def test_a_connection_above_its_bound_is_not_read_until_half_is_gone() -> None:
         link.send(1, number)
         number += 1
     assert world.desk.room.size > 40_000
-    assert world.number("weir_pulsar_unread_connections") == 1
+    assert world.number("weir_publish_unread_connections") == 1
     waits = world.desk.room.sends
     world.run(100 * (waits // 2 - 2))
     assert not link.read
     world.run(1_000)
     assert link.read
-    assert world.number("weir_pulsar_unread_connections") == 0
+    assert world.number("weir_publish_unread_connections") == 0
 
 
 def test_a_client_that_is_not_read_hears_a_pong() -> None:

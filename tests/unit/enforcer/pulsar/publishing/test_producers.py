@@ -3,7 +3,7 @@
 import pytest
 from publishing_kit import FREE, LIMITED, TEN, World
 
-from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, BadFrame
+from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, SEND, BadFrame
 
 
 def test_one_close_waits_for_its_queue() -> None:
@@ -19,10 +19,11 @@ def test_one_close_waits_for_its_queue() -> None:
     world.run(1_000)
     assert link.arrived(1) == list(range(10))
     assert link.kinds()[-1] == CLOSE_PRODUCER
-    assert world.number("weir_pulsar_unsent_sends_total", reason="closed") == 1
+    assert world.number("weir_publish_unsent_sends_total", reason="closed") == 1
     link.receipt(1, *range(10))
-    world.run(1_000)
+    world.run(12_000)
     assert link.part._by_id == {}
+    assert SEND not in link.part.up
 
 
 def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> None:
@@ -37,7 +38,7 @@ def test_a_close_waits_no_longer_than_the_limit_and_the_rest_is_not_sent() -> No
     world.run(200)
     assert link.kinds()[-1] == CLOSE_PRODUCER
     assert len(link.arrived(1)) < 30
-    assert world.number("weir_pulsar_unsent_sends_total", reason="closed") == 100 - len(link.arrived(1))
+    assert world.number("weir_publish_unsent_sends_total", reason="closed") == 100 - len(link.arrived(1))
     assert world.desk.room.size == 0
 
 
@@ -73,7 +74,7 @@ def test_the_end_of_a_connection_drops_what_waits() -> None:
     world.run(10_000)
     assert len(link.sent) == sent
     assert world.desk.room.size == world.desk.room.sends == 0
-    assert world.number("weir_pulsar_unsent_sends_total", reason="connection") == 14
+    assert world.number("weir_publish_unsent_sends_total", reason="connection") == 14
     line = world.meter.accounts["ten"].lines[0]
     assert len(line) == 0
 
@@ -96,7 +97,7 @@ def test_sends_before_the_broker_has_made_the_producer_wait_for_it() -> None:
     link.fail(other)
     world.run(1_000)
     assert link.arrived(2) == []
-    assert world.number("weir_pulsar_unsent_sends_total", reason="broker") == 1
+    assert world.number("weir_publish_unsent_sends_total", reason="broker") == 1
     # The broker knows it as little as we do.
     link.send(2, 2)
     assert link.arrived(2) == [2]
@@ -142,6 +143,9 @@ def test_a_close_waits_for_the_answer_to_its_producer() -> None:
     assert link.kinds()[-1] == CLOSE_PRODUCER
     other = link.ask(2, LIMITED)
     link.close(2)
+    # Nor does the next one of this id overtake it; its client tries again.
+    link.ask(2, LIMITED)
+    assert link.got[-1][1].error == 6
     link.fail(other)
     assert link.kinds()[-1] == CLOSE_PRODUCER
     parked = link.ask(3, LIMITED)
@@ -180,6 +184,8 @@ def test_names_that_are_none_and_too_many_producers_are_refused() -> None:
     link = World(TEN, producers_max=2).join()
     link.ask(1, "http://nonsense")
     assert link.got[-1][0] == ERROR
+    assert link.got[-1][1].error == 17
+    link.ask(1, "persistent://acme/limited/" + "x" * 4_096)
     assert link.got[-1][1].error == 17
     link.ask(1, LIMITED)
     link.ask(2, LIMITED)

@@ -43,9 +43,9 @@ def test_sends_beyond_the_limit_wait_in_order_and_others_pass() -> None:
     assert 54 <= len(link.arrived(1)) <= 56
     world.run(5_000)
     assert link.arrived(1) == list(range(100))
-    assert world.number("weir_pulsar_queued_sends") == 0
-    assert world.number("weir_pulsar_queued_bytes") == 0
-    assert world.number("weir_pulsar_publish_wait_seconds_count") == 94
+    assert world.number("weir_publish_queued_sends") == 0
+    assert world.number("weir_publish_queued_bytes") == 0
+    assert world.number("weir_publish_wait_seconds_count") == 94
     assert world.number("pulsar_publish_rate_limit_times", namespace="acme/limited") == 94
     assert world.number("weir_proxy_throttled_frames_total", by="group", dimension="publishRateInMsgs") == 95
 

@@ -94,8 +94,15 @@ def test_who_uses_little_since_it_may_not_use_more_is_no_newcomer() -> None:
     assert msgs(made) == {T1: 73.78, T2: 26.22}
 
 
+def test_a_newcomer_goes_half_way_to_a_fair_part_at_once() -> None:
+    """It is held back by what its namespace lets it have, and that is what it had."""
+    pushed = {own(T1): Rates(100, -1), NAMESPACE: Rates(5, -1)}
+    made = plan(GROUP, published("b1", (T1, 100), (T2, 5)), pushed)
+    assert msgs(made) == {T1: 73.17, T2: 26.83}
+
+
 def test_a_topic_without_traffic_keeps_its_limit_for_some_rounds() -> None:
-    """Then it is a newcomer again; so is one that uses less than a quarter of what a newcomer may."""
+    """Then it is a newcomer again; so is one that uses less than half of what a newcomer may."""
     planner, pushed = Planner(0.05, 3), {own(T1): Rates(50, -1), NAMESPACE: Rates(5, -1)}
     for _ in range(2):
         assert own(T1) in plan(GROUP, published("b1", (T1, 1)), pushed, None, planner).held

@@ -23,6 +23,7 @@ def step(
     """One round: messages per second of each limiter."""
 
     async def work() -> dict[Slot, Result]:
+        pusher._rest.ask_again()
         await pusher.recognize()
         limits = {slot: Wanted(rate, None, exact) for slot, rate in wanted.items()}
         return await pusher.push(pusher.changes(limits, (), now_ms), now_ms)
@@ -146,6 +147,46 @@ def test_a_push_that_half_succeeded_is_ours_either_way(carried_out: bool) -> Non
         assert again.foreign() == {}
 
 
+def test_what_became_of_a_push_is_not_forgotten_meanwhile() -> None:
+    """Neither by the notes of others, nor when its policy goes before anybody looked."""
+    fake = FakePulsar()
+    pusher = pusher_of(fake)
+
+    def fail(method: str, path: str) -> int | None:
+        if method == "POST" and path == TOPIC.path:
+            fake.hold(TOPIC, Rates(50, -1))
+            return 500
+        return 0
+
+    fake.fail = fail
+    assert step(pusher, {TOPIC: 50}, 0) == {TOPIC: Result.FAILED}
+    pusher._later_ms[TOPIC] = 3 * APART_MS
+    assert step(pusher, {TOPIC: 50, NAMESPACE: 9}, APART_MS) == {NAMESPACE: Result.SET}
+    fake.fail = lambda _method, _path: 0
+    assert set(pusher_of_known(fake).pushed) == {TOPIC, NAMESPACE}
+    assert step(pusher, {NAMESPACE: 9}, 3 * APART_MS) == {TOPIC: Result.REMOVED}
+    assert held(fake, TOPIC) is None
+
+
+def pusher_of_known(fake: FakePulsar) -> Pusher:
+    """One more collector that has read the notes."""
+    pusher = pusher_of(fake)
+    run(pusher.recognize())
+    return pusher
+
+
+def test_a_limit_that_cannot_be_read_at_the_start_is_looked_at_later() -> None:
+    """One namespace that is closed to us must not keep all others waiting."""
+    fake = FakePulsar()
+    step(pusher_of(fake), {TOPIC: 100, OTHER: 9}, 0)
+    fake.fail = lambda _method, path: 403 if path == TOPIC.path else 0
+    pusher = pusher_of_known(fake)
+    assert set(pusher.pushed) == {OTHER}
+    assert step(pusher, {OTHER: 9}, 0) == {TOPIC: Result.REFUSED}
+    fake.fail = lambda _method, _path: 0
+    assert step(pusher, {OTHER: 9}, APART_MS) == {TOPIC: Result.REMOVED}
+
+
 def test_without_a_note_nothing_is_pushed() -> None:
     """Else nobody would know the limit for ours."""
     fake = FakePulsar()
@@ -167,6 +208,17 @@ def test_failures_are_told_apart(status: int | None, result: Result) -> None:
     assert pusher.pushed == {}
     fake.fail = lambda _method, _path: 0
     assert step(pusher, {TOPIC: 100}, APART_MS) == {TOPIC: Result.SET}
+
+
+def test_after_a_failure_the_rest_of_a_namespace_waits() -> None:
+    """Each of hundreds could take as long; all come later."""
+    fake = FakePulsar()
+    fake.fail = lambda method, _path: 500 if method == "POST" else 0
+    pusher = pusher_of(fake)
+    wanted = {Slot("a/b", f"persistent://a/b/t{n}", "", Kind.PUBLISH): 9.0 for n in range(5)}
+    assert list(step(pusher, wanted, 0).values()) == [Result.FAILED]
+    fake.fail = lambda _method, _path: 0
+    assert list(step(pusher, wanted, APART_MS).values()) == [Result.SET] * 5
 
 
 def test_a_namespace_that_is_gone_takes_its_limits_with_it() -> None:
@@ -197,10 +249,11 @@ def test_nothing_is_known_of_ours_until_pulsar_tells() -> None:
 
 
 def test_all_of_ours_can_be_taken_away() -> None:
-    """When the collector stops, if it is said so; the notes go with it at the next writing."""
+    """When the collector stops, if said so; the notes go too, so that what is set later is not ours."""
     fake = FakePulsar()
     fake.hold(OTHER, Rates(7, -1))
     pusher = pusher_of(fake)
     step(pusher, {TOPIC: 100, NAMESPACE: 5, OTHER: 9}, 0)
     assert set(run(pusher.push(pusher.all_removals(), 1)).values()) == {Result.REMOVED}
     assert list(fake.set) == [OTHER.path]
+    assert fake.properties == {}

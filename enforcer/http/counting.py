@@ -1,0 +1,141 @@
+"""How many partition mutations a request asks for, by its rule."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from enforcer.http.rules import Cost, Match, Rule
+from streaming.contract.errors import WeirError
+
+Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
+"""Asks the upstream on the client's behalf: status and body of the answer, None if that is too large."""
+
+_INT32_MAX: Final = 2**31 - 1
+
+
+class Uncounted(WeirError):
+    """What a request asks for cannot be told.
+
+    Args:
+        status: what the client is told.
+        reason: why.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """What a request asks for.
+
+    Attributes:
+        items: topic -> mutations; empty if it is bound to fail, or changes nothing.
+        beyond: the same of what is to be charged if it is carried out although it was bound to fail.
+        dry: it is a dry run.
+    """
+
+    items: Mapping[str, int]
+    beyond: Mapping[str, int] = field(default_factory=dict)
+    dry: bool = False
+
+
+async def count(match: Match, body: bytes, get: Get) -> Count:
+    """Count a request.
+
+    Args:
+        match: its rule.
+        body: the whole of it, if the rule reads it.
+        get: asks how many partitions there are.
+
+    Raises:
+        Uncounted: the body or the upstream's answer cannot be read.
+    """
+    rule, names, _ = match
+    value = _decoded(body) if rule.reads_body else None
+    topic = rule.topic(names) if not rule.name_field else _text(value, rule.name_field)
+    dry = bool(rule.dry_run_field) and isinstance(value, dict) and value.get(rule.dry_run_field) is True
+    asked = rule.number if rule.cost is Cost.CONSTANT else 0
+    if rule.cost in (Cost.BODY, Cost.GROWTH):
+        asked = _number(value, rule)
+    if rule.cost not in (Cost.GROWTH, Cost.CURRENT):
+        return Count(items={topic: asked} if asked > 0 else {}, dry=dry)
+    held = await _held(match, get)
+    if rule.cost is Cost.CURRENT:
+        return Count(items={topic: held} if held else {}, beyond={topic: 1}, dry=dry)
+    if held is None:
+        return Count(items={}, beyond={topic: max(1, asked)}, dry=dry)
+    return Count(items={topic: asked - held} if asked > held else {}, dry=dry)
+
+
+async def _held(match: Match, get: Get) -> int | None:
+    """How many partitions there are; None if the upstream refuses to say: it will refuse the request too."""
+    status, answer = await get(match.rule.current_path(match.sent))
+    if 400 <= status < 500:
+        return None
+    if status != 200 or answer is None:
+        raise Uncounted(502, "The upstream does not say how many partitions there are")
+    try:
+        value: Any = orjson.loads(answer)
+        if match.rule.current_field:
+            value = value[match.rule.current_field]
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        raise Uncounted(502, "The upstream does not say how many partitions there are") from None
+    held = len(value) if isinstance(value, list) else _whole(value)
+    if held is None:
+        raise Uncounted(502, "The upstream does not say how many partitions there are")
+    return max(0, held)
+
+
+def _decoded(body: bytes) -> Any:
+    """A body as JSON, or as the number that a text is: servers take more than JSON for one."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return int(body.decode())
+    except ValueError:
+        raise Uncounted(400, "The body is neither JSON nor a number") from None
+
+
+def _number(value: Any, rule: Rule) -> int:
+    """The number of partitions that a body asks for; 0 if it holds none, which is for the upstream to say."""
+    given = value
+    if isinstance(value, dict):
+        if rule.field not in value:
+            return rule.number
+        given = value[rule.field]
+    number = _whole(given)
+    if number is None:
+        return 0
+    if abs(number) > _INT32_MAX:
+        raise Uncounted(400, f"{number} partitions are more than there can be")
+    return max(0, number)
+
+
+def _whole(value: Any) -> int | None:
+    """A number as servers read it: also from a text, and without what follows the point."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return int(float(value)) if isinstance(value, str) and not _is_integer(value) else int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _is_integer(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text(value: Any, name: str) -> str:
+    given = value.get(name) if isinstance(value, dict) else None
+    return given if isinstance(given, str) else ""

@@ -1,0 +1,89 @@
+"""Answers of the upstream that are not passed as they are: lookups of topics, which would send clients past
+the proxy, and whatever else its owner fills in.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from enforcer.http.rules import Pattern, segments_of
+
+_LOOKUPS: Final = (
+    "/lookup/v2/{kind:topic|destination}/{domain:persistent|non-persistent}/{tenant}/{namespace}/{topic}",
+    "/lookup/v2/{kind:topic|destination}/{domain:persistent|non-persistent}/{tenant}/{cluster}/{namespace}"
+    "/{topic}",
+)
+_NOT_CONFIGURED: Final = (
+    "Lookups are not answered here: http.binary_address does not say where clients are to go"
+)
+
+
+class Refused(Exception):
+    """An answer that cannot be given.
+
+    Args:
+        status: what the client is told.
+        reason: why.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filling:
+    """A kind of answer that is filled in; only answers of 200 with JSON are.
+
+    Attributes:
+        path: of its GET request.
+        fill: names in the path, the value, and what the client calls this proxy (HOST:PORT) -> the new value.
+    """
+
+    path: str
+    fill: Callable[[Mapping[str, str], Any, str], Any]
+
+
+class Fillings:
+    """All kinds of answers that are filled in; the first that fits counts.
+
+    Args:
+        fillings: them.
+    """
+
+    def __init__(self, fillings: Sequence[Filling]) -> None:
+        self._fillings = [(Pattern(filling.path), filling) for filling in fillings]
+
+    def find(self, method: str, path: str) -> Callable[[Any, str], Any] | None:
+        """What fills the answer of a request in: the value and the proxy's name -> the new value."""
+        if method.upper() != "GET":
+            return None
+        segments = segments_of(path)
+        for pattern, filling in self._fillings:
+            names = pattern.match(segments)
+            if names is not None:
+                found, fill = names, filling.fill
+                return lambda value, host: fill(found, value, host)
+        return None
+
+
+def lookups(binary_address: str) -> list[Filling]:
+    """Answers of lookups, with our own addresses in place of the brokers'.
+
+    Args:
+        binary_address: HOST:PORT of our proxy of the binary protocol; empty: lookups are refused.
+    """
+
+    def fill(_names: Mapping[str, str], value: Any, host: str) -> Any:
+        if not binary_address:
+            raise Refused(501, _NOT_CONFIGURED)
+        service = f"pulsar://{binary_address}"
+        ours = {"brokerUrl": service, "nativeUrl": service, "httpUrl": f"http://{host}"}
+        return {**ours, "brokerUrlTls": "", "brokerUrlSsl": "", "httpUrlTls": ""} | {
+            name: given
+            for name, given in (value if isinstance(value, dict) else {}).items()
+            if "Url" not in name
+        }
+
+    return [Filling(path=path, fill=fill) for path in _LOOKUPS]

@@ -1,0 +1,248 @@
+"""The admin API behind the proxy: one request to it, streamed both ways, and what its failures mean."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import httpx2
+
+from enforcer.http.metrics import HttpMetrics
+from streaming.contract.errors import WeirError
+
+Headers = list[tuple[bytes, bytes]]
+"""As ASGI has them, names in small letters."""
+
+_HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer"
+    b" transfer-encoding upgrade".split()
+)
+_NOT_FORWARDED: Final = frozenset(
+    # Who really asks is for the upstream to find out; methods are what they are, or rules would not see them.
+    b"host expect content-length x-original-principal x-http-method x-http-method-override"
+    b" x-method-override".split()
+)
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_PORTS: Final = {"http": 80, "https": 443}
+_IDLE_S: Final = 5.0
+"""Idle connections end well before the upstream would end them."""
+
+
+class BadAddress(ValueError):
+    """No URL of an HTTP server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an HTTP server is.
+
+    Attributes:
+        scheme: http or https.
+        host: name or address.
+        port: its port.
+        base: what its paths begin with, without a slash at the end.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    base: str = ""
+
+    @classmethod
+    def of_url(cls, url: str) -> Self:
+        """Read a URL; its query and user are left out. Raises BadAddress."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError as error:
+            raise BadAddress(str(error)) from None
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise BadAddress("it needs http:// or https:// and a host")
+        return cls(parts.scheme, parts.hostname, port or _PORTS[parts.scheme], parts.path.rstrip("/"))
+
+    @property
+    def authority(self) -> str:
+        """HOST:PORT for the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.base}"
+
+
+class UpstreamFailed(WeirError):
+    """No answer.
+
+    Args:
+        status: what the client is told.
+        reason: why, for people.
+        kind: the same in a word, for metrics.
+        sent: the upstream may have carried the request out.
+    """
+
+    def __init__(self, status: int, reason: str, kind: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.kind = kind
+        self.sent = sent
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request to an upstream.
+
+    Attributes:
+        method: of HTTP.
+        target: path and query, as they go out.
+        headers: without those of one connection.
+        content: the body.
+    """
+
+    method: str
+    target: bytes
+    headers: Headers
+    content: bytes | AsyncIterator[bytes] = b""
+
+
+class Reply:
+    """An answer whose body is still to be read; to be closed.
+
+    Attributes:
+        status: of HTTP.
+        headers: without those of one connection.
+
+    Args:
+        response: the library's.
+        metrics: counts failures.
+    """
+
+    def __init__(self, response: httpx2.Response, metrics: HttpMetrics) -> None:
+        self._response = response
+        self._metrics = metrics
+        self.status = response.status_code
+        headers = end_to_end((name.lower(), value) for name, value in response.headers.raw)
+        # When it was answered says our own server.
+        self.headers = [(name, value) for name, value in headers if name != b"date"]
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of a name."""
+        return next((value for known, value in self.headers if known == name), None)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes, encoded as it is.
+
+        Raises:
+            UpstreamFailed: it ended too early.
+        """
+        assert isinstance(self._response.stream, httpx2.AsyncByteStream)
+        try:
+            async for chunk in self._response.stream:
+                yield chunk
+        except httpx2.HTTPError as error:
+            raise _failed(error, self._metrics) from error
+
+    async def close(self) -> None:
+        """Give the connection back, or end it if the body was not read."""
+        await self._response.aclose()
+
+
+class Upstream:
+    """Sends requests; keeps connections, and nothing else, from one to the next.
+
+    Args:
+        connect_s: limit of a connection attempt.
+        answer_s: limit for the head of an answer, and for each part of its body.
+        connections_max: at a time.
+        metrics: counts.
+        transport: instead of the network.
+    """
+
+    def __init__(
+        self,
+        connect_s: float,
+        answer_s: float,
+        connections_max: int,
+        metrics: HttpMetrics,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._metrics = metrics
+        limits = httpx2.Limits(
+            max_connections=connections_max,
+            max_keepalive_connections=connections_max,
+            keepalive_expiry=_IDLE_S,
+        )
+        # A transport, not a client: clients keep cookies and add headers of their own.
+        self._transport = transport or httpx2.AsyncHTTPTransport(limits=limits, trust_env=False)
+        self._timeout = {"connect": connect_s, "pool": connect_s, "read": answer_s, "write": answer_s}
+
+    async def send(self, address: Address, request: Outgoing) -> Reply:
+        """One request to one server.
+
+        Raises:
+            UpstreamFailed: no answer.
+        """
+        began = time.monotonic()
+        try:
+            response = await self._once(address, request)
+        except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError) as error:
+            # An idle connection may end just when it is used again.
+            if request.method not in _SAFE or request.content != b"":
+                raise _failed(error, self._metrics) from error
+            try:
+                response = await self._once(address, request)
+            except httpx2.HTTPError as again:
+                raise _failed(again, self._metrics) from again
+        except httpx2.HTTPError as error:
+            raise _failed(error, self._metrics) from error
+        self._metrics.upstream_seconds.observe(time.monotonic() - began)
+        return Reply(response, self._metrics)
+
+    async def _once(self, address: Address, request: Outgoing) -> httpx2.Response:
+        made = httpx2.Request(
+            request.method,
+            httpx2.URL(f"{address.scheme}://{address.authority}/"),
+            headers=[(b"host", address.authority.encode()), *request.headers],
+            content=request.content or None,
+            extensions={"timeout": self._timeout, "target": request.target},
+        )
+        return await self._transport.handle_async_request(made)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await asyncio.shield(self._transport.aclose())
+
+
+def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """What of a client's headers the upstream gets."""
+    return [(name, value) for name, value in end_to_end(headers) if name not in _NOT_FORWARDED]
+
+
+def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Headers without those of one connection, and without those that `Connection` names as such."""
+    given = list(headers)
+    named = {
+        name.strip().lower() for key, value in given if key == b"connection" for name in value.split(b",")
+    }
+    return [(name, value) for name, value in given if name not in _HOP_BY_HOP and name not in named]
+
+
+def _failed(error: httpx2.HTTPError, metrics: HttpMetrics) -> UpstreamFailed:
+    if isinstance(error, httpx2.PoolTimeout):
+        failed = UpstreamFailed(503, "All connections to the upstream are at work", "busy", sent=False)
+    elif isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        failed = UpstreamFailed(502, "The upstream cannot be reached", "connect", sent=False)
+    elif isinstance(error, httpx2.TimeoutException):
+        failed = UpstreamFailed(
+            504, "The upstream did not answer in time; it may have done it all the same", "timeout", sent=True
+        )
+    elif isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
+        failed = UpstreamFailed(400, "The request cannot be sent on", "request", sent=False)
+    else:
+        failed = UpstreamFailed(
+            502, "The upstream ended the connection; it may have done it all the same", "ended", sent=True
+        )
+    metrics.upstream_failures.labels(failed.kind).inc()
+    return failed

@@ -1,0 +1,112 @@
+"""Who asks: the user of a credential that the upstream tells from a wrong one, else nobody in particular.
+
+A credential names a user before anybody has looked at it. To charge that user one has to know that the
+upstream accepts it, or everybody could use up everybody's quota; and that it does not accept whatever
+comes, or everybody could be somebody new each time.
+"""
+
+import base64
+import binascii
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+from cachetools import TTLCache
+
+from enforcer.http.metrics import HttpMetrics
+from enforcer.http.passing.upstream import UpstreamFailed
+from enforcer.http.settings import HttpSettings
+from streaming.contract.events import ANONYMOUS
+
+_REFUSALS: Final = frozenset((401, 403))
+_NAME_MAX: Final = 1_024
+_BEARER, _BASIC = b"bearer", b"basic"
+
+
+class Principals:
+    """Users of credentials.
+
+    Args:
+        settings: bounds, and which claim of a token names its user.
+        metrics: counts.
+        ask: the status of the upstream's answer to a cheap request with an Authorization.
+        now_s: a steady clock.
+    """
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        metrics: HttpMetrics,
+        ask: Callable[[bytes], Awaitable[int]],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._claim = settings.token_claim
+        self._metrics = metrics
+        self._ask = ask
+        kept_s = settings.credential_ms / 1000
+        self._users: TTLCache[bytes, str] = TTLCache(settings.credentials_max, kept_s, now_s)
+        # By scheme: what the upstream says of a credential that cannot be right.
+        self._wrong: TTLCache[bytes, int] = TTLCache(2, kept_s, now_s)
+
+    async def user(self, authorization: bytes | None) -> str:
+        """Whose request it is.
+
+        Args:
+            authorization: the header; None if there is none.
+        """
+        name = None if authorization is None else claimed(authorization, self._claim)
+        if name is None or authorization is None:
+            return ANONYMOUS
+        key = hashlib.sha256(authorization).digest()
+        known = self._users.get(key)
+        if known is not None:
+            return known
+        try:
+            user = name if await self._accepted(authorization) else ANONYMOUS
+        except UpstreamFailed:
+            self._metrics.credentials.labels("unknown").inc()
+            return ANONYMOUS
+        self._metrics.credentials.labels("accepted" if user == name else "refused").inc()
+        self._users[key] = user
+        return user
+
+    async def _accepted(self, authorization: bytes) -> bool:
+        scheme = authorization.partition(b" ")[0].lower()
+        wrong = self._wrong.get(scheme)
+        if wrong is None:
+            made_up = secrets.token_hex(16).encode()
+            if scheme == _BASIC:
+                made_up = base64.b64encode(made_up + b":" + made_up)
+            wrong = self._wrong[scheme] = await self._ask(scheme + b" " + made_up)
+        if wrong not in _REFUSALS:
+            return False
+        status = await self._ask(authorization)
+        # Who may not do this may be known all the same, if strangers are answered otherwise.
+        return status < 500 and status != wrong and status != 401
+
+
+def claimed(authorization: bytes, claim: str) -> str | None:
+    """The user that a credential names, None if it names none.
+
+    >>> claimed(b"Basic YWxpY2U6c2VjcmV0", "sub")
+    'alice'
+
+    Args:
+        authorization: the header.
+        claim: of a JSON Web Token.
+    """
+    scheme, _, credential = authorization.partition(b" ")
+    try:
+        if scheme.lower() == _BASIC:
+            user, colon, _ = base64.b64decode(credential.strip(), validate=True).decode().partition(":")
+            name: Any = user if colon else None
+        elif scheme.lower() == _BEARER:
+            payload = credential.strip().split(b".")[1]
+            name = orjson.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))[claim]
+        else:
+            return None
+    except (binascii.Error, UnicodeDecodeError, IndexError, KeyError, TypeError, ValueError):
+        return None
+    return name if isinstance(name, str) and 0 < len(name) <= _NAME_MAX else None

@@ -1,0 +1,351 @@
+"""The proxy of an admin API, as an ASGI application: what changes partitions is decided, all else passes."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import httpx2
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from enforcer.core.deciding.mutations import Answer, Mutations
+from enforcer.core.questions.request_events import Asked
+from enforcer.http.counting import Count, Uncounted, count
+from enforcer.http.filling import Filling, Fillings, Refused, lookups
+from enforcer.http.metrics import OTHER, HttpMetrics
+from enforcer.http.passing.body import Body, ClientGone, ReplayMemory
+from enforcer.http.passing.redirects import Redirects
+from enforcer.http.passing.upstream import (
+    Address,
+    Headers,
+    Outgoing,
+    Reply,
+    Upstream,
+    UpstreamFailed,
+    forwarded,
+)
+from enforcer.http.principal import Principals
+from enforcer.http.refusal import refuse
+from enforcer.http.rules import BadPath, Match, plain
+from enforcer.http.settings import HttpSettings
+
+logger = logging.getLogger(__name__)
+
+_BODILESS: Final = frozenset((204, 304))
+
+
+class HttpProxy:
+    """Stands in front of one upstream.
+
+    Args:
+        settings: section `http`, with an upstream.
+        mutations: decides.
+        metrics: counts.
+        fillings: answers that are filled in, besides those of lookups.
+        transport: instead of the network.
+    """
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        mutations: Mutations,
+        metrics: HttpMetrics,
+        fillings: Sequence[Filling] = (),
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = settings
+        self._mutations = mutations
+        self._metrics = metrics
+        self._rules = settings.all_rules()
+        self._fillings = Fillings([*lookups(settings.binary_address), *fillings])
+        self._memory = ReplayMemory(settings.replay_memory_bytes, metrics)
+        self._upstream = Upstream(
+            settings.connect_timeout_ms / 1000,
+            settings.answer_timeout_ms / 1000,
+            settings.connections_max,
+            metrics,
+            transport,
+        )
+        home = Address.of_url(settings.upstream)
+        self._redirects = Redirects(
+            self._upstream, home, settings.allowed_hosts, settings.redirects_max, metrics
+        )
+        self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
+        metrics.waiting.set_function(lambda: mutations.waiting)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        call = _Call(scope, send)
+        body = Body(receive, self._memory)
+        operation = OTHER
+        try:
+            path = call.path
+            match = self._rules.find(call.method, path)
+            if match is None:
+                await self._pass(call, body)
+            else:
+                operation = match.rule.operation
+                await self._mutate(call, body, match)
+        except BadPath as bad:
+            await call.refuse(400, str(bad))
+        except (UpstreamFailed, Uncounted, Refused) as refused:
+            await call.refuse(refused.status, refused.reason)
+        except TimeoutError:
+            await call.refuse(408, f"The body did not come within {self._settings.body_timeout_ms} ms")
+        except ClientGone:
+            # Nobody is there to be told.
+            call.status = call.status or 499
+        finally:
+            body.release()
+            self._metrics.requests.labels(operation, str(call.status)).inc()
+
+    async def close(self) -> None:
+        """End the connections to the upstream."""
+        await self._upstream.close()
+
+    async def _pass(self, call: "_Call", body: Body) -> None:
+        """A request that changes no partitions."""
+        with contextlib.suppress(TimeoutError):
+            await body.keep(self._settings.replay_body_bytes, self._settings.body_timeout_ms / 1000)
+        if not body.whole:
+            await self._relay(call, body)
+            return
+        # As soon as the client has left, its answer need not be fetched any more.
+        relaying = asyncio.create_task(self._relay(call, body))
+        leaving = asyncio.create_task(body.gone())
+        try:
+            await asyncio.wait((relaying, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not relaying.done() and not call.answered:
+                raise ClientGone
+            await relaying
+        finally:
+            for task in (relaying, leaving):
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def _relay(self, call: "_Call", body: Body) -> None:
+        fill = self._fillings.find(call.method, call.path)
+        headers = call.forwarded
+        if fill is not None:
+            headers = [(name, value) for name, value in headers if name != b"accept-encoding"]
+        content = body.content()
+        if isinstance(content, bytes):
+            call.add_length(headers, len(content))
+        else:
+            call.keep_length(headers)
+        reply = await self._redirects.send(Outgoing(call.method, call.target, headers, content))
+        try:
+            if fill is None or reply.status != 200:
+                await call.stream(reply)
+                return
+            value = await self._json_of(reply)
+            filled = orjson.dumps(fill(value, call.host))
+        finally:
+            await reply.close()
+        kept = [(name, value) for name, value in reply.headers if name != b"content-length"]
+        await call.answer(reply.status, kept, filled)
+
+    async def _json_of(self, reply: Reply) -> Any:
+        answer = await self._read(reply)
+        try:
+            return orjson.loads(answer or b"")
+        except orjson.JSONDecodeError:
+            raise Refused(502, "The upstream's answer cannot be read") from None
+
+    async def _mutate(self, call: "_Call", body: Body, match: Match) -> None:
+        """A request that changes partitions: counted, decided, carried out, settled, answered."""
+        content = await self._whole(call, body, match)
+
+        async def get(path: str) -> tuple[int, bytes | None]:
+            return await self._get(path, call)
+
+        counted = await count(match, content, get)
+        asked = Asked(
+            user=await self._principals.user(call.authorization),
+            client_id="",
+            api=match.rule.operation,
+            api_version=0,
+            strict=True,
+            validate_only=counted.dry,
+            items=counted.items,
+        )
+        answer = await self._mutations.decide(asked, self._settings.wait_ms)
+        if not answer.allowed:
+            status, headers, text = refuse(answer)
+            await call.answer(status, headers, text)
+            return
+        reply = await self._carry_out(call, content, asked, counted, answer)
+        try:
+            await self._mutations.acknowledged(answer)
+            await call.stream(reply)
+        finally:
+            await reply.close()
+
+    async def _read(self, reply: Reply) -> bytes | None:
+        """A whole answer, None if it is too large, or all that are read at a time are."""
+        answer = bytearray()
+        try:
+            async for chunk in reply.chunks():
+                if len(answer) + len(chunk) > self._settings.read_answer_bytes:
+                    return None
+                if not self._memory.take(len(chunk)):
+                    return None
+                answer += chunk
+            return bytes(answer)
+        finally:
+            self._memory.give_back(len(answer))
+
+    async def _whole(self, call: "_Call", body: Body, match: Match) -> bytes:
+        most = self._settings.replay_body_bytes
+        if match.rule.reads_body:
+            most = self._settings.counted_body_bytes
+            if call.header(b"content-encoding") not in (None, b"identity"):
+                raise Refused(415, "The partitions of an encoded body cannot be counted")
+        if not await body.keep(most, self._settings.body_timeout_ms / 1000):
+            raise Refused(413, f"The body is larger than {most} bytes, or all bodies together are too large")
+        return body.kept
+
+    async def _carry_out(
+        self, call: "_Call", content: bytes, asked: Asked, counted: Count, answer: Answer
+    ) -> Reply:
+        """Send it, and correct the balance by what came of it."""
+        # Until we hear otherwise it was done: what is given back could be had twice.
+        executed = dict(counted.items)
+        headers = call.forwarded
+        call.add_length(headers, len(content))
+        try:
+            reply = await self._redirects.send(Outgoing(call.method, call.target, headers, content))
+            if not 200 <= reply.status < 300:
+                executed = {}
+            elif not counted.items and counted.beyond:
+                self._mutations.charge(_of_items(asked, counted.beyond))
+            return reply
+        except UpstreamFailed as failed:
+            executed = executed if failed.sent else {}
+            raise
+        finally:
+            self._mutations.settle(answer, {} if counted.dry else executed)
+
+    async def _get(self, path: str, call: "_Call") -> tuple[int, bytes | None]:
+        """Ask the upstream with the client's own rights."""
+        headers: Headers = [(b"accept", b"application/json")]
+        if call.authorization is not None:
+            headers.append((b"authorization", call.authorization))
+        reply = await self._redirects.send(Outgoing("GET", path.encode("latin-1"), headers))
+        try:
+            return reply.status, await self._read(reply)
+        finally:
+            await reply.close()
+
+    async def _ask_credential(self, authorization: bytes) -> int:
+        target = self._settings.credential_path.encode()
+        reply = await self._redirects.send(Outgoing("GET", target, [(b"authorization", authorization)]))
+        try:
+            return reply.status
+        finally:
+            await reply.close()
+
+
+def _of_items(asked: Asked, items: Any) -> Asked:
+    return Asked(
+        user=asked.user,
+        client_id=asked.client_id,
+        api=asked.api,
+        api_version=asked.api_version,
+        strict=asked.strict,
+        validate_only=False,
+        items=items,
+    )
+
+
+class _Call:
+    """One request of a client and its answer.
+
+    Attributes:
+        method: of HTTP.
+        status: of the answer, 0 before it began.
+        answered: the answer was given to its end.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._send = send
+        self._headers: Headers = scope["headers"]
+        self._sent_path = scope["raw_path"].decode("latin-1")
+        self._query: bytes = scope["query_string"]
+        self.method: str = scope["method"]
+        self.status = 0
+        self.answered = False
+
+    @property
+    def path(self) -> str:
+        """As it is matched and sent on."""
+        return plain(self._sent_path)
+
+    @property
+    def target(self) -> bytes:
+        """Path and query."""
+        path = self.path.encode("latin-1")
+        return path + b"?" + self._query if self._query else path
+
+    @property
+    def forwarded(self) -> Headers:
+        """Headers for the upstream, without the length of the body."""
+        return forwarded(self._headers)
+
+    @property
+    def authorization(self) -> bytes | None:
+        """The credential."""
+        return self.header(b"authorization")
+
+    @property
+    def host(self) -> str:
+        """What the client calls us."""
+        return (self.header(b"host") or b"").decode("latin-1")
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of a name."""
+        return next((value for known, value in self._headers if known == name), None)
+
+    def add_length(self, headers: Headers, length: int) -> None:
+        """Say how long the body is, if there is one or its method has one."""
+        if length or self.method in ("POST", "PUT", "PATCH"):
+            headers.append((b"content-length", str(length).encode()))
+
+    def keep_length(self, headers: Headers) -> None:
+        """Of a body that is streamed: as the client says, or in chunks."""
+        length = self.header(b"content-length")
+        headers.append((b"transfer-encoding", b"chunked") if length is None else (b"content-length", length))
+
+    async def refuse(self, status: int, reason: str) -> None:
+        """Answer with a reason, as Pulsar does, if nothing was answered yet."""
+        if self.status:
+            # Its body was cut off: only the end of the connection can say so.
+            logger.warning("an answer could not be passed to its end: %s", reason)
+            return
+        await self.answer(status, [(b"content-type", b"application/json")], orjson.dumps({"reason": reason}))
+
+    async def answer(self, status: int, headers: Headers, content: bytes) -> None:
+        """A whole answer."""
+        headers = [*headers, (b"content-length", str(len(content)).encode())]
+        await self._begin(status, headers)
+        await self._end(b"" if self.method == "HEAD" else content)
+
+    async def stream(self, reply: Reply) -> None:
+        """An answer of the upstream, as it comes."""
+        await self._begin(reply.status, reply.headers)
+        if self.method != "HEAD" and reply.status not in _BODILESS:
+            async for chunk in reply.chunks():
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._end(b"")
+
+    async def _end(self, content: bytes) -> None:
+        self.answered = True
+        await self._send({"type": "http.response.body", "body": content})
+
+    async def _begin(self, status: int, headers: Headers) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})

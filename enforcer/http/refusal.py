@@ -1,0 +1,45 @@
+"""What a request is told that is over its quota: 429, as HTTP and its drafts have it (RFC 6585, RFC 9457,
+draft-ietf-httpapi-ratelimit-headers-11)."""
+
+from math import ceil
+from typing import Final
+
+import orjson
+
+from enforcer.core.deciding.mutations import Answer
+from enforcer.http.passing.upstream import Headers
+
+POLICY: Final = "partition-mutations"
+_TYPE: Final = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+_INTEGER_MAX: Final = 999_999_999_999_999
+"""Largest integer of a structured field."""
+
+
+def refuse(answer: Answer) -> tuple[int, Headers, bytes]:
+    """Status, headers and body for a request that was not allowed."""
+    retry_s = _bounded(ceil(answer.retry_ms / 1000))
+    headers = [
+        (b"content-type", b"application/problem+json"),
+        (b"retry-after", str(retry_s).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    if answer.quota is not None:
+        burst = _bounded(int(answer.quota.burst))
+        window_s = _bounded(max(1, ceil(answer.quota.burst / answer.quota.rate)))
+        headers += [
+            (b"ratelimit-policy", f'"{POLICY}";q={burst};w={window_s}'.encode()),
+            (b"ratelimit", f'"{POLICY}";r=0;t={retry_s}'.encode()),
+        ]
+    problem = {
+        "type": _TYPE,
+        "title": "Request cannot be satisfied as assigned quota has been exceeded",
+        "status": 429,
+        "detail": answer.message,
+        "reason": answer.message,
+        "violated-policies": [POLICY],
+    }
+    return 429, headers, orjson.dumps(problem)
+
+
+def _bounded(number: int) -> int:
+    return min(number, _INTEGER_MAX)

@@ -1,0 +1,96 @@
+"""The proxy of an admin API with its own ties to the job."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.registry import Collector
+
+from enforcer.core.brain import Brain
+from enforcer.core.deciding.mutations import Mutations
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.http.filling import Filling
+from enforcer.http.metrics import HttpMetrics
+from enforcer.http.proxy import HttpProxy
+from enforcer.http.settings import HttpSettings
+from streaming.contract.topics import Cluster
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 1.0
+
+
+class HttpService:
+    """One enforcer of an HTTP API; made in its event loop, started before it lets clients in.
+
+    Attributes:
+        proxy: the application.
+
+    Args:
+        enforcer_id: its name in events.
+        settings: section `http`, with an upstream.
+        deciding: section `proxy`: where and how long requests are decided.
+        cluster: where Weir's topics are.
+        registry: its metrics become part of it.
+        fillings: answers of the upstream that are filled in.
+    """
+
+    def __init__(
+        self,
+        enforcer_id: str,
+        settings: HttpSettings,
+        deciding: ProxySettings,
+        cluster: Cluster,
+        registry: CollectorRegistry,
+        fillings: Sequence[Filling] = (),
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        metrics = Metrics(deciding.metric_subjects_max)
+        registry.register(_Part(metrics.registry))
+        self._brain = Brain(
+            enforcer_id,
+            deciding,
+            metrics,
+            cluster.topics,
+            {"bootstrap.servers": cluster.bootstrap, **cluster.client},
+            cluster.topics_check_ms,
+            speaks="http",
+        )
+        mutations = Mutations(self._brain.coordinator, self._call_later)
+        self.proxy = HttpProxy(settings, mutations, HttpMetrics(registry), fillings)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Read the policies and what was decided before, for a limited time (`proxy.start_timeout_ms`)."""
+        await self._brain.start()
+        self._tasks = [self._loop.create_task(work) for work in (self._brain.probe(), self._tick())]
+
+    async def stop(self) -> None:
+        """Say what is left to be said, and end."""
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.proxy.close()
+        await self._brain.stop()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._brain.coordinator.tick()
+
+    def _call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, function)
+
+
+class _Part(Collector):
+    """A registry as a part of another one."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        return self._registry.collect()

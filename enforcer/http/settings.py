@@ -1,0 +1,108 @@
+"""Settings of the proxy of an admin API (section `http:` of weir.yaml), declared once and frozen."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from enforcer.http.passing.upstream import Address, BadAddress
+from enforcer.http.pulsar_rules import PULSAR
+from enforcer.http.rules import Rule, Rules
+from streaming.policy.settings import Settings, setting
+from streaming.policy.validation import expected, wrong
+
+_UPSTREAM_EXPECTED = "http://HOST:PORT or https://HOST:PORT, with a path if it has one"
+
+
+def _upstream(text: str) -> str:
+    try:
+        return str(Address.of_url(text)) if text else text
+    except BadAddress as bad:
+        raise wrong(f"is no address: {bad}; expected {_UPSTREAM_EXPECTED}") from None
+
+
+UpstreamUrl = Annotated[str, AfterValidator(_upstream), expected(_UPSTREAM_EXPECTED)]
+
+
+class Table(StrEnum):
+    """Rules that are built in."""
+
+    PULSAR = "pulsar"
+    NONE = "none"
+
+
+class HttpSettings(Settings):
+    """Settings of one proxy of an admin API; every wait, queue and table of it has its bound here."""
+
+    upstream: UpstreamUrl = setting(
+        "",
+        "URL of an admin API to stand in front of, such as Pulsar's http://broker:8080; empty: none; "
+        "--upstream wins over it",
+    )
+    id: str = setting(
+        "", "name of this enforcer in events; empty: made from the host name and the port of the admin API"
+    )
+    table: Table = setting(
+        Table.PULSAR, "built-in rules of what changes partitions, after those of http.rules: pulsar or none"
+    )
+    rules: list[Rule] = setting([], "further such rules, see conf/examples/http_kafka_rest.yaml")
+    wait_ms: int = setting(
+        0,
+        "a request that is over its quota waits so long rather than being refused (429), ms; to be well below"
+        " the clients' own limits",
+        minimum=0,
+        maximum=60_000,
+    )
+    credential_path: str = setting(
+        "/admin/v2/clusters",
+        "path of the upstream that is asked (GET) whether it knows a credential, before its user is charged",
+    )
+    credential_ms: int = setting(60_000, "how long the answer is believed, ms", minimum=0)
+    credentials_max: int = setting(10_000, "credentials whose answer is kept", minimum=1)
+    token_claim: str = setting("sub", "claim of a token that names the user, as the upstream has it")
+    allowed_hosts: list[str] = setting(
+        [],
+        "hosts that the upstream may send a request on to (307, 308), as HOST or HOST:PORT, with * for "
+        "anything; its own host, at any port, always",
+    )
+    redirects_max: int = setting(5, "how often one request may be sent on", minimum=0)
+    binary_address: str = setting(
+        "",
+        "HOST:PORT that answers to lookups of topics tell clients: of our own proxy of Pulsar's binary "
+        "protocol; empty: such lookups are refused; --binary-address wins over it",
+    )
+    replay_body_bytes: int = setting(
+        5_242_880, "body of a request that is kept to be sent again when it is sent on, bytes", minimum=0
+    )
+    replay_memory_bytes: int = setting(
+        67_108_864,
+        "the same for all requests at a time, and for answers that are read, bytes; beyond it bodies are "
+        "streamed and not sent on, and what must be read is refused",
+        minimum=0,
+    )
+    counted_body_bytes: int = setting(
+        65_536, "largest body of a request whose partitions are counted; larger ones get 413", minimum=1_024
+    )
+    read_answer_bytes: int = setting(
+        16_777_216, "largest answer of the upstream that is read to count or to fill in, bytes", minimum=1_024
+    )
+    body_timeout_ms: int = setting(
+        10_000,
+        "limit for a body that must be whole to arrive, then 408; others are passed as they come, and not "
+        "sent on, ms",
+        minimum=100,
+    )
+    connect_timeout_ms: int = setting(
+        5_000, "limit of a connection attempt to the upstream, then 502, ms", minimum=1
+    )
+    answer_timeout_ms: int = setting(
+        300_000, "limit for the upstream to answer, and for each next part of its answer, then 504, ms",
+        minimum=100,
+    )  # fmt: skip
+    connections_max: int = setting(
+        100, "connections to the upstream; further requests wait for connect_timeout_ms, then 503", minimum=1
+    )
+
+    def all_rules(self) -> Rules:
+        """Our own and the built-in ones."""
+        return Rules([*self.rules, *(PULSAR if self.table is Table.PULSAR else ())])

@@ -1,0 +1,333 @@
+"""Consumers under limits of dispatch in simulated time: real laws and parts, a model of broker and client.
+
+The model's broker does a broker's arithmetic (docs/pulsar/dispatch.md): it sends whole entries while it has
+permits, reads as many entries at a time as it has permits, and counts below zero. Its client acknowledges
+each entry as it comes, and gives permits again for each half of its queue.
+"""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from enforcer.core.clock import Clock
+from enforcer.core.dispatch.dispatch import Dispatch
+from enforcer.core.dispatch.smoothing import Smoothing
+from enforcer.core.feeds.policies import Policies
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.metering.dispatch.shares import DispatchShares
+from enforcer.metering.meter import Meter
+from enforcer.pulsar.delivering.delivering import Delivering
+from enforcer.pulsar.delivering.desk import Desk
+from enforcer.pulsar.delivering.limits import Laws
+from enforcer.pulsar.link import Features
+from enforcer.pulsar.protocol import frames
+from enforcer.pulsar.protocol.commands import build, command, parse
+from enforcer.pulsar.protocol.schema import CLASSES, new_body
+from enforcer.pulsar.settings import PulsarSettings
+from streaming.contract.events import PolicyChange
+
+EPOCH_MS = 1_795_166_700_000
+TOPIC = "persistent://acme/orders/t1"
+LATENCY_MS = 1.0
+READ_MAX = 100
+NAMESPACE = "namespaces.acme/orders"
+
+
+def message(consumer: int, number: int, msgs: int = 1, size: int = 100, **fields: Any) -> bytes:
+    """A MESSAGE whose entry has a number; `size` of its payload."""
+    metadata = CLASSES["MessageMetadata"](
+        producer_name="p", sequence_id=number, publish_time=fields.pop("published", 1), **fields
+    )
+    if msgs != 1:
+        metadata.num_messages_in_batch = msgs
+    content = metadata.SerializeToString()
+    behind = b"\x0e\x01\0\0\0\0" + len(content).to_bytes(4, "big") + content + b"x" * size
+    body = new_body(frames.MESSAGE, consumer_id=consumer)
+    body.message_id.ledger_id, body.message_id.entry_id = 1, number
+    return build(frames.MESSAGE, body, behind)
+
+
+def per_subscription(msgs: int = -1, size: int = -1, period: int = 1) -> dict[str, Any]:
+    """Policies with a rate of each subscription."""
+    rate = {
+        "dispatchThrottlingRateInMsg": msgs,
+        "dispatchThrottlingRateInByte": size,
+        "ratePeriodInSecond": period,
+    }
+    return {NAMESPACE: {"subscriptionDispatchRate": rate}}
+
+
+class Handle:
+    """A timer."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It shall not fire."""
+        self.cancelled = True
+
+
+class World:
+    """One proxy: time, laws, desk.
+
+    Args:
+        policies: in force from the start.
+        own: settings of section `pulsar`.
+        start_ms: how far into a period it begins.
+    """
+
+    def __init__(
+        self, policies: Mapping[str, Any] | None = None, own: Mapping[str, Any] | None = None,
+        start_ms: float = 300.0,
+    ) -> None:  # fmt: skip
+        self.now_ms = start_ms
+        self.events: list[Mapping[str, Any]] = []
+        self._timers: list[tuple[float, int, Handle, Callable[[], None]]] = []
+        self._count = itertools.count()
+        settings = ProxySettings(namespace_pattern="persistent://tenant/namespace/topic")
+        self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=self.brokers_ms)
+        self.metrics = Metrics(10)
+        self.policies = Policies(lambda _ts: None, self.brokers_ms)
+        self.dispatch = Dispatch(
+            "p1", settings, self.metrics, self.clock, self.brokers_ms, self.policies, self._send,
+            lambda _pack, _key: True,
+        )  # fmt: skip
+        self.meter = Meter(settings, self.clock)
+        self.dispatch.shared = DispatchShares(self.meter)
+        laws = Laws(self.dispatch, self.meter, self.brokers_ms, Smoothing(1_000))
+        self.desk = Desk(laws, PulsarSettings(**(own or {})), self.metrics, self.call_later)  # type: ignore[arg-type]
+        self.put(policies or {})
+
+    def brokers_ms(self) -> int:
+        """The time, ms since the epoch."""
+        return EPOCH_MS + int(self.now_ms)
+
+    def put(self, changes: Mapping[str, Any]) -> None:
+        """Policies from now on."""
+        ts = self.brokers_ms()
+        self.policies.apply(
+            [
+                PolicyChange(id="x", path=path, value=value, ts=ts, version=None)
+                for path, value in changes.items()
+            ]
+        )
+        self.dispatch.look()
+        self.meter.set_policies(self.policies.at(ts))
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Handle:
+        """As a loop's."""
+        handle = Handle()
+        heapq.heappush(self._timers, (self.now_ms + delay_ms, next(self._count), handle, function))
+        return handle
+
+    def run(self, ms: float) -> None:
+        """Let time pass."""
+        until = self.now_ms + ms
+        while self._timers and self._timers[0][0] <= until:
+            at, _, handle, function = heapq.heappop(self._timers)
+            self.now_ms = max(self.now_ms, at)
+            if not handle.cancelled:
+                function()
+        self.now_ms = until
+
+    def count(self, name: str, **labels: str) -> float:
+        """A metric, `weir_consumer_...`."""
+        return self.metrics.registry.get_sample_value(f"weir_consumer_{name}", labels) or 0.0
+
+    def _send(self, event: Mapping[str, Any], key: str) -> bool:
+        self.events.append(dict(event))
+        return True
+
+
+class Entry:
+    """One of a backlog."""
+
+    def __init__(self, number: int, msgs: int, size: int) -> None:
+        self.number, self.msgs, self.size = number, msgs, size
+
+
+class ModelLink:
+    """One connection (link.Link), with its broker on one side and its client on the other.
+
+    Args:
+        world: the proxy.
+        batched: the broker reads as many entries as it has permits, as for Exclusive; else one by one.
+
+    Attributes:
+        still: the broker sends nothing.
+        got: by consumer: when, which entry, how many messages.
+        forwarded, given: permits, by consumer.
+        answers_stats: the broker says what permits it has.
+    """
+
+    def __init__(self, world: World, *, batched: bool = True) -> None:
+        self.world = world
+        self.broker, self.user, self.features, self.limiter = ("b", 6650), "alice", Features(), None
+        self.connect = b""
+        self.ended: list[str] = []
+        self.paused = False
+        self.batched = batched
+        self.backlogs: dict[int, deque[Entry]] = {}
+        self.unacked: dict[int, list[Entry]] = {}
+        self.permits: dict[int, int] = {}
+        self.forwarded: dict[int, int] = {}
+        self.given: dict[int, int] = {}
+        self.got: dict[int, list[tuple[float, int, int]]] = {}
+        self.other: list[tuple[int, Any]] = []
+        self.answers_stats = True
+        self.still = False
+        self._queue: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._down: deque[bytes] = deque()
+        self.part = Delivering(self, world.desk)  # type: ignore[arg-type]
+        self._upto = 0.0
+
+    # What the part sees ------------------------------------------------------------------------------------
+
+    def to_broker(self, frame: bytes) -> None:
+        """A frame reaches the broker a moment later."""
+        if frame[9] == frames.FLOW:
+            body = parse(frame)
+            self.forwarded[body.consumer_id] += body.message_permits
+        self.call_later(LATENCY_MS, lambda: self._at_broker(frame))
+
+    def to_client(self, frame: bytes) -> None:
+        """A frame reaches the client."""
+        body = parse(frame)
+        if frame[9] != frames.MESSAGE:
+            self.other.append((frame[9], body))
+            return
+        number = body.consumer_id
+        if number not in self._queue:
+            return
+        entry = next(each for each in self.unacked[number] if each.number == body.message_id.entry_id)
+        self.unacked[number].remove(entry)
+        self.got[number].append((self.world.now_ms, entry.number, entry.msgs))
+        self._taken[number] += entry.msgs
+        if self._taken[number] * 2 >= self._queue[number]:
+            self.flow(number, self._taken[number])
+            self._taken[number] = 0
+
+    def look_again(self) -> None:
+        """The model asks the part for each frame."""
+
+    def pause_broker(self, part: Any) -> None:
+        """Nothing is read from the broker."""
+        self.paused = True
+
+    def resume_broker(self, part: Any) -> None:
+        """It is again."""
+        self.paused = False
+        self.call_later(0, self._read)
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Handle:
+        """The world's."""
+        return self.world.call_later(delay_ms, function)
+
+    def now_ms(self) -> float:
+        """The world's."""
+        return self.world.now_ms
+
+    def end(self, why: str) -> None:
+        """Noted."""
+        self.ended.append(why)
+
+    # What the client does ----------------------------------------------------------------------------------
+
+    def subscribe(
+        self, number: int, subscription: str = "sub", topic: str = TOPIC, queue: int = 100, kind: int = 0
+    ) -> None:
+        """A consumer begins, with its permits."""
+        self.up(
+            command(
+                frames.SUBSCRIBE, topic=topic, subscription=subscription, sub_type=kind, consumer_id=number,
+                request_id=1_000 + number,
+            )
+        )  # fmt: skip
+        self.backlogs.setdefault(number, deque())
+        # What was sent and not acknowledged comes first.
+        self.backlogs[number].extendleft(reversed(self.unacked.pop(number, [])))
+        self.unacked[number] = []
+        self.permits[number] = self.forwarded[number] = self.given[number] = self._taken[number] = 0
+        self.got.setdefault(number, [])
+        self._queue[number] = queue
+        self.down(command(frames.SUCCESS, request_id=1_000 + number))
+        self.flow(number, queue)
+
+    def flow(self, number: int, permits: int) -> None:
+        """The client gives permits."""
+        self.given[number] += permits
+        self.up(command(frames.FLOW, consumer_id=number, message_permits=permits))
+
+    def redeliver(self, number: int) -> None:
+        """The client asks for all again that it has not acknowledged."""
+        self.up(command(frames.REDELIVER, consumer_id=number))
+
+    def close_consumer(self, number: int) -> None:
+        """The client ends a consumer."""
+        self._queue.pop(number, None)
+        self.up(command(frames.CLOSE_CONSUMER, consumer_id=number, request_id=2_000 + number))
+
+    def publish(self, number: int, entries: int, msgs: int = 1, size: int = 100) -> None:
+        """A consumer's backlog grows."""
+        backlog = self.backlogs[number]
+        last = max(
+            [entry.number for entry in [*backlog, *self.unacked[number]]]
+            + [entry for _, entry, _ in self.got[number]],
+            default=-1,
+        )
+        backlog.extend(Entry(last + 1 + each, msgs, size) for each in range(entries))
+        self._serve(number)
+
+    def up(self, frame: bytes) -> None:
+        """A frame from the client."""
+        going: bytes | None = frame
+        if frame[9] in self.part.up:
+            going = self.part.take_up(frame[9], frame)
+        if going is not None:
+            self.to_broker(going)
+
+    def down(self, frame: bytes) -> None:
+        """A frame from the broker, in a moment; one after the other."""
+        self._down.append(frame)
+        self.call_later(LATENCY_MS, self._read)
+
+    # ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        while self._down and not self.paused:
+            frame = self._down.popleft()
+            going: bytes | None = frame
+            if frame[9] in self.part.down:
+                going = self.part.take_down(frame[9], frame)
+            if going is not None:
+                self.to_client(going)
+
+    def _at_broker(self, frame: bytes) -> None:
+        kind, body = frame[9], parse(frame)
+        if kind == frames.FLOW:
+            assert body.message_permits, "a broker ends the connection"
+            self.permits[body.consumer_id] += body.message_permits
+            self._serve(body.consumer_id)
+        elif kind == frames.CONSUMER_STATS and self.answers_stats:
+            permits = self.permits[body.consumer_id] % 2**64
+            answer = {"request_id": body.request_id, "availablePermits": permits}
+            self.down(command(frames.CONSUMER_STATS_RESPONSE, **answer))
+        elif kind == frames.REDELIVER:
+            number = body.consumer_id
+            self.backlogs[number].extendleft(reversed(self.unacked[number]))
+            self.unacked[number] = []
+            self._serve(number)
+
+    def _serve(self, number: int) -> None:
+        backlog = self.backlogs[number]
+        while self.permits[number] > 0 and backlog and not self.still:
+            for _ in range(min(self.permits[number], READ_MAX, len(backlog)) if self.batched else 1):
+                entry = backlog.popleft()
+                self.unacked[number].append(entry)
+                self.permits[number] -= entry.msgs
+                self.down(message(number, entry.number, entry.msgs, entry.size))

@@ -1,0 +1,78 @@
+"""Clients that publish as fast as they may, through proxies of Pulsar's and of Kafka."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from confluent_kafka import Producer
+from pulsar import Result
+from pulsar_kit import client
+
+logger = logging.getLogger(__name__)
+Times = list[float]
+"""When messages were acknowledged, monotonic s."""
+
+
+class Driving:
+    """Clients that send as fast as they may until they are stopped; a context manager."""
+
+    def __init__(self, *clients: Callable[[threading.Event, Times], None]) -> None:
+        self.ended: list[Times] = [[] for _ in clients]
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=each, args=(self._stop, ended))
+            for each, ended in zip(clients, self.ended, strict=True)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def rates(self, for_s: float) -> list[float]:
+        """Acknowledged messages a second of each from now on."""
+        began = time.monotonic()
+        time.sleep(for_s)
+        rates = [sum(began <= at < began + for_s for at in list(each)) / for_s for each in self.ended]
+        logger.info("messages a second: %s", rates)
+        return rates
+
+
+def drive_pulsar(service: str, topic: str, stop: threading.Event, ended: Times) -> None:
+    """Singles, as many as the proxy lets through."""
+    with client(service) as own:
+        producer = own.create_producer(
+            topic, batching_enabled=False, block_if_queue_full=True, max_pending_messages=100
+        )
+
+        def done(result: Any, _: Any) -> None:
+            if result == Result.Ok:
+                ended.append(time.monotonic())
+
+        while not stop.is_set():
+            producer.send_async(b"x" * 100, done)
+        producer.flush()
+
+
+def drive_kafka(bootstrap: str, topic: str, stop: threading.Event, ended: Times) -> None:
+    """The same on Kafka, in batches of ten at most."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "batch.num.messages": 10, "linger.ms": 5, "log_level": 0}
+    )
+
+    def done(error: Any, _: Any) -> None:
+        if error is None:
+            ended.append(time.monotonic())
+
+    while not stop.is_set():
+        if len(producer) < 100:
+            producer.produce(topic, b"x" * 100, on_delivery=done)
+        producer.poll(0 if len(producer) < 100 else 0.01)
+    producer.flush(30)

@@ -1,0 +1,148 @@
+"""`weir admin --upstream` before a real Pulsar, driven by HTTP and by Pulsar's own pulsar-admin."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from admin_process_kit import Admin as Weir
+from admin_process_kit import pulsar_admin
+from broker_fixtures import apart, cluster
+from cluster_kit import Cluster
+from proxy_kit import until
+from pulsar_kit import Admin, fresh
+
+from weir.stack.pulsar import LocalPulsar
+
+__all__ = ["cluster"]
+
+
+QUOTA = "quotas[user=<default>]"
+
+
+@pytest.fixture(scope="module")
+def own(cluster: Cluster) -> Iterator[Cluster]:
+    """An installation with a quota of 2 a second, burst 22, and one enforcer only, which decides all."""
+    with apart(cluster, "http") as made:
+        made.policies.put(QUOTA, {"controller_mutation_rate": 2, "controller_mutation_burst": 22})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def weir(pulsar: LocalPulsar, own: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weir]:
+    """The admin API in front of Pulsar."""
+    folder = tmp_path_factory.mktemp("http") / "admin"
+    words = ("--upstream", pulsar.admin, "--binary-address", "127.0.0.1:16650")
+    with Weir(own.kafka.bootstrap, folder, own.topics.prefix, *words) as running:
+        yield running
+
+
+def shown(weir: Weir, name: str) -> float:
+    """The only sample of a metric."""
+    with urlopen(weir.ready["metrics"], timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{name}{{") or line.startswith(f"{name} "))
+    return float(line.rpartition(" ")[2])
+
+
+def test_pulsar_admin_over_the_quota(weir: Weir, admin: Admin, tmp_path: Path) -> None:
+    """The first is created, the next refused with its reason and not there; after the time it works."""
+    proxied = Admin(weir.url)
+    first, second, third = (fresh("quota") for _ in range(3))
+
+    def create(topic: str) -> tuple[int, str]:
+        words = "topics", "create-partitioned-topic", f"persistent://public/default/{topic}", "-p", "30"
+        done = pulsar_admin(tmp_path, weir.url, *words)
+        return done.returncode, done.stderr
+
+    assert create(first)[0] == 0 and admin.partitions(first) == 30
+    path = f"persistent/public/default/{second}/partitions"
+    refused = proxied.ask("PUT", path, 30)
+    assert refused.status == 429 and not admin.exists(second)
+    retry_s = int(refused.headers["retry-after"])
+    assert 1 <= retry_s <= 4
+    assert refused.headers["ratelimit"] == f'"partition-mutations";r=0;t={retry_s}'
+    assert refused.headers["ratelimit-policy"] == '"partition-mutations";q=22;w=11'
+    assert "2 per second, burst 22" in refused.body["reason"]
+    time.sleep(retry_s)
+    # More than before, so that the time does not pass while pulsar-admin starts.
+    assert proxied.ask("PUT", path, 60).status == 204 and admin.partitions(second) == 60
+    status, said = create(third)
+    assert status == 1 and "user=ANONYMOUS" in said and "burst 22" in said
+    assert not admin.exists(third)
+
+
+def test_what_is_charged_is_what_was_done(weir: Weir, own: Cluster, admin: Admin) -> None:
+    """Creations, growths, deletions, and what Pulsar refuses; by every way of writing the path."""
+    proxied = Admin(weir.url)
+    topic = f"persistent/public/default/{fresh('charged')}"
+    name = topic.replace("/", "://", 1)
+
+    def tokens() -> float:
+        return round(shown(weir, "weir_proxy_subject_tokens"))
+
+    # A balance stays under a new quota, so the old one goes first.
+    own.policies.put(QUOTA, None)
+    until(lambda: proxied.ask("PUT", f"{topic}-{fresh('x')}").status == 204, what="no quota")
+    own.policies.put(QUOTA, {"controller_mutation_rate": 1e-3, "controller_mutation_burst": 1000})
+
+    def decided() -> bool:
+        return proxied.ask("PUT", f"{topic}-{fresh('x')}").status == 204 and tokens() > 900
+
+    until(decided, what="a quota")
+    full = tokens()
+    for status, method, path, body, cost in (
+        (204, "PUT", f"{topic}/partitions", 4, 4),
+        (409, "PUT", f"{topic}/partitions", 9, 0),
+        (409, "POST", f"{topic}-none/partitions", 9, 0),
+        (404, "DELETE", f"{topic}-none/partitions", None, 0),
+        (404, "DELETE", f"{topic}-none", None, 0),
+        (204, "POST", f"{topic};x=y/partitions;z", 9, 5),
+        (204, "PUT", f"{topic}-plain", None, 1),
+        (204, "DELETE", f"{topic}-plain?force=true", None, 1),
+        (204, "POST", f"{topic}/createMissedPartitions", None, 9),
+        (204, "DELETE", f"{topic}/partitions/", None, 9),
+    ):
+        assert proxied.ask(method, path, body).status == status, path
+        full -= cost
+    assert not admin.exists(name)
+    # What was given back shows with the next decision.
+    assert proxied.ask("PUT", f"{topic}-last").status == 204
+    assert tokens() == full - 1
+
+
+def test_pulsars_own_and_weirs_own_side_by_side(weir: Weir, admin: Admin) -> None:
+    """Groups and dispatch rates are Weir's, all else Pulsar's; stats are Pulsar's with Weir's fields."""
+    proxied = Admin(weir.url)
+    topic = admin.topic(f"persistent://public/default/{fresh('side')}")
+    path, rate = topic.replace("://", "/"), {"dispatchThrottlingRateInMsg": 5}
+    assert proxied.do("GET", "tenants") == admin.do("GET", "tenants")
+    assert proxied.do("PUT", "resourcegroups/rg1", {"publishRateInMsgs": 5}) is None
+    assert proxied.do("GET", "resourcegroups") == ["rg1"] and admin.do("GET", "resourcegroups") == []
+    assert proxied.do("POST", "namespaces/public/default/dispatchRate", rate) is None
+    assert admin.do("GET", "namespaces/public/default/dispatchRate") is None
+    assert proxied.do("DELETE", "namespaces/public/default/dispatchRate") is None
+    stats = proxied.do("GET", f"{path}/stats")
+    assert stats["publishers"] == [] and "storageSize" in stats
+    assert proxied.ask("GET", f"{path}-none/stats").status == 404
+    names = proxied.do("GET", "brokers/configuration")
+    assert "dispatchThrottlingRateInMsg" in names and "allowAutoTopicCreation" in names
+    assert proxied.ask("POST", "brokers/configuration/dispatchThrottlingRateInMsg/5").status == 200
+    assert proxied.ask("POST", "brokers/configuration/brokerShutdownTimeoutMs/60000").status == 200
+    values = proxied.do("GET", "brokers/configuration/values")
+    assert (values["dispatchThrottlingRateInMsg"], values["brokerShutdownTimeoutMs"]) == ("5", "60000")
+    assert "dispatchThrottlingRateInMsg" not in admin.do("GET", "brokers/configuration/values")
+    found = proxied.do("GET", f"/lookup/v2/topic/{path}")
+    assert (found["brokerUrl"], found["httpUrl"]) == ("pulsar://127.0.0.1:16650", weir.url)
+
+
+@pytest.mark.soak
+def test_pulsar_admin_reads_through_it(weir: Weir, admin: Admin, tmp_path: Path) -> None:
+    """Lists and stats, as from Pulsar itself."""
+    topic = admin.topic(f"persistent://public/default/{fresh('read')}")
+    done = pulsar_admin(tmp_path, weir.url, "topics", "list", "public/default")
+    assert done.returncode == 0 and topic in done.stdout
+    done = pulsar_admin(tmp_path, weir.url, "topics", "stats", topic)
+    assert "storageSize" in json.loads(done.stdout)

@@ -1,0 +1,102 @@
+"""SENDs through two proxies with the real job: shares, concurrency limits, and a replay of the record."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from cluster_kit import LOOPBACK, address
+from company_kit import Company
+from publishing_clients import Driving, drive_pulsar
+from pulsar_kit import Admin, fresh
+from pulsar_proxy_kit import PulsarThread
+from stack_kit import read_all, weir
+
+from enforcer.core.settings import ProxySettings
+from enforcer.pulsar.proxy import PulsarProxyConfig
+from weir.stack.pulsar import LocalPulsar
+
+pytestmark = pytest.mark.soak
+RATE = 300
+MEASURED_S = 30.0
+LIMITER = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 20, "maxLimit": 40}}
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Company]:
+    """Kafka and the job; rounds last a second."""
+    with Company(tmp_path_factory.mktemp("live")) as running:
+        running.put("broker", {"resourceUsagePublishIntervalInSecs": 1})
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxies(company: Company, pulsar: LocalPulsar) -> Iterator[list[PulsarThread]]:
+    """Two of them before the one broker."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                PulsarThread(
+                    PulsarProxyConfig(
+                        pulsar=(address(pulsar.service),),
+                        kafka=(address(company.kafka.bootstrap),),
+                        listen=(LOOPBACK, 0),
+                        settings=ProxySettings(id=name),
+                    )
+                )
+            )
+            for name in ("p1", "p2")
+        ]
+
+
+def test_two_proxies_with_the_job(
+    company: Company, proxies: list[PulsarThread], pulsar: LocalPulsar, admin: Admin, tmp_path: Path
+) -> None:
+    """A group is shared within 3 %, slots are told and limited, and a dump replays to what was decided."""
+    namespace, group = admin.namespace(f"public/{fresh('live')}"), fresh("live")
+    partition = f"pulsar-{pulsar.service}"
+    company.put(f"resourcegroups.{group}", {"publishRateInMsgs": RATE})
+    company.put(f"namespaces.{namespace}", {"resourcegroup": group})
+    company.put(f"backpressure.partitions.{partition}", LIMITER)
+    for proxy in proxies:
+        proxy.await_part(0.5)
+    drives = [
+        partial(drive_pulsar, proxy.bootstrap, f"persistent://{namespace}/{number}")
+        for number, proxy in enumerate(proxies)
+    ]
+    with Driving(*drives) as driving:
+        time.sleep(20)
+        rates = driving.rates(MEASURED_S)
+    assert 0.97 * RATE <= sum(rates) <= 1.03 * RATE, rates
+    known = proxies[0].proxy.enforcement.measuring.partitions.known[partition]
+    assert known.limiter.samples.sent > 100
+    assert sum(known.in_force.changes.values()) > 0
+    time.sleep(3)
+    live = decided(read_all(company.kafka.bootstrap, company.topics.decisions))
+    again = replayed(company, tmp_path)
+    assert {kind for kind, _ in live} >= {"share", "limit"}
+    assert live == {name: again[name] for name in live}
+
+
+def decided(values: Sequence[bytes]) -> dict[tuple[str, str], Any]:
+    """Shares and limits by their ids."""
+    found = [orjson.loads(value) for value in values]
+    return {
+        (each["type"], each["id"]): each
+        for each in found
+        if each["type"] in ("share", "limit") and "repeat" not in each
+    }
+
+
+def replayed(company: Company, folder: Path) -> dict[tuple[str, str], Any]:
+    """What a dump of the whole log is decided to, from no policies at all."""
+    dump, policies, out = (folder / name for name in ("dump.jsonl", "none.yaml", "decisions.jsonl"))
+    policies.write_text("version: 1\n")
+    dumped = weir("dump", "--kafka", company.kafka.bootstrap, "--out", str(dump))
+    done = weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out), limit_s=300)
+    assert (dumped.returncode, done.returncode) == (0, 0), dumped.stderr + done.stderr
+    return decided(out.read_bytes().splitlines())

@@ -1,0 +1,85 @@
+"""Rules of the example for a Kafka REST API, before a small server that answers as one does."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import orjson
+from http_kit import Front, Seen, reply
+
+from enforcer.http.settings import HttpSettings
+from streaming.policy.settings import read_settings
+
+EXAMPLE = Path(__file__).resolve().parents[4] / "conf/examples/http_kafka_rest.yaml"
+TOPICS = "/v3/clusters/c1/topics"
+
+
+class KafkaRest:
+    """Topics of one cluster over REST, version 3."""
+
+    def __init__(self, front: Front) -> None:
+        self.topics: dict[str, int] = {}
+        self.front = front
+        front.pulsar.answers[f"POST {TOPICS}"] = self.create
+        for name in ("t1", "t2"):
+            for method in ("GET", "PATCH", "DELETE"):
+                front.pulsar.answers[f"{method} {TOPICS}/{name}"] = self.one
+
+    def create(self, seen: Seen) -> httpx2.Response:
+        """201 with what was made."""
+        asked = orjson.loads(seen.body)
+        count = asked.get("partitions_count", 1)
+        if not asked.get("validate_only"):
+            self.topics[asked["topic_name"]] = count
+        return reply(201, {"topic_name": asked["topic_name"], "partitions_count": count})
+
+    def one(self, seen: Seen) -> httpx2.Response:
+        """One topic, shown, grown or deleted."""
+        name = seen.target.rpartition("/")[2]
+        if name not in self.topics:
+            return reply(404, {"error_code": 40403})
+        if seen.method == "PATCH":
+            if "partitions_count" not in orjson.loads(seen.body):
+                return reply(400, {"error_code": 40002})
+            self.topics[name] = orjson.loads(seen.body)["partitions_count"]
+        if seen.method == "DELETE":
+            del self.topics[name]
+            return reply(204)
+        return reply(200, {"topic_name": name, "partitions_count": self.topics[name]})
+
+
+def costs(front: Front) -> list[tuple[str, Any]]:
+    """Operation and items of each event."""
+    return [
+        (event["api"], {item["name"]: item["mutations"] for item in event["items"]})
+        for event in front.desk.of_type("request")
+    ]
+
+
+def test_a_kafka_rest_api() -> None:
+    """Created, grown, deleted, tried, refused."""
+
+    async def run() -> None:
+        settings = read_settings(HttpSettings, "http", str(EXAMPLE)).model_dump()
+        front = Front(rate=1, burst=100, **settings)
+        rest = KafkaRest(front)
+        new = {"topic_name": "t1", "partitions_count": 5}
+        assert (await front.ask("POST", TOPICS, {**new, "validate_only": True})).status == 201
+        assert (await front.ask("POST", TOPICS, new)).status == 201
+        assert (await front.ask("POST", TOPICS, {"topic_name": "t2"})).status == 201
+        assert (await front.ask("PATCH", f"{TOPICS}/t1", {"partitions_count": 8})).status == 200
+        assert (await front.ask("PATCH", f"{TOPICS}/t1", {})).status == 400
+        assert (await front.ask("DELETE", f"{TOPICS}/t1")).status == 204
+        assert (await front.ask("DELETE", f"{TOPICS}/t1")).status == 404
+        assert rest.topics == {"t2": 1}
+        assert costs(front) == [
+            ("CreateTopics", {"t1": 5}), ("CreateTopics", {"t1": 5}), ("CreateTopics", {"t2": 1}),
+            ("CreatePartitions", {"t1": 3}), ("DeleteTopics", {"t1": 8}),
+        ]  # fmt: skip
+        assert [event["validate_only"] for event in front.desk.of_type("request")] == [True] + [False] * 4
+        assert front.desk.of_type("refund") == []
+        await front.ask("POST", TOPICS, {"topic_name": "t1", "partitions_count": 500})
+        assert (await front.ask("POST", TOPICS, new)).status == 429
+
+    asyncio.run(run())

@@ -1,0 +1,511 @@
+"""The proxy of an admin API: what is charged, refused, given back and passed as it is."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import httpx2
+import orjson
+import pytest
+from http_kit import TOPIC, Front, Seen, jwt, reply
+
+from enforcer.http.filling import Filling
+
+LIST = "/admin/v2/namespaces/acme/orders/topics"
+
+
+def in_a_loop(test: Callable[..., Coroutine[None, None, None]]) -> Callable[..., None]:
+    """Run a test in an event loop of its own."""
+
+    @wraps(test)
+    def run(*given: Any, **named: Any) -> None:
+        asyncio.run(test(*given, **named))
+
+    return run
+
+
+@in_a_loop
+async def test_the_first_is_created_the_next_refused_and_later_it_works() -> None:
+    """Over 2 a second, burst 22: the answer says when, in whole seconds, and the topic is not there."""
+    front = Front()
+    assert (await front.ask("PUT", f"{TOPIC}/partitions", 30)).status == 204
+    refused = await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2/partitions", 30)
+    assert refused.status == 429
+    assert refused.headers["retry-after"] == "4"
+    assert refused.headers["ratelimit-policy"] == '"partition-mutations";q=22;w=11'
+    assert refused.headers["ratelimit"] == '"partition-mutations";r=0;t=4'
+    assert refused.headers["content-type"] == "application/problem+json"
+    assert refused.headers["cache-control"] == "no-store"
+    problem = refused.json
+    assert problem["status"] == 429 and problem["violated-policies"] == ["partition-mutations"]
+    assert problem["reason"] == problem["detail"] and "2 per second, burst 22" in problem["reason"]
+    assert front.pulsar.asked("PUT") == [f"{TOPIC}/partitions"]
+    front.desk.pass_ms(4_000)
+    assert (await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2/partitions", 30)).status == 204
+    assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="429") == 1
+    assert [event["api"] for event in front.desk.of_type("request")] == ["createPartitionedTopic"] * 3
+
+
+@in_a_loop
+async def test_a_retry_after_is_rounded_up() -> None:
+    """One ms more than three seconds is four."""
+    front = Front()
+    await front.ask("PUT", f"{TOPIC}/partitions", 30)
+    front.desk.pass_ms(999)
+    refused = await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2")
+    assert refused.headers["retry-after"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "held", "cost", "operation"),
+    [
+        ("PUT", "", None, None, 1, "createNonPartitionedTopic"),
+        ("PUT", "/partitions", 7, None, 7, "createPartitionedTopic"),
+        ("POST", "/partitions", 12, 4, 8, "updatePartitionedTopic"),
+        ("DELETE", "", None, 0, 1, "deleteTopic"),
+        ("DELETE", "/partitions", None, 9, 9, "deletePartitionedTopic"),
+        ("POST", "/createMissedPartitions", None, 6, 6, "createMissedPartitions"),
+    ],
+)
+@pytest.mark.parametrize(
+    "topic",
+    [
+        TOPIC,
+        "/admin/v2/non-persistent/acme/orders/t1",
+        "/admin/persistent/acme/east/orders/t1",
+        "/admin/non-persistent/acme/east/orders/t1",
+    ],
+)
+@in_a_loop
+async def test_what_each_costs(
+    topic: str, method: str, path: str, body: Any, held: int | None, cost: int, operation: str
+) -> None:
+    """What is made, what is added, what was there; in both versions and domains."""
+    front = Front()
+    if held is not None:
+        front.pulsar.partitions[topic] = held
+    if path == "/createMissedPartitions":
+        front.pulsar.answers[f"POST {topic}{path}"] = lambda _seen: reply(204)
+    assert (await front.ask(method, topic + path, body)).status == 204
+    (event,) = front.desk.of_type("request")
+    name = topic.removeprefix("/admin/").removeprefix("v2/").replace("/", "://", 1)
+    assert event["items"] == [{"name": name, "mutations": cost}]
+    assert (event["api"], event["user"], event["client_id"]) == (operation, "ANONYMOUS", "")
+    assert front.desk.of_type("refund") == []
+
+
+@in_a_loop
+async def test_a_namespace_costs_the_topics_in_it() -> None:
+    """Those that its list has; one that cannot be counted is not deleted."""
+    front = Front()
+    front.pulsar.answers[f"GET {LIST}"] = lambda _seen: reply(200, ["a", "b", "c"])
+    front.pulsar.answers["DELETE /admin/v2/namespaces/acme/orders"] = lambda _seen: reply(204)
+    assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders?force=true")).status == 204
+    (event,) = front.desk.of_type("request")
+    assert event["items"] == [{"name": "acme/orders", "mutations": 3}]
+    for answer in (reply(500), reply(200, b"no JSON"), reply(200, {"x": 1})):
+        front.pulsar.answers[f"GET {LIST}"] = lambda _seen, answer=answer: answer  # type: ignore[misc]
+        assert (await front.ask("DELETE", "/admin/v2/namespaces/acme/orders")).status == 502
+    assert len(front.pulsar.asked("DELETE")) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 412, 500])
+@in_a_loop
+async def test_what_the_upstream_refuses_costs_nothing(status: int) -> None:
+    """Its answer passes as it is, and what was charged is given back."""
+    front = Front()
+    path = f"{TOPIC}/partitions"
+    front.pulsar.answers[f"PUT {path}"] = lambda _seen: reply(status, {"reason": "so"}, x_other="1")
+    answer = await front.ask("PUT", path, 5)
+    assert (answer.status, answer.json, answer.headers["x-other"]) == (status, {"reason": "so"}, "1")
+    (refund,) = front.desk.of_type("refund")
+    assert refund["items"][0]["mutations"] == 5
+
+
+@in_a_loop
+async def test_what_is_there_is_asked_of_the_very_same_name() -> None:
+    """Servers decode a plus and bytes that are no UTF-8 in ways of their own."""
+    front = Front(burst=100)
+    for name in ("a+b", "a%2Bb", "a%2Fb", "a%FFb", "%61"):
+        path = f"/admin/v2/persistent/acme/orders/{name}/partitions"
+        front.pulsar.partitions[path.removesuffix("/partitions")] = 7
+        assert (await front.ask("DELETE", path)).status == 204
+        assert front.pulsar.asked("GET")[-1] == path
+    assert [event["items"][0]["mutations"] for event in front.desk.of_type("request")][:3] == [7] * 3
+
+
+@in_a_loop
+async def test_what_is_bound_to_fail_is_not_decided() -> None:
+    """A growth or deletion of what is not there, or to what is there: the upstream says what is wrong."""
+    front = Front()
+    assert (await front.ask("POST", f"{TOPIC}/partitions", 5)).status == 404
+    assert (await front.ask("DELETE", f"{TOPIC}/partitions")).status == 404
+    front.pulsar.partitions[TOPIC] = 5
+    assert (await front.ask("POST", f"{TOPIC}/partitions", 5)).status == 204
+    assert front.desk.events == []
+
+
+@pytest.mark.parametrize(("method", "cost"), [("POST", 5), ("DELETE", 1)])
+@in_a_loop
+async def test_what_succeeds_all_the_same_is_charged(method: str, cost: int) -> None:
+    """Somebody made the topic in between."""
+    front = Front()
+    front.pulsar.answers[f"{method} {TOPIC}/partitions"] = lambda _seen: reply(204)
+    assert (await front.ask(method, f"{TOPIC}/partitions", 5)).status == 204
+    (event,) = front.desk.of_type("request")
+    assert event["items"][0]["mutations"] == cost and event["strict"] is False
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "refunded"),
+    [
+        (httpx2.ConnectError("no"), 502, True),
+        (httpx2.ConnectTimeout("no"), 502, True),
+        (httpx2.PoolTimeout("no"), 503, True),
+        (httpx2.ReadTimeout("no"), 504, False),
+        (httpx2.ReadError("no"), 502, False),
+        (httpx2.RemoteProtocolError("no"), 502, False),
+    ],
+)
+@in_a_loop
+async def test_an_upstream_that_does_not_answer(error: Exception, status: int, refunded: bool) -> None:
+    """What it may have done stays charged; what it never got is given back."""
+    front = Front()
+    front.pulsar.fails = [error, error]
+    answer = await front.ask("PUT", f"{TOPIC}/partitions", 5)
+    assert answer.status == status and answer.json["reason"]
+    assert len(front.desk.of_type("refund")) == refunded
+    assert len(front.pulsar.seen) == 1
+
+
+@in_a_loop
+async def test_a_question_is_asked_twice_if_an_idle_connection_had_ended() -> None:
+    """Only of what changes nothing."""
+    front = Front()
+    front.pulsar.answers["GET /admin/v2/clusters"] = lambda _seen: reply(200, ["c"])
+    front.pulsar.fails = [httpx2.RemoteProtocolError("gone")]
+    assert (await front.ask("GET", "/admin/v2/clusters")).json == ["c"]
+    front.pulsar.fails = [httpx2.RemoteProtocolError("gone"), httpx2.ReadError("gone")]
+    assert (await front.ask("GET", "/admin/v2/clusters")).status == 502
+    assert front.count("weir_http_upstream_failures_total", reason="ended") == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/v2/persistent/acme/orders/t1/partitions/",
+        "/admin/v2/persistent/acme/orders/t1;a=b/partitions",
+        "/admin/v2/persistent/acme;x/orders;y=z/t1/partitions;w",
+        "/admin;/v2/persistent/acme/orders/t1/partitions",
+        "/admin/v2/persistent/acme/orders/t1/partitions#part",
+        "http://elsewhere/admin/v2/persistent/acme/orders/t1/partitions",
+        "//admin///v2/persistent/acme/orders/t1/partitions",
+        "/%61dmin/v2/persistent/acme/orders/t1/%70artitions",
+        "/admin/v2/persistent/acme/orders/t1/partitions?authoritative=true",
+    ],
+)
+@in_a_loop
+async def test_no_way_of_writing_a_path_escapes(path: str) -> None:
+    """Whatever a server may read as the path of a rule is charged, and goes out as it was matched."""
+    front = Front()
+    await front.ask("PUT", path, 3)
+    (event,) = front.desk.of_type("request")
+    assert event["items"] == [{"name": "persistent://acme/orders/t1", "mutations": 3}]
+    (target,) = front.pulsar.asked("PUT")
+    assert ";" not in target and "#" not in target and "elsewhere" not in target
+    assert target.endswith("?authoritative=true") == path.endswith("?authoritative=true")
+
+
+@pytest.mark.parametrize("path", ["/a/../b", "/a/./b", "/a/%2e%2e/b", "/a/.;x/b", "/.."])
+@in_a_loop
+async def test_parts_of_dots_are_refused(path: str) -> None:
+    """Servers do not agree on what they mean."""
+    front = Front()
+    answer = await front.ask("GET", path)
+    assert answer.status == 400 and front.pulsar.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [
+        (b"3", 3), (b'"3"', 3), (b"3.7", 3), (b"3e0", 3), (b"+3", 3), (b" 3 ", 3), (b"03", 3),
+        (b'"\\u0033"', 3), ("\u0663".encode(), 3), (b'{"partitions":4}', 4), (b'{"partitions":"4"}', 4),
+        (b'{"partitions":4,"partitions":5}', 5), (b'{"partitions":4.5,"x":{}}', 4),
+    ],
+)  # fmt: skip
+@in_a_loop
+async def test_numbers_are_read_as_pulsar_reads_them(body: bytes, number: int) -> None:
+    """Texts, fractions and objects too (docs/protocol_notes.md 4.7)."""
+    front = Front()
+    front.pulsar.answers[f"PUT {TOPIC}/partitions"] = lambda _seen: reply(204)
+    await front.ask("PUT", f"{TOPIC}/partitions", body)
+    assert front.desk.of_type("request")[0]["items"][0]["mutations"] == number
+
+
+@pytest.mark.parametrize(
+    "body", [b"null", b"true", b"[3]", b"0", b"-1", b"{}", b'{"partitions":null}', b'"x"']
+)
+@in_a_loop
+async def test_no_number_is_for_the_upstream_to_refuse(body: bytes) -> None:
+    """Nothing is decided."""
+    front = Front()
+    front.pulsar.answers[f"PUT {TOPIC}/partitions"] = lambda _seen: reply(406)
+    assert (await front.ask("PUT", f"{TOPIC}/partitions", body)).status == 406
+    assert front.desk.events == []
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"", {}, 400),
+        (b"3 4", {}, 400),
+        ("3".encode("utf-16"), {}, 400),
+        (b"99999999999", {}, 400),
+        (b"3", {"content-encoding": "gzip"}, 415),
+        (b" " * 70_000 + b"3", {}, 413),
+    ],
+)
+@in_a_loop
+async def test_what_cannot_be_counted_is_refused(body: bytes, headers: dict[str, str], status: int) -> None:
+    """Before anything else; what we cannot read the upstream might."""
+    front = Front()
+    answer = await front.ask("PUT", f"{TOPIC}/partitions", body, **headers)
+    assert answer.status == status and answer.json["reason"] and front.pulsar.seen == []
+
+
+@in_a_loop
+async def test_a_body_that_does_not_come_is_408() -> None:
+    """And one whose client leaves is dropped."""
+    front = Front(body_timeout_ms=100)
+
+    async def never() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        return {}
+
+    told: list[Any] = []
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    scope = {
+        "type": "http", "method": "PUT", "path": "", "raw_path": f"{TOPIC}/partitions".encode(),
+        "query_string": b"", "headers": [],
+    }  # fmt: skip
+    await front.proxy(scope, never, send)  # type: ignore[arg-type]
+    assert told[0]["status"] == 408
+
+    async def gone() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    await front.proxy(scope, gone, send)  # type: ignore[arg-type]
+    assert len(told) == 2 and front.desk.events == []
+    assert front.count("weir_http_requests_total", operation="createPartitionedTopic", code="499") == 1
+
+
+@in_a_loop
+async def test_headers_pass_but_those_that_must_not() -> None:
+    """Of one connection, of another host, and who somebody says that he is."""
+    front = Front()
+    front.pulsar.answers["GET /admin/v2/clusters"] = lambda _seen: reply(
+        200, ["c"], connection="close, x-hop", x_hop="1", x_other="2", set_cookie="a=b", date="then"
+    )
+    answer = await front.ask(
+        "GET", "/admin/v2/clusters?x=%2F&y",
+        connection="keep-alive, x-mine", x_mine="1", te="trailers", upgrade="h2c", expect="100-continue",
+        x_original_principal="root", x_http_method_override="DELETE", accept="application/json",
+        authorization="Bearer t", cookie="a=b", accept_encoding="gzip",
+    )  # fmt: skip
+    (seen,) = front.pulsar.seen
+    assert seen.target == "/admin/v2/clusters?x=%2F&y"
+    assert {name.lower(): value for name, value in seen.headers} == {
+        b"host": b"pulsar:8080", b"accept": b"application/json", b"authorization": b"Bearer t",
+        b"cookie": b"a=b", b"accept-encoding": b"gzip",
+    }  # fmt: skip
+    assert answer.headers == {"content-length": "5", "x-other": "2", "set-cookie": "a=b"}
+    await front.ask("GET", "/admin/v2/clusters")
+    assert front.pulsar.seen[1].header("cookie") is None
+
+
+@in_a_loop
+async def test_bodies_and_answers_pass_as_they_are() -> None:
+    """Chunked, encoded, without a body, HEAD, and an unknown method."""
+    front = Front()
+
+    def echo(seen: Seen) -> httpx2.Response:
+        return reply(200, seen.body + seen.method.encode(), content_encoding="gzip")
+
+    for method in ("POST", "GET", "HEAD", "OPTIONS", "PATCH"):
+        front.pulsar.answers[f"{method} /any"] = echo
+    answer = await front.ask("POST", "/any", chunks=(b"a", b"b", b""))
+    assert (answer.body, answer.headers["content-encoding"]) == (b"abPOST", "gzip")
+    assert front.pulsar.seen[-1].header("content-length") == "2"
+    assert (await front.ask("GET", "/any")).body == b"GET"
+    assert front.pulsar.seen[-1].header("content-length") is None
+    assert (await front.ask("PATCH", "/any")).body == b"PATCH"
+    assert front.pulsar.seen[-1].header("content-length") == "0"
+    head = await front.ask("HEAD", "/any")
+    assert (head.body, head.headers["content-length"]) == (b"", "4")
+    assert (await front.ask("OPTIONS", "/any")).body == b"OPTIONS"
+
+
+@pytest.mark.parametrize("declared", [None, "9"])
+@in_a_loop
+async def test_a_large_body_is_streamed(declared: str | None) -> None:
+    """Beyond what is kept; with its length if the client said it."""
+    front = Front(replay_body_bytes=4)
+    front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
+    headers = {} if declared is None else {"content-length": declared}
+    answer = await front.ask("POST", "/any", chunks=(b"abc", b"def", b"ghi"), **headers)
+    assert answer.body == b"abcdefghi"
+    seen = front.pulsar.seen[0]
+    assert seen.header("content-length") == declared
+    assert (seen.header("transfer-encoding") == "chunked") is (declared is None)
+    assert front.count("weir_http_replay_bytes") == 0
+
+
+@in_a_loop
+async def test_kept_bodies_have_a_bound_together() -> None:
+    """Beyond it they are streamed, and those of mutations refused."""
+    front = Front(replay_memory_bytes=4)
+    front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
+    assert (await front.ask("POST", "/any", chunks=(b"abc", b"def"))).body == b"abcdef"
+    assert (await front.ask("PUT", TOPIC, b'{"a":"b"}')).status == 413
+    front.pulsar.partitions[TOPIC] = 5
+    assert (await front.ask("DELETE", f"{TOPIC}/partitions")).status == 502
+    assert front.count("weir_http_replay_bytes") == 0
+
+
+@in_a_loop
+async def test_a_slow_body_is_streamed() -> None:
+    """What is passed need not be whole in time."""
+    front = Front(body_timeout_ms=100)
+    front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
+    parts = [b"abc", b"def"]
+
+    async def receive() -> dict[str, Any]:
+        if len(parts) == 1:
+            await asyncio.sleep(0.2)
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    told = bytearray()
+
+    async def send(message: Any) -> None:
+        told.extend(message.get("body", b""))
+
+    scope = {
+        "type": "http", "method": "POST", "path": "", "raw_path": b"/any", "query_string": b"", "headers": [],
+    }  # fmt: skip
+    await front.proxy(scope, receive, send)  # type: ignore[arg-type]
+    assert bytes(told) == b"abcdef"
+
+
+@in_a_loop
+async def test_an_answer_that_breaks_off_is_not_ended() -> None:
+    """The client sees that something is missing."""
+    front = Front()
+
+    class Broken(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            yield b"half"
+            raise httpx2.ReadError("gone")
+
+    front.pulsar.answers["GET /any"] = lambda _seen: httpx2.Response(200, stream=Broken())
+    answer = await front.ask("GET", "/any")
+    assert (answer.status, answer.body, answer.ended) == (200, b"half", False)
+
+
+@in_a_loop
+async def test_who_has_left_need_not_be_fetched_for() -> None:
+    """A question is dropped, a mutation is carried out and settled."""
+    front = Front()
+
+    class Endless(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            while True:
+                await asyncio.sleep(0.01)
+                yield b"x"
+
+    front.pulsar.answers["GET /any"] = lambda _seen: httpx2.Response(200, stream=Endless())
+    answer = await asyncio.wait_for(front.ask("GET", "/any", stays=False), 5)
+    assert not answer.ended
+    await front.ask("PUT", f"{TOPIC}/partitions", 3, stays=False)
+    assert front.pulsar.partitions[TOPIC] == 3 and front.desk.of_type("refund") == []
+
+
+@in_a_loop
+async def test_a_short_wait_is_waited() -> None:
+    """With http.wait_ms."""
+    front = Front(rate=100, burst=100, wait_ms=5_000)
+    await front.ask("PUT", f"{TOPIC}/partitions", 101)
+
+    # The proxy's timers are those of the loop; what they find is the clock of the test.
+    asyncio.get_running_loop().call_later(0.005, front.desk.pass_ms, 10)
+    assert (await front.ask("PUT", "/admin/v2/persistent/acme/orders/t2")).status == 204
+
+
+@in_a_loop
+async def test_lookups_name_the_proxy() -> None:
+    """Or clients would go past it."""
+    front = Front(binary_address="proxy:16650")
+    path = "/lookup/v2/topic/persistent/acme/orders/t1"
+    told = {
+        "brokerUrl": "pulsar://b1:6650", "brokerUrlTls": "pulsar+ssl://b1:6651", "httpUrl": "http://b1:8080",
+        "httpUrlTls": "https://b1:8443", "nativeUrl": "pulsar://b1:6650", "brokerUrlSsl": "", "other": 1,
+    }  # fmt: skip
+    front.pulsar.answers[f"GET {path}"] = lambda seen: reply(200, told)
+    answer = await front.ask("GET", path, accept_encoding="gzip")
+    service = "pulsar://proxy:16650"
+    assert answer.json == {
+        "brokerUrl": service, "nativeUrl": service, "httpUrl": "http://proxy:18080", "brokerUrlTls": "",
+        "brokerUrlSsl": "", "httpUrlTls": "", "other": 1,
+    }  # fmt: skip
+    assert answer.headers["content-length"] == str(len(answer.body))
+    assert front.pulsar.seen[0].header("accept-encoding") is None
+    front.pulsar.answers[f"GET {path}"] = lambda seen: reply(404, {"reason": "no"})
+    assert (await front.ask("GET", path)).status == 404
+    front.pulsar.answers[f"GET {path}"] = lambda seen: reply(200, b"{no JSON")
+    assert (await front.ask("GET", path)).status == 502
+
+
+@in_a_loop
+async def test_lookups_without_an_address_are_refused() -> None:
+    """With the setting that is missing."""
+    front = Front()
+    path = "/lookup/v2/destination/persistent/acme/east/orders/t1"
+    front.pulsar.answers[f"GET {path}"] = lambda seen: reply(200, {"brokerUrl": "pulsar://b1:6650"})
+    answer = await front.ask("GET", path)
+    assert answer.status == 501 and "http.binary_address" in answer.json["reason"]
+
+
+@in_a_loop
+async def test_answers_are_filled_in() -> None:
+    """By whoever the proxy belongs to; names of the path are decoded."""
+
+    def fill(names: Any, value: Any, host: str) -> Any:
+        return {**value, "of": names["topic"]}
+
+    front = Front(fillings=(Filling(path="/x/{topic}/stats", fill=fill),), read_answer_bytes=1_024)
+    front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, {"n": 1})
+    assert (await front.ask("GET", "/x/a%2Fb/stats")).json == {"n": 1, "of": "a/b"}
+    front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, orjson.dumps(["x"] * 1_000))
+    assert (await front.ask("GET", "/x/a%2Fb/stats")).status == 502
+
+
+@in_a_loop
+async def test_a_base_path_of_the_upstream_is_kept() -> None:
+    """For an API below a path of its own."""
+    front = Front(upstream="http://pulsar:8080/base/")
+    await front.ask("GET", "/any?x")
+    assert front.pulsar.asked("GET") == ["/base/any?x"]
+
+
+@in_a_loop
+async def test_users_have_their_own_quota() -> None:
+    """A token that the upstream accepts; both are told from a wrong one."""
+    front = Front()
+    front.pulsar.known = {jwt(sub="ann"): "ann", jwt(sub="bob"): "bob"}
+    for user in ("ann", "bob"):
+        path = f"/admin/v2/persistent/acme/orders/{user}/partitions"
+        assert (await front.ask("PUT", path, 30, authorization=jwt(sub=user))).status == 204
+    assert (front.tokens("ann"), front.tokens("bob")) == (-8.0, -8.0)

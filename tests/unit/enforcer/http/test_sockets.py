@@ -1,0 +1,148 @@
+"""The proxy as a server between real sockets: what HTTP's library adds, takes away and streams."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
+
+import httpx2
+import uvicorn
+from http_kit import Front
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from enforcer.http.metrics import HttpMetrics
+from enforcer.http.proxy import HttpProxy
+from enforcer.http.settings import HttpSettings
+
+PART = b"x" * 65_536
+PARTS = 800
+"""50 MiB together."""
+
+
+class Upstream:
+    """An API that answers with what it got, or with much."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.heads: list[dict[str, str]] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        request = Request(scope, receive)
+        self.heads.append(dict(request.headers))
+        response = Response(await request.body(), headers={"x-method": request.method})
+        if request.url.path == "/much":
+            response = StreamingResponse(self._much(), headers={"content-encoding": "gzip"})
+        await response(scope, receive, send)
+
+    async def _much(self) -> AsyncIterator[bytes]:
+        for _ in range(PARTS):
+            # So that it hears of the end of its connection.
+            await asyncio.sleep(0)
+            self.given += 1
+            yield PART
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[int]:
+    """A server for an application; its port."""
+    config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    listener = socket.create_server(("127.0.0.1", 0))
+    # Whoever connects before it serves waits in the socket's line.
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    await task
+
+
+def between(scene: Callable[[int, Upstream], Coroutine[None, None, None]]) -> None:
+    """Run a scene with the port of a proxy before an upstream."""
+
+    async def run() -> None:
+        upstream, front = Upstream(), Front()
+        async with serving(upstream) as behind:
+            settings = HttpSettings(upstream=f"http://127.0.0.1:{behind}", replay_body_bytes=100)
+            proxy = HttpProxy(settings, front.mutations, HttpMetrics(CollectorRegistry()))
+            async with serving(proxy) as port:
+                await scene(port, upstream)
+            await proxy.close()
+
+    asyncio.run(run())
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """All that a server answers on a connection that ends with it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+def test_bodies_lengths_and_methods() -> None:
+    """In chunks or not, expected or not, kept or streamed; HEAD has no body."""
+
+    async def scene(port: int, upstream: Upstream) -> None:
+        head = b"POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+        chunked = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n"
+        assert (await ask(port, head + chunked)).endswith(b"\r\n\r\nabcdef")
+        assert upstream.heads[-1]["content-length"] == "6"
+        expecting = b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\nabc"
+        answer = await ask(port, head + expecting)
+        assert answer.startswith(b"HTTP/1.1 100 ") and answer.endswith(b"\r\n\r\nabc")
+        large = b"y" * 5_000
+        answer = await ask(port, head + b"Content-Length: 5000\r\n\r\n" + large)
+        assert answer.endswith(large) and upstream.heads[-1]["content-length"] == "5000"
+        streamed = b"Transfer-Encoding: chunked\r\n\r\n1388\r\n" + large + b"\r\n0\r\n\r\n"
+        assert (await ask(port, head + streamed)).endswith(large)
+        assert upstream.heads[-1]["transfer-encoding"] == "chunked"
+        answer = await ask(port, b"HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        assert b"x-method: HEAD" in answer and answer.endswith(b"\r\n\r\n")
+        assert answer.lower().count(b"\r\ndate:") == 1
+
+    between(scene)
+
+
+def test_a_large_answer_is_streamed() -> None:
+    """The upstream gives no more than is taken, and what is gone is not fetched."""
+
+    async def scene(port: int, upstream: Upstream) -> None:
+        transport = httpx2.AsyncHTTPTransport()
+        request = httpx2.Request("GET", f"http://127.0.0.1:{port}/much")
+        response = await transport.handle_async_request(request)
+        assert response.headers["content-encoding"] == "gzip"
+        await asyncio.sleep(0.3)
+        waiting = upstream.given
+        assert waiting < PARTS / 2
+        size = 0
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        async for chunk in response.stream:
+            size += len(chunk)
+        assert (size, upstream.given) == (PARTS * len(PART), PARTS)
+        upstream.given = 0
+        left = await transport.handle_async_request(request)
+        await left.aclose()
+        await transport.aclose()
+        await asyncio.sleep(0.3)
+        assert upstream.given < PARTS / 2
+
+    between(scene)
+
+
+def test_nobody_there() -> None:
+    """502 with a reason, at once."""
+
+    async def scene(port: int, upstream: Upstream) -> None:
+        front = Front()
+        settings = HttpSettings(upstream="http://127.0.0.1:1")
+        proxy = HttpProxy(settings, front.mutations, HttpMetrics(CollectorRegistry()))
+        async with serving(proxy) as own:
+            answer = await ask(own, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 502 ") and b"cannot be reached" in answer
+
+    between(scene)

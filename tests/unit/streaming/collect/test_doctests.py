@@ -1,0 +1,19 @@
+"""The examples in the collector's modules hold."""
+
+import doctest
+from types import ModuleType
+
+import pytest
+
+from streaming.collect import reports
+from streaming.collect.pulsar import counters, limits, notes, readings
+from weir.collect import pulsar
+
+
+@pytest.mark.parametrize(
+    "module", [reports, counters, limits, notes, readings, pulsar], ids=lambda m: m.__name__
+)
+def test_examples(module: ModuleType) -> None:
+    """All of them, and there are some."""
+    results = doctest.testmod(module)
+    assert results.attempted > 0 and results.failed == 0

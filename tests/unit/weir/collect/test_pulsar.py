@@ -1,0 +1,120 @@
+"""The rounds of `weir collect pulsar`: its table, its end, and that it says when it is late."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.collect.pulsar.collector import Outcome, Round
+from streaming.collect.pulsar.counters import Passed
+from streaming.collect.pulsar.limits import Rates, Slot
+from streaming.collect.pulsar.metrics import CollectMetrics
+from streaming.collect.pulsar.plan import Plan
+from streaming.collect.pulsar.push import Change, Result
+from streaming.collect.settings import AtStop, PulsarCollectSettings
+from streaming.contract.errors import WeirError
+from weir.collect import pulsar as module
+
+SLOT = Slot.parse("publishRate a/b")
+assert SLOT is not None
+PASSED = Passed(period_ms={"b": 1}, counts={}, restarted=0, unknown=0)
+
+
+class Collected:
+    """A collector whose rounds are told; the last one asks for the end."""
+
+    def __init__(self, *rounds: Round) -> None:
+        self.pusher = self
+        self.pushed: dict[Slot, Rates] = {SLOT: Rates(9, -1)}
+        self.looked: list[list[Slot]] = []
+        self.withdrawn = False
+        self.run: Any = None
+        self._rounds = list(rounds)
+
+    def interval_s(self) -> float:
+        """Short."""
+        return 0.001
+
+    async def round(self) -> Round:
+        """The next one."""
+        if len(self._rounds) == 1:
+            self.run._stop.set()
+        return self._rounds.pop(0)
+
+    async def look(self, slots: Sequence[Slot]) -> Mapping[Slot, Rates | None]:
+        """Nothing is set anywhere."""
+        self.looked.append(list(slots))
+        return dict.fromkeys(self.looked[-1])
+
+    async def withdraw(self) -> Mapping[Slot, Result]:
+        """All goes."""
+        self.withdrawn = True
+        return dict.fromkeys(self.pushed, Result.REMOVED)
+
+
+def done(outcome: Outcome = Outcome.DONE, **fields: Any) -> Round:
+    """A round that is over."""
+    return Round(outcome=outcome, passed=PASSED, plan=Plan(), **fields)
+
+
+def run(collected: Collected, *, at_stop: AtStop = AtStop.KEEP, **options: Any) -> CollectMetrics:
+    """Until the end."""
+    args = argparse.Namespace(**{"once": False, "push": False, "ready_file": None, **options})
+    metrics = CollectMetrics()
+    settings = PulsarCollectSettings(at_stop=at_stop)
+    collected.run = module._Run(args, settings, collected, metrics, "http://here/metrics")  # type: ignore[arg-type]
+    asyncio.run(collected.run.run())
+    return metrics
+
+
+def test_a_dry_run_says_each_change_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """And again when it would be another."""
+    same, other = (Change(SLOT, Rates(rate, -1)) for rate in (5, 6))
+    rounds = (done(changes=[same]), done(changes=[same]), done(changes=[other]), done())
+    run(Collected(*rounds))
+    assert capsys.readouterr().out.splitlines() == [
+        f"publishRate a/b: nothing -> {rate} msg per 1 s" for rate in (5, 6)
+    ]
+
+
+def test_the_ready_file_comes_with_the_first_report(tmp_path: Path) -> None:
+    """Not before: until then nobody knows whether it works."""
+    file = tmp_path / "ready.json"
+    run(Collected(done(Outcome.UNREAD), done(Outcome.UNREPORTED)), ready_file=file)
+    assert not file.exists()
+    run(Collected(done(Outcome.FIRST)), ready_file=file)
+    assert json.loads(file.read_text())["metrics"] == "http://here/metrics"
+
+
+def test_once_ends_with_its_failure() -> None:
+    """After two readings; a round that failed, and a limit that was not pushed, are failures."""
+    run(Collected(done(Outcome.FIRST), done(), done()), once=True)
+    with pytest.raises(WeirError, match="unread"):
+        run(Collected(done(Outcome.UNREAD), done()), once=True)
+    with pytest.raises(WeirError, match="1 limits were not pushed, such as publishRate a/b"):
+        run(Collected(done(results={SLOT: Result.REFUSED}), done()), once=True)
+
+
+@pytest.mark.parametrize(
+    ("push", "at_stop", "withdrawn"),
+    [(True, AtStop.KEEP, False), (True, AtStop.REMOVE, True), (False, AtStop.REMOVE, False)],
+)
+def test_at_the_end_limits_stay_or_go(push: bool, at_stop: AtStop, withdrawn: bool) -> None:
+    """As the setting says; who does not push takes nothing away."""
+    collected = Collected(done())
+    run(collected, push=push, at_stop=at_stop)
+    assert collected.withdrawn == withdrawn
+
+
+def test_a_round_that_is_late_is_counted_and_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once a minute, however many are."""
+    monkeypatch.setattr(Collected, "interval_s", lambda _self: -1.0)
+    metrics = run(Collected(done(), done(), done()))
+    assert metrics.behind._value.get() == 3
+    assert sum("falls behind" in record.message for record in caplog.records) == 1
