@@ -41,8 +41,8 @@ def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPul
                 readings[-1].add(consumer_type=client_library.ConsumerType.Shared)
             time.sleep(5.0)
             found = [counts(reading.times(), 4) for reading in readings]
-    assert max(found[0]) <= 100 and max(found[1]) < 100 + 30 and sum(found[1]) < 4 * 100 + 30
-    # On a busy machine a second may come late, never early.
+    # Noted by a client that shares a busy machine: what comes late for one second comes with the next.
+    assert sum(found[0]) <= 4 * 100 * 1.02 and sum(found[1]) < 4 * 100 * 1.02 + 30
     assert sum(found[0]) >= 300 and sum(found[1]) >= 300
 
 
@@ -134,7 +134,7 @@ def test_all_subscriptions_of_a_topic_and_of_a_broker_have_one_rate(pulsar: Loca
             reading.add("two")
             time.sleep(7.0)
             found, each = counts(reading.times(), 6), [len(got) for got in reading.got]
-        assert max(found) <= 20 and sum(found) >= 100 and min(each) >= 20
+        assert max(found) <= 22 and sum(found) >= 100 and min(each) >= 20
         limit.paths({"namespaces.public/default": None, "broker": {"dispatchThrottlingRateInMsg": 20}})
         with ExitStack() as stack:
             readings = [stack.enter_context(Reading(limit.service, topic)) for topic in topics]
@@ -142,7 +142,7 @@ def test_all_subscriptions_of_a_topic_and_of_a_broker_have_one_rate(pulsar: Loca
                 reading.add("three")
             time.sleep(7.0)
             times = sorted(at for reading in readings for at in reading.times())
-        assert max(counts(times, 6)) <= 20 and sum(counts(times, 6)) >= 100
+        assert max(counts(times, 6)) <= 22 and sum(counts(times, 6)) >= 100
         assert all(len(reading.times()) >= 20 for reading in readings)
 
 
@@ -199,7 +199,7 @@ def test_readers_and_negative_acknowledgements_count(pulsar: LocalPulsar) -> Non
         limit.paths(namespace(subscription=rate(20)))
         reader = made.create_reader(topic, client_library.MessageId.earliest)
         times = [got.at for got in receive(reader, for_s=5.0)]
-        assert max(counts(times, 4)) <= 20 and len(times) >= 80
+        assert max(counts(times, 4)) <= 22 and len(times) >= 80
         consumer = made.subscribe(
             topic, "again", client_library.ConsumerType.Shared, negative_ack_redelivery_delay_ms=100,
             initial_position=client_library.InitialPosition.Earliest,
@@ -213,7 +213,7 @@ def test_readers_and_negative_acknowledgements_count(pulsar: LocalPulsar) -> Non
             times.append(time.monotonic())
             again += message.redelivery_count() > 0
             consumer.negative_acknowledge(message)
-        assert again > 0 and max(counts(times, 5)) <= 20 and len(times) >= 80
+        assert again > 0 and max(counts(times, 5)) <= 22 and len(times) >= 80
 
 
 @pytest.mark.soak

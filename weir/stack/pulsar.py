@@ -248,7 +248,7 @@ def prepare(say: Callable[[str], None], stopping: Callable[[], bool] = lambda: F
         except WeirError as error:
             if stopping():
                 raise
-            say(f"going on without an archive, starts take twice as long: {error}")
+            say(f"going on without an archive, starts take half as long again: {error}")
         stamp.touch()
 
 

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription

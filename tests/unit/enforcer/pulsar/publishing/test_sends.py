@@ -1,6 +1,8 @@
 """What a SEND counts for, also where it lies."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from publishing_kit import send_frame
 
 from enforcer.pulsar.protocol.frames import BadFrame, command_end
@@ -44,3 +46,17 @@ def test_a_message_that_cannot_be_read_is_no_message() -> None:
         read_send(whole[: command_end(whole)])
     with pytest.raises(BadFrame):
         read_send(whole.replace(b"\x0a\x01p", b"\x0a\x7fp"))
+
+
+@given(st.data())
+def test_a_damaged_send_is_read_or_refused(data: st.DataObject) -> None:
+    """Nothing else comes of it; what is read counts for something, and not for more than it can hold."""
+    frame = bytearray(send_frame(1, 2, claimed=5, batch=5, compression=1))
+    for _ in range(data.draw(st.integers(1, 4))):
+        frame[data.draw(st.integers(8, len(frame) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        send = read_send(bytes(frame))
+    except BadFrame:
+        return
+    assert 1 <= send.messages <= 5_000 * len(frame)
+    assert 0 < send.size <= len(frame)
