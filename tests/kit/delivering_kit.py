@@ -38,12 +38,12 @@ NAMESPACE = "namespaces.acme/orders"
 
 def message(consumer: int, number: int, msgs: int = 1, size: int = 100, **fields: Any) -> bytes:
     """A MESSAGE whose entry has a number; `size` of its payload."""
-    metadata = CLASSES["MessageMetadata"](
-        producer_name="p", sequence_id=number, publish_time=fields.pop("published", 1), **fields
-    )
+    published = fields.pop("published", 1)
+    metadata = CLASSES["MessageMetadata"](sequence_id=number, publish_time=published, **fields)
     if msgs != 1:
         metadata.num_messages_in_batch = msgs
-    content = metadata.SerializeToString()
+    # The producer's name, which no rule reads.
+    content = b"\x0a\x01p" + metadata.SerializeToString()
     behind = b"\x0e\x01\0\0\0\0" + len(content).to_bytes(4, "big") + content + b"x" * size
     body = new_body(frames.MESSAGE, consumer_id=consumer)
     body.message_id.ledger_id, body.message_id.entry_id = 1, number

@@ -266,7 +266,7 @@ def send_frame(
         highest: highest_sequence_id.
         fields: others of the command.
     """
-    metadata = CLASSES["MessageMetadata"](producer_name="p", sequence_id=sequence_id, publish_time=1)
+    metadata = CLASSES["MessageMetadata"](sequence_id=sequence_id, publish_time=1)
     if batch is not None:
         metadata.num_messages_in_batch = batch
     if compression:
@@ -276,6 +276,7 @@ def send_frame(
     if highest:
         fields["highest_sequence_id"] = highest
     body = new_body(SEND, producer_id=producer_id, sequence_id=sequence_id, **fields)
-    content: bytes = metadata.SerializeToString()
+    # The producer's name, which no rule reads.
+    content: bytes = b"\x0a\x01p" + metadata.SerializeToString()
     message = b"\x0e\x01" + bytes(4) + len(content).to_bytes(4, "big") + content + payload
     return build(SEND, body, message)

@@ -23,12 +23,13 @@ from weir.stack.pulsar import LocalPulsar
 
 EARLIEST = InitialPosition.Earliest
 LARGE = 12 << 20
+AWAY = "127.0.0.1:1"
 
 
 @pytest.fixture(scope="module")
 def proxy(pulsar: LocalPulsar) -> Iterator[PulsarThread]:
     """One for all tests that do not stop it."""
-    with bare_proxy(pulsar.service) as running:
+    with bare_proxy(pulsar.service, own={"targets": [AWAY]}) as running:
         yield running
 
 
@@ -160,6 +161,7 @@ def test_an_unloaded_topic(proxy: PulsarThread, clients: Any, admin: Admin) -> N
     assert all_through(proxy, admin, topic)
 
 
+@pytest.mark.soak
 def test_a_proxy_that_dies(pulsar: LocalPulsar, admin: Admin) -> None:
     """Clients come back to one that stands there again; what was acknowledged is stored."""
     topic, port = fresh("dies"), free_port()
@@ -216,9 +218,8 @@ def test_who_speaks_something_else(proxy: PulsarThread, clients: Any) -> None:
     producer.send(b"still here")
 
 
-def test_a_broker_that_is_down() -> None:
+def test_a_broker_that_is_down(proxy: PulsarThread) -> None:
     """The client gets the protocol's word for it, and the end."""
-    with bare_proxy(f"127.0.0.1:{free_port()}") as alone:
-        (refusal,) = split(talk(alone.bootstrap, connect()))
-        assert parse(refusal).error == ServerError.SERVICE_NOT_READY
-        assert alone.metric("upstream_failures_total", reason="refused") == 1
+    (refusal,) = split(talk(proxy.bootstrap, connect(proxy_to_broker_url=AWAY)))
+    assert parse(refusal).error == ServerError.SERVICE_NOT_READY
+    assert proxy.metric("upstream_failures_total", reason="refused") == 1

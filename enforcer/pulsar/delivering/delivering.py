@@ -161,7 +161,7 @@ class Delivering:
         if len(self._consumers) >= desk.settings.consumers_max:
             self.link.end("too_many_consumers")
             return None
-        topic, subscription = _text(body.topic), _text(body.subscription)
+        topic, subscription = body.topic, body.subscription
         if len(topic) > TEXT_MAX or len(subscription) > TEXT_MAX:
             return frame
         limits = Limits(desk.laws, self._broker, topic, subscription, self.link.user)
@@ -243,8 +243,3 @@ class Delivering:
         if consumer is not None:
             self._asking.forget(consumer)
             consumer.close()
-
-
-def _text(value: str | bytes) -> str:
-    """Text of a command as brokers read it, who replace what is no text."""
-    return value if isinstance(value, str) else value.decode("utf-8", "replace")

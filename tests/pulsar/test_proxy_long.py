@@ -1,0 +1,65 @@
+"""The Pulsar proxy before brokers that come, go and check logins: what takes a broker of its own."""
+
+import threading
+import time
+from pathlib import Path
+
+import pulsar as client_library
+import pytest
+from proxy_kit import until
+from pulsar_kit import Admin, Sending, client, fresh, receive, running_pulsar, send_all
+from pulsar_proxy_kit import bare_proxy
+from pulsar_tokens import checking, token
+
+pytestmark = pytest.mark.soak
+
+
+def test_logins_are_the_brokers(tmp_path: Path) -> None:
+    """Tokens pass, the broker sees whose they are, so does the proxy; a forged one is nobody's."""
+    with (
+        running_pulsar(tmp_path, token=token("root"), properties=checking("ann")) as broker,
+        bare_proxy(broker.service) as proxy,
+    ):
+        topic = fresh("logins")
+        login = client_library.AuthenticationToken(token("ann"))
+        with client(proxy.bootstrap, authentication=login) as made:
+            producer, consumer = made.create_producer(topic), made.subscribe(topic, "s")
+            send_all(producer, [b"x"] * 10)
+            assert len(receive(consumer, most=10)) == 10
+            stats = Admin(broker.admin, token("root")).stats(topic)
+            assert [one["appId"] for one in stats["subscriptions"]["s"]["consumers"]] == ["ann"]
+            users = {one.user for one in list(proxy.proxy._connections)}
+            assert users == {"ann"}
+        forged = client_library.AuthenticationToken(token("ann", b"x" * 32))
+        with client(proxy.bootstrap, authentication=forged, operation_timeout_seconds=3) as made:
+            with pytest.raises(client_library.PulsarException):
+                made.create_producer(topic)
+            assert "ann" not in {one.user for one in list(proxy.proxy._connections)}
+
+
+def test_a_broker_that_restarts(tmp_path: Path) -> None:
+    """Clients come back through the proxy by themselves; nothing that was acknowledged is lost."""
+    with running_pulsar(tmp_path) as broker, bare_proxy(broker.service) as proxy:
+        topic = fresh("restarts")
+        with client(proxy.bootstrap) as made:
+            producer = made.create_producer(topic, block_if_queue_full=True, send_timeout_millis=120_000)
+            consumer = made.subscribe(topic, "s")
+            sending, enough = Sending(producer), threading.Event()
+
+            def send() -> None:
+                while not enough.wait(0.005):
+                    sending.send(b"%d" % time.monotonic_ns())
+
+            thread = threading.Thread(target=send)
+            thread.start()
+            time.sleep(1)
+            broker.stop()
+            until(lambda: not proxy.metric("connections"), what="the end of all connections")
+            broker.start()
+            until(lambda: proxy.metric("connections"), 60, "clients that come back")
+            time.sleep(2)
+            enough.set()
+            thread.join()
+            sent = len(sending.wait(120))
+            got = {one.data for one in receive(consumer, quiet_s=5.0, for_s=60)}
+            assert len(got) == sent > 100
