@@ -15,6 +15,7 @@ from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers, say_to_
 
 if TYPE_CHECKING:
     from enforcer.core.settings import ProxySettings
+    from enforcer.pulsar.settings import PulsarSettings
 
 DEFAULT_LISTEN = "127.0.0.1:19092"
 DEFAULT_PULSAR_LISTEN = "127.0.0.1:16650"
@@ -79,6 +80,14 @@ def run(args: argparse.Namespace) -> int:
     if args.listen is None:
         args.listen = host_port(DEFAULT_PULSAR_LISTEN if args.pulsar else DEFAULT_LISTEN)
     if args.workers > 1:
+        if args.pulsar and not _pulsar_settings(args).targets:
+            # A client that asked one of them where a topic is may come back to another.
+            print(
+                "weir proxy: --workers with --pulsar needs pulsar.targets: none knows what the others'"
+                " lookups have named",
+                file=sys.stderr,
+            )
+            return 2
         return _run_workers(args, settings)
     given = {"advertise": args.advertise, "id": args.id}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value})
@@ -101,11 +110,9 @@ def run(args: argparse.Namespace) -> int:
     }
     if pulsar:
         from enforcer.pulsar.proxy import PulsarProxyConfig
-        from enforcer.pulsar.settings import PulsarSettings
         from weir.proxies.pulsar import run_pulsar_proxy
 
-        own = read_settings(PulsarSettings, "pulsar", args.settings)
-        config = PulsarProxyConfig(pulsar=pulsar, own_settings=own, **common)
+        config = PulsarProxyConfig(pulsar=pulsar, own_settings=_pulsar_settings(args), **common)
         run_pulsar_proxy(config, args.ready_file)
     else:
         from enforcer.kafka.proxy import ProxyConfig
@@ -113,6 +120,12 @@ def run(args: argparse.Namespace) -> int:
 
         run_kafka_proxy(ProxyConfig(**common), args.ready_file)
     return 0
+
+
+def _pulsar_settings(args: argparse.Namespace) -> "PulsarSettings":
+    from enforcer.pulsar.settings import PulsarSettings
+
+    return read_settings(PulsarSettings, "pulsar", args.settings)
 
 
 def _addresses(text: str, option: str) -> tuple[tuple[str, int], ...]:
