@@ -162,8 +162,7 @@ class Limits:
         now_ms = self._laws.now_ms
         if self._rated and charged:
             rates = self._laws.dispatch.left(self._broker, self.topic, self.subscription)
-            if not rates.wait_ms:
-                rates = both(rates, self._laws.smoothing.left(self._limiting(), int(now_ms)))
+            rates = both(rates, self._laws.smoothing.left(self._limiting(), int(now_ms)))
         for level, account in self._accounts:
             accounts = both(accounts, left_of_account(account, level, now_ms))
         all_of_them = both(rates, accounts)
