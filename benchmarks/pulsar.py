@@ -118,10 +118,9 @@ class _Bench:
                 address, _TOPIC, folder, "-r", _UNBOUND, *_SIZE, warm_s=plan.warm_s, window_s=plan.produce_s
             )
 
-        if plan.warm_s:
-            # Whoever came first would have a cold broker. Straight, so that both proxies stay equally fresh.
-            self._progress.step("warming the broker up", 0.28)
-            batches(self._address[_DIRECT])
+        # Whoever came first would have a cold broker. Straight, so that both proxies stay equally fresh.
+        self._progress.step("warming the broker up", 0.2)
+        batches(self._address[_DIRECT])
         produced = self._measured(what, batches)
         self._rates(what, produced)
         count = min(plan.consume, sum(own.messages for own in produced.values()))
@@ -150,7 +149,7 @@ class _Bench:
             for side in list(self._address)[:: 1 if self._turns % 2 else -1]:
                 self._stack.check()
                 fraction = (time.monotonic() - self._begun) / DURATION_S
-                self._progress.step(f"{what}, {side}", min(0.98, 0.3 + fraction))
+                self._progress.step(f"{what}, {side}", min(0.98, 0.25 + fraction))
                 yield side
 
     def _measured(self, what: str, work: Callable[[str], Measured]) -> dict[str, _Runs]:
@@ -226,7 +225,7 @@ def run(smoke: bool, progress: Progress) -> Result:
         stack = running.enter_context(Stack(work_dir()))
         progress.step("starting Pulsar", 0.05)
         pulsar = running.enter_context(LocalPulsar(stack.folder / "pulsar"))
-        progress.step("starting the proxies", 0.25)
+        progress.step("starting the proxies", 0.15)
         peer = None
         try:
             peer = running.enter_context(own_proxy(pulsar, _folder(stack.folder / "own")))
