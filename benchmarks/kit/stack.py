@@ -122,12 +122,13 @@ class Stack:
         words = ["--checkpoint", str(self.checkpoint), "--log-dir", str(self.folder / "logs")]
         return self._wait_ready(self._start("job", words))
 
-    def start_proxy(self, *, decided: bool = True, workers: int = 1) -> dict[str, Any]:
+    def start_proxy(self, *, decided: bool = True, workers: int = 1, pulsar: str = "") -> dict[str, Any]:
         """Start `weir proxy` and wait until clients can use it.
 
         Args:
             decided: wait until the job has decided the proxy's probe, too; False where no job runs.
             workers: processes that share its port; a proxy of several stands beside one that is alone.
+            pulsar: `HOST:PORT` of the Pulsar broker that it stands before instead of Kafka.
 
         Returns:
             Its ready file: `pid`, `listen`, `metrics`, `brokers`; only `pid` and `listen` if not `decided`.
@@ -140,6 +141,8 @@ class Stack:
         words = ["--listen", listen]
         if workers > 1:
             words += ["--workers", str(workers)]
+        if pulsar:
+            words += ["--pulsar", pulsar]
         part = self._start("proxy" if workers == 1 else "workers", words, command="proxy")
         if decided:
             return self._wait_ready(part)

@@ -14,7 +14,7 @@ from weir.stack.process import Child
 
 # The jars stand beside the sources, not in the wheel: the project is installed editable.
 ROOT = Path(__file__).resolve().parents[2]
-_MADE_BY: Final = {"pulsar_broker": "make pulsar"}
+_MADE_BY: Final = {"pulsar_broker": "make pulsar", "pulsar_tools": "make bench NAME=pulsar"}
 """The targets of the Makefile that fetch what `make setup` does not."""
 _FETCH_LIMIT_S: Final = 1_800.0
 _STILL_FETCHING_S: Final = 10.0

@@ -1,0 +1,279 @@
+"""What the Pulsar proxy costs, beside Pulsar alone and Pulsar's own proxy: pulsar-perf's figures."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from benchmarks.kit.machine import cpu_s
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import Result, Row
+from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load import pulsar_perf
+from benchmarks.load.pulsar_perf import Measured, paced, perf
+from benchmarks.peers.build import Unavailable
+from benchmarks.peers.pulsar_proxy import own_proxy
+from weir.stack import pulsar as broker
+from weir.stack.jars import fetch_jars, jars_dir
+from weir.stack.pulsar import LocalPulsar
+
+TITLE: Final = "The Pulsar proxy: through it and straight to Pulsar"
+DURATION_S: Final = 90
+SETUP_LIMIT_S: Final = 600
+"""For the jars of Pulsar and of its tools, in a first run."""
+SHARE: Final = 0.8
+ADDED_US: Final = 100.0
+"""Targets: rate beside straight, and the added time of a send."""
+_DIRECT, _PROXY, _PEER = "straight to Pulsar", "through the proxy", "through Pulsar's own proxy"
+_AHEAD: Final = "ahead"
+_SIZE: Final = ("-s", "1000")
+_TOPIC: Final = "persistent://public/default/bench"
+# Far more than it can: pulsar-perf sends 100 a second unless it is told.
+_UNBOUND: Final = "10000000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """How much of everything.
+
+    Attributes:
+        rounds: in each of which every side has its turn.
+        produce_s: for which a run of the batching producer is measured.
+        consume: messages that a consumer reads, if so many were produced.
+        send_s: for which single sends are measured in a run.
+        rate: of them a second.
+        warm_s: at the beginning of a producer's run, not measured.
+    """
+
+    rounds: int
+    produce_s: int
+    consume: int
+    send_s: int
+    rate: int
+    warm_s: int
+
+
+_FULL: Final = _Plan(rounds=1, produce_s=3, consume=300_000, send_s=3, rate=200, warm_s=2)
+_SMOKE: Final = _Plan(rounds=1, produce_s=1, consume=2_000, send_s=1, rate=200, warm_s=0)
+
+
+@dataclass(slots=True)
+class _Runs:
+    """All runs of one side: pulsar-perf's figures, and the processor time of what stands between."""
+
+    found: list[Measured] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    @property
+    def messages(self) -> int:
+        """Of all runs."""
+        return sum(run.messages for run in self.found)
+
+    @property
+    def rate(self) -> float:
+        """Messages per second, the mean of all runs."""
+        return fmean(run.rate for run in self.found)
+
+    @property
+    def cpu_us(self) -> float:
+        """Processor time a message."""
+        return 1e6 * self.cpu_s / self.messages
+
+
+class _Bench:
+    """One run of everything.
+
+    Args:
+        plan: how much.
+        pulsar: the broker.
+        stack: Kafka with Weir's topics, on which the proxy is started.
+        progress: told how far it is.
+        peer: process id and address of Pulsar's own proxy; None: it is not here.
+    """
+
+    def __init__(
+        self, plan: _Plan, pulsar: LocalPulsar, stack: Stack, progress: Progress, peer: tuple[int, str] | None
+    ) -> None:
+        proxy = stack.start_proxy(decided=False, pulsar=pulsar.service)
+        self._plan, self._stack, self._progress = plan, stack, progress
+        self._pids = {_PROXY: int(proxy["pid"])}
+        self._address = {_DIRECT: pulsar.service, _PROXY: str(proxy["listen"])}
+        if peer is not None:
+            self._pids[_PEER], self._address[_PEER] = peer
+        self._folder = _folder(stack.folder / "perf")
+        self._turns = 0
+        self._begun = time.monotonic()
+        self.rows: list[Row] = []
+
+    def run(self) -> None:
+        """Measure everything."""
+        plan, folder = self._plan, self._folder
+        what = "pulsar-perf produce, batches, 1 kB"
+
+        def batches(address: str) -> Measured:
+            return paced(
+                address, _TOPIC, folder, "-r", _UNBOUND, *_SIZE, warm_s=plan.warm_s, window_s=plan.produce_s
+            )
+
+        # Whoever came first would have a cold broker. Straight, so that both proxies stay equally fresh.
+        self._progress.step("warming the broker up", 0.2)
+        batches(self._address[_DIRECT])
+        produced = self._measured(what, batches)
+        self._rates(what, produced)
+        count = min(plan.consume, sum(own.messages for own in produced.values()))
+        what = "pulsar-perf consume, batches, 1 kB"
+
+        def backlog(address: str) -> Measured:
+            # A subscription of its own finds everything unread.
+            fresh = ("-ss", f"run-{time.monotonic_ns()}", "-sp", "Earliest")
+            return perf("consume", address, _TOPIC, folder, "-m", str(count), *fresh)
+
+        self._rates(what, self._measured(what, backlog))
+        what = f"pulsar-perf produce, {plan.rate}/s, no batches, 1 kB"
+
+        def single(address: str) -> Measured:
+            words = ("-r", str(plan.rate), "-db", *_SIZE)
+            return paced(
+                address, f"{_TOPIC}-one", folder, *words, warm_s=plan.warm_s, window_s=plan.send_s
+            )
+
+        self._times(what, self._measured(what, single))
+
+    def _each(self, what: str) -> Iterator[str]:
+        """The sides in turn, each time in the other order: what else the machine does then hits all."""
+        for _ in range(self._plan.rounds):
+            self._turns += 1
+            for side in list(self._address)[:: 1 if self._turns % 2 else -1]:
+                self._stack.check()
+                fraction = (time.monotonic() - self._begun) / DURATION_S
+                self._progress.step(f"{what}, {side}", min(0.98, 0.25 + fraction))
+                yield side
+
+    def _measured(self, what: str, work: Callable[[str], Measured]) -> dict[str, _Runs]:
+        """Runs at all sides; `work` gets an address."""
+        runs = {side: _Runs() for side in self._address}
+        for side in self._each(what):
+            before = self._cpu_s(side)
+            runs[side].found.append(work(self._address[side]))
+            runs[side].cpu_s += self._cpu_s(side) - before
+        return runs
+
+    def _cpu_s(self, side: str) -> float:
+        """Processor time of what stands between client and broker."""
+        return cpu_s(self._pids[side]) if side in self._pids else 0.0
+
+    def _rates(self, what: str, runs: dict[str, _Runs]) -> None:
+        direct, through = runs[_DIRECT].rate, runs[_PROXY].rate
+        self.rows.append(
+            Row(
+                what=what, value=through, unit="messages/s", baseline=direct, baseline_what=_DIRECT,
+                target=f">= {SHARE:g} x", met=through >= SHARE * direct,
+            )
+        )  # fmt: skip
+        self._beside(what, {side: own.rate for side, own in runs.items()}, "messages/s", less=False)
+        self._cost(what, runs)
+
+    def _times(self, what: str, runs: dict[str, _Runs]) -> None:
+        """Times of a send, from the call to the receipt; each the mean of the rounds' percentiles."""
+        middle = {side: 1e3 * fmean(run.p50_ms for run in own.found) for side, own in runs.items()}
+        late = {side: 1e3 * fmean(run.p99_ms for run in own.found) for side, own in runs.items()}
+        added = middle[_PROXY] - middle[_DIRECT]
+        self.rows += [
+            Row(
+                what=f"{what}: p50", value=middle[_PROXY], unit="us", baseline=middle[_DIRECT],
+                baseline_what=_DIRECT, target=f"< {ADDED_US:.0f} us more", met=added < ADDED_US,
+            ),
+            Row(
+                what=f"{what}: p99", value=late[_PROXY], unit="us", baseline=late[_DIRECT],
+                baseline_what=_DIRECT,
+            ),
+        ]  # fmt: skip
+        self._beside(f"{what}: p50", middle, "us", less=True)
+        self._beside(f"{what}: p99", late, "us", less=True)
+
+    def _beside(self, what: str, by_side: dict[str, float], unit: str, *, less: bool) -> None:
+        """Ours beside the peer's, if it is here; `less`: is better."""
+        if _PEER in by_side:
+            ours, peer = by_side[_PROXY], by_side[_PEER]
+            self.rows.append(
+                Row(
+                    what=what, value=ours, unit=unit, baseline=peer, baseline_what=_PEER,
+                    target=_AHEAD, met=ours < peer if less else ours > peer,
+                )
+            )  # fmt: skip
+
+    def _cost(self, what: str, runs: dict[str, _Runs]) -> None:
+        peer = runs.get(_PEER)
+        self.rows.append(
+            Row(
+                what=f"{what}: the proxy's CPU", value=runs[_PROXY].cpu_us, unit="us CPU/message",
+                baseline=peer.cpu_us if peer else None, baseline_what=_PEER if peer else "",
+            )
+        )  # fmt: skip
+
+
+def run(smoke: bool, progress: Progress) -> Result:
+    """Measure the same work straight to Pulsar, through the proxy and through Pulsar's own, in turn."""
+    plan = _SMOKE if smoke else _FULL
+    _prepare(smoke, progress)
+    skipped = list[str]()
+    with ExitStack() as running:
+        progress.step("starting Kafka", 0.0)
+        stack = running.enter_context(Stack(work_dir()))
+        progress.step("starting Pulsar", 0.05)
+        pulsar = running.enter_context(LocalPulsar(stack.folder / "pulsar"))
+        progress.step("starting the proxies", 0.15)
+        peer = None
+        try:
+            peer = running.enter_context(own_proxy(pulsar, _folder(stack.folder / "own")))
+        except Unavailable as reason:
+            skipped.append(str(reason))
+        bench = _Bench(plan, pulsar, stack, progress, peer)
+        bench.run()
+    return Result(name="pulsar", title=TITLE, rows=bench.rows, notes=_notes(plan), skipped=skipped)
+
+
+def _prepare(smoke: bool, progress: Progress) -> None:
+    """See to the jars; a smoke run fetches none."""
+
+    def say(words: str) -> None:
+        progress.step(words, 0.0)
+
+    if smoke:
+        for kind in (broker.KIND, pulsar_perf.KIND):
+            jars_dir(kind)
+    else:
+        broker.prepare(say)
+        fetch_jars(pulsar_perf.KIND, say)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(parents=True)
+    return path
+
+
+def _notes(plan: _Plan) -> list[str]:
+    heap = f"a heap of {pulsar_perf.HEAP_MB} MiB"
+    return [
+        f"pulsar-perf and Pulsar's own proxy {_version(pulsar_perf.KIND, 'pulsar-proxy')}, broker "
+        f"{_version(broker.KIND, 'pulsar-broker')}; one client, one topic, one standalone broker; client, "
+        "broker and proxies share the machine's cores: what the proxy takes, the others lack.",
+        f"All sides in turn, {plan.rounds} round, the order reversed from one measurement to the next; each "
+        f"run is a new JVM with {heap}.",
+        f"Producing batches: at its defaults (1 ms), as fast as it can: receipts in {plan.produce_s} s "
+        f"after {plan.warm_s} s of warming up. Consuming: the first {plan.consume:,} messages of that, by "
+        "pulsar-perf's own count from the subscription on.",
+        f"Without batches: {plan.rate} a second for {plan.send_s} s after {plan.warm_s} s; from the call to "
+        "the receipt. The time from producer to consumer is not shown: it is given in whole milliseconds.",
+        f"Our proxy has no limits and no job; Pulsar's own is at its defaults with {heap}. The broker has "
+        "had a producer before, straight; neither proxy has. Their CPU is that of whole runs, start and "
+        "end included.",
+    ]
+
+
+def _version(kind: str, stem: str) -> str:
+    names = [path.stem for path in jars_dir(kind).glob(f"{stem}-[0-9]*.jar")]
+    return names[0].removeprefix(f"{stem}-") if names else "unknown"
