@@ -17,7 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: setup run pulsar check test soak suites bench
 .DELETE_ON_ERROR:
 
-setup: $(STAMPS)
+# Python's libraries and Kafka's jars come from two places, so they come at a time.
+setup:
+	@$(MAKE) -s -j2 $(STAMPS)
 
 # Stamps: a second run compares a few file times and does nothing.
 $(VENV)/.installed: requirements.lock pyproject.toml
@@ -33,6 +35,9 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 	@echo "setup: compiling the laws"
 	@$(VENV)/bin/python -c "from streaming.job.operator import warm_up; warm_up()"
 	@touch $@
+
+# Maven's store takes one at a time.
+.weir/jars/spark/.fetched: | .weir/jars/kafka/.fetched
 
 .weir/jars/%/.fetched: conf/%/pom.xml conf/%/jars.sha256 scripts/fetch-jars.sh
 	@scripts/prerequisites.sh $(PYTHON) java mvn
@@ -66,7 +71,7 @@ test: setup
 	@$(MAKE) -s $(PULSAR_JARS) & fetching=$$!; $(MAKE) -s check; checked=$$?; wait $$fetching && exit $$checked
 	@echo "== the job in Spark" && $(PYTEST) tests/spark -m "not soak" --durations=3
 	@echo "== the proxy and the tools against a real Kafka" && \
-		$(PYTEST) tests/kafka tests/attack -m "not soak" $(SIDE_BY_SIDE) --durations=3
+		$(PYTEST) tests/kafka tests/attack -m "not soak" -n 3 --dist loadfile --durations=3
 	@echo "== Pulsar" && $(PYTEST) tests/pulsar -m "not soak" $(SIDE_BY_SIDE) --durations=3
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 

@@ -373,6 +373,7 @@ def test_other_requests_do_not_wait(guard: ProxyThread, group: Callable[..., str
             client.receive_frame(1.0)
 
 
+@pytest.mark.soak
 def test_names_that_nobody_has_met_before(cluster: Cluster, tmp_path: Path) -> None:
     """2,400 client-ids of 32 kB, each with a byte rate of its own, and as many topics: memory stays."""
     policies: dict[str, Any] = {

@@ -68,6 +68,7 @@ def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+@pytest.mark.soak
 def test_a_flood_leaves_descriptors(cluster: Cluster, tmp_path: Path) -> None:
     """Fewer are let in than connections_max says, which is said; who is in goes on, and so do metrics."""
     with proxy_process(cluster, tmp_path, LIMIT) as (ready, log), ExitStack() as stack:

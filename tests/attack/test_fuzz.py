@@ -127,6 +127,7 @@ def bystander_waits(proxy: WatchedProxy, kafka: LocalKafka, seed: int) -> float:
     return through.p99_ms() - BYSTANDER_P99_MS - 2 * straight.p99_ms()
 
 
+@pytest.mark.soak
 def test_a_hostile_broker_on_sockets(own_kafka: LocalKafka) -> None:
     """A broker that answers with anything at all harms those who asked, and nobody else."""
     with LyingBroker(SEED) as broker, WatchedProxy(broker.address, own_kafka.bootstrap, "weir.") as proxy:

@@ -57,6 +57,7 @@ def rate_at(proxy: ProxyThread) -> float | None:
     return None if quota is None else quota.rate
 
 
+@pytest.mark.soak
 def test_a_version_at_the_end_of_all_numbers_is_refused(
     cluster: Cluster, topics: Topics, tmp_path: Path, apply: Callable[[float], int]
 ) -> None:

@@ -89,7 +89,7 @@ def ambiguous(running: ProxyThread) -> float | None:
 
 RATES = [
     # Client, limit a second, records in a batch, records: the first second's and those of whole turns.
-    (confluent, 1_000, 1, 4_000),
+    pytest.param(confluent, 1_000, 1, 4_000, marks=pytest.mark.soak),
     (aio, 100, 6, 402),
     (new_java, 100, 1, 400),
 ]
@@ -197,6 +197,7 @@ def rate_of_two(cluster: Cluster, proxy_with: Start) -> float:
     return rate(both[:70])
 
 
+@pytest.mark.soak
 def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None:
     """A member that joins takes partitions over; the limit is still one, and no record is lost."""
     group, count = fresh("group"), 120

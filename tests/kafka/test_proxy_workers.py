@@ -35,6 +35,7 @@ def worker_of(ready_file: Path) -> dict[str, Any]:
     return first
 
 
+@pytest.mark.soak
 def test_workers_share_a_port(cluster: Cluster, tmp_path: Path) -> None:
     """Both serve clients; kill -9 of one ends its clients only, is said, and it comes back; TERM ends all."""
     ready_file, log, port = tmp_path / "ready.json", tmp_path / "log", free_port()

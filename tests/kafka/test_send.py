@@ -81,6 +81,7 @@ def test_times_are_kept_when_asked(
     assert keyed(cluster, topics.usage) == [("", orjson.loads(line))]
 
 
+@pytest.mark.soak
 def test_what_cannot_be_sent_ends_with_1(
     cluster: Cluster, options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,9 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from atexit import register
 from collections.abc import Mapping
 from http.client import HTTPConnection
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -99,12 +102,18 @@ class Admin:
             self._process.wait()
 
 
+_TOOLS_CLASSES = Path(mkdtemp(prefix="weir-pulsar-admin-")) / "classes.jsa"
+register(rmtree, _TOOLS_CLASSES.parent, ignore_errors=True)
+
+
 def pulsar_admin(folder: Path, url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Pulsar's own `pulsar-admin`, run to its end."""
+    """Pulsar's own `pulsar-admin`, run to its end; what the first one loads is archived for the others."""
     config = folder / "client.conf"
     config.touch()
+    archived = _TOOLS_CLASSES.exists()
+    classes = "-XX:SharedArchiveFile" if archived else "-XX:ArchiveClassesAtExit"
     command = java_command(
         "org.apache.pulsar.admin.cli.PulsarAdminTool", str(config), "--admin-url", url, *words,
-        heap_mb=128, kind="pulsar",
+        heap_mb=128, kind="pulsar", options=(f"{classes}={_TOOLS_CLASSES}",),
     )  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S, check=False)

@@ -39,7 +39,10 @@ def by_long_topic(number: int) -> tuple[bytes, RequestHeader]:
     return produce(9, {f"acme.n.{number}".ljust(30_000, "x"): [BATCH]})
 
 
-@pytest.mark.parametrize("attack", [by_client_id, by_short_client_id, by_topic, by_long_topic])
+@pytest.mark.parametrize(
+    "attack",
+    [by_client_id, by_short_client_id, pytest.param(by_topic, marks=pytest.mark.soak), by_long_topic],
+)
 def test_names_that_clients_make_up(attack: Callable[[int], tuple[bytes, RequestHeader]]) -> None:
     """Ten times what the tables hold, with reports in between."""
     desk = Desk(POLICIES, accounts_max=200, subjects_max=200, topics_max=4_000)
