@@ -114,6 +114,6 @@ def pulsar_admin(folder: Path, url: str, *words: str) -> subprocess.CompletedPro
     classes = "-XX:SharedArchiveFile" if archived else "-XX:ArchiveClassesAtExit"
     command = java_command(
         "org.apache.pulsar.admin.cli.PulsarAdminTool", str(config), "--admin-url", url, *words,
-        heap_mb=128, kind="pulsar", options=(f"{classes}={_TOOLS_CLASSES}",),
+        heap_mb=128, kind="pulsar", options=(f"{classes}={_TOOLS_CLASSES}", "-Xlog:disable"),
     )  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=TOOL_LIMIT_S, check=False)
