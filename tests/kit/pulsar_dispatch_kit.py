@@ -57,9 +57,11 @@ class Limited:
 
 
 @contextmanager
-def limited(pulsar_: LocalPulsar, own: dict[str, Any] | None = None) -> Iterator[Limited]:
-    """A proxy of its own before a broker."""
-    with bare_proxy(pulsar_.service, own=own) as proxy:
+def limited(
+    pulsar_: LocalPulsar, own: dict[str, Any] | None = None, **settings: Any
+) -> Iterator[Limited]:
+    """A proxy of its own before a broker; settings as of `bare_proxy`."""
+    with bare_proxy(pulsar_.service, own=own, **settings) as proxy:
         yield Limited(proxy)
 
 

@@ -1,0 +1,146 @@
+"""`weir proxy --pulsar`, killed while clients publish and consume, and started again in its place."""
+
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from broker_fixtures import apart, cluster
+from cluster_kit import LOOPBACK, Cluster, address
+from process_kit import weir_proxy
+from proxy_kit import until
+from pulsar_dispatch_kit import Reading, rate
+from pulsar_kit import Admin, Sending, client, fresh
+
+from weir.stack.kafka import free_port
+from weir.stack.pulsar import LocalPulsar
+
+__all__ = ["cluster"]
+pytestmark = pytest.mark.soak
+KILLS = 3
+SENT_MIN = 500
+
+
+def accepts(service: str) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection(address(service), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+class Restarting:
+    """A proxy on one port; a context manager.
+
+    Args:
+        own: Weir's topics.
+        pulsar: the broker.
+        folder: for settings and logs.
+    """
+
+    def __init__(self, own: Cluster, pulsar: LocalPulsar, folder: Path) -> None:
+        self.service = f"{LOOPBACK}:{free_port()}"
+        self._folder = folder
+        given = folder / "weir.yaml"
+        given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": own.topics.prefix}}))
+        self._words = ["--pulsar", pulsar.service, "--kafka", own.kafka.bootstrap]
+        self._words += ["--settings", str(given), "--listen", self.service]
+        self._stack = ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Restarting":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self) -> None:
+        """Start it; clients are let in when this returns."""
+        log = self._folder / f"{fresh('proxy')}.log"
+        self._process = self._stack.enter_context(weir_proxy(*self._words, log=log))
+        until(lambda: accepts(self.service), 60, f"a proxy; {log}")
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(5)
+
+
+class Publishing:
+    """A client that publishes numbers in a thread, 500 a second at most; a context manager."""
+
+    def __init__(self, producer: Any) -> None:
+        self.sending = Sending(producer)
+        self.numbers = 0
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Publishing":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """No more of them."""
+        self._enough.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._enough.wait(0.002):
+            self.sending.send(self.numbers.to_bytes(8, "big"))
+            self.numbers += 1
+
+
+def more(count: Callable[[], int], by: int) -> Callable[[], bool]:
+    """Whether there are so many more than now."""
+    before = count()
+    return lambda: count() >= before + by
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["free", "limited"])
+def test_nothing_is_lost_with_a_proxy(
+    cluster: Cluster, pulsar: LocalPulsar, admin: Admin, tmp_path: Path, limited: bool
+) -> None:
+    """Clients come back by themselves, and all arrives; also while SENDs, permits and messages wait in it."""
+    namespace = admin.namespace(f"public/{fresh('killed')}")
+    topic, group = f"persistent://{namespace}/t", fresh("killed")
+    limits = {"resourcegroup": group, "subscriptionDispatchRate": rate(100)}
+    options = {"batching_enabled": False, "block_if_queue_full": True, "send_timeout_millis": 120_000}
+    with apart(cluster, "killed") as own:
+        if limited:
+            own.policies.put(f"resourcegroups.{group}", {"publishRateInMsgs": 300})
+            own.policies.put(f"namespaces.{namespace}", limits)
+        with Restarting(own, pulsar, tmp_path) as proxy, ExitStack() as clients:
+            reading = clients.enter_context(Reading(proxy.service, topic))
+            reading.add()
+            producer = clients.enter_context(client(proxy.service)).create_producer(topic, **options)
+            publishing = clients.enter_context(Publishing(producer))
+            for _ in range(KILLS):
+                time.sleep(2.0)
+                proxy.kill()
+                time.sleep(0.5)
+                proxy.start()
+                until(more(lambda: len(publishing.sending.sent), 50), 60, "receipts")
+                until(more(lambda: len(reading.times()), 50), 60, "messages")
+            publishing.end()
+            if limited:
+                own.policies.put(f"namespaces.{namespace}", None)
+            sent = len(publishing.sending.wait(120))
+            until(lambda: len(set(data(reading))) >= sent, 60, "all messages")
+    assert set(data(reading)) == set(range(publishing.numbers)) and sent == publishing.numbers > SENT_MIN
+
+
+def data(reading: Reading) -> list[int]:
+    """Numbers that came."""
+    return [int.from_bytes(each.data, "big") for each in reading.got[0]]
