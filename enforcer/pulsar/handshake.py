@@ -56,7 +56,8 @@ class Handshake:
         self._refuse = refuse
         self._opened = opened
         self._name: str | None = None
-        self._original = ""
+        self._method = self._original = ""
+        self._challenged = False
         self.connect: bytes | None = None
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
@@ -69,8 +70,13 @@ class Handshake:
         if kind not in _FROM_CLIENT:
             raise BadFrame(Reason.UNEXPECTED)
         if kind == AUTH_RESPONSE:
-            response = parse(frame).response
-            self._see(response.auth_method_name, response.auth_data)
+            if not self._challenged:
+                # A broker that has let the client in already would take it for a login anew, and we for the
+                # one that it is letting in.
+                raise BadFrame(Reason.UNEXPECTED)
+            self._challenged = False
+            # A broker goes by the method of CONNECT, whatever is said here.
+            self._see(parse(frame).response.auth_data)
         return frame
 
     def take_down(self, kind: int, frame: bytes) -> bytes:
@@ -94,6 +100,8 @@ class Handshake:
             )
         elif kind not in _FROM_BROKER:
             raise BadFrame(Reason.UNEXPECTED)
+        elif kind == AUTH_CHALLENGE:
+            self._challenged = True
         return frame
 
     def _begin(self, frame: bytes) -> None:
@@ -108,7 +116,8 @@ class Handshake:
                 "refused_target",
             )
             return
-        self._see(body.auth_method_name, body.auth_data)
+        self._method = body.auth_method_name
+        self._see(body.auth_data)
         self._original = body.original_principal
         if body.HasField("proxy_to_broker_url"):
             body.ClearField("proxy_to_broker_url")
@@ -116,8 +125,8 @@ class Handshake:
         self.connect = frame
         self._dial(target)
 
-    def _see(self, method: str, data: bytes) -> None:
-        pulsar = self._hub.pulsar
+    def _see(self, data: bytes) -> None:
+        pulsar, method = self._hub.pulsar, self._method
         self._name = name_in(method, data, pulsar.token_claim) if method in pulsar.auth_methods else None
 
     def _user(self) -> str:

@@ -57,7 +57,7 @@ class Wire:
         self.up: list[bytes] = []
         self.down: list[bytes] = []
         self.ended: list[str] = []
-        self.paused = False
+        self.paused = self.stalled = False
         self.looks = 0
 
     def to_broker(self, frame: bytes) -> None:

@@ -44,7 +44,9 @@ def message(consumer: int, number: int, msgs: int = 1, size: int = 100, **fields
         metadata.num_messages_in_batch = msgs
     # The producer's name, which no rule reads.
     content = b"\x0a\x01p" + metadata.SerializeToString()
-    behind = b"\x0e\x01\0\0\0\0" + len(content).to_bytes(4, "big") + content + b"x" * size
+    behind = b"\x0e\x01\0\0\0\0" + len(content).to_bytes(4, "big") + content
+    # Whatever it holds, a message of a batch takes some bytes.
+    behind += b"x" * (size if msgs == 1 else max(size, 6 * msgs))
     body = new_body(frames.MESSAGE, consumer_id=consumer)
     body.message_id.ledger_id, body.message_id.entry_id = 1, number
     return build(frames.MESSAGE, body, behind)

@@ -38,6 +38,10 @@ class RawPulsar:
         """Send frames in one go."""
         self._socket.sendall(b"".join(frames))
 
+    def limit(self, seconds: float) -> None:
+        """How long `receive` waits, then it raises TimeoutError."""
+        self._socket.settimeout(seconds)
+
     def receive(self) -> tuple[int, Any]:
         """The next frame that is known here: its kind and body; 0 at the end of the connection."""
         while True:

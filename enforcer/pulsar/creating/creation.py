@@ -24,6 +24,8 @@ _ANSWER_LIMIT_S: Final = 60.0
 """Clients have given up by then; what is not answered stays charged."""
 _SURE_AFTER_S: Final = 1.0
 """A refused creation is looked at after so long, when any that goes on behind a forged refusal is done."""
+_PATIENCE_S: Final = 0.5
+"""Who waits longer for those in front asks for itself whether the topic is there."""
 _SHOWN: Final = 300
 """Characters of a topic's name in a message."""
 _PASSING: Final = frozenset(
@@ -179,28 +181,56 @@ class Creation:
 
     async def _attach(self) -> None:
         """A PRODUCER or SUBSCRIBE creates the topic of its name."""
-        async with self._known.turn(self.want.name, self._turn_s()):
+        in_turn, patience_s = False, min(_PATIENCE_S, self._turn_s())
+        try:
+            async with self._known.turn(self.want.name, patience_s):
+                in_turn = True
+                done = await self._in_turn()
+        except TimeoutError:
+            if in_turn or patience_s < _PATIENCE_S:
+                raise
+            # Those in front may read no answers, or wait for their quota; what is there needs no turn.
             found = await self._find()
-            self._count(found)
-            if found is Found.UNCLEAR:
-                self._try_again("the broker cannot say now whether it exists")
-                return
             if found in _THERE:
-                self.sent = True
-                self._link.to_broker(self.want.frame)
+                self._goes_on(found)
                 return
-            answer = await self._decide(1)
-            if answer is None:
-                return
-            kind, frame = await self._send()
-            if kind != ERROR:
-                self._known.note(self.want.name, 0)
-                self._office.mutations.settle(answer, {self.want.name: 1})
+            async with self._known.turn(self.want.name, self._turn_s()):
+                done = await self._in_turn()
+        if done is None:
+            return
+        answer, kind, frame = done
         if kind == ERROR:
             await self._settle_later(answer)
             return
         await self._office.mutations.acknowledged(answer)
         self._link.to_client(frame)
+
+    async def _in_turn(self) -> tuple[Answer, int, bytes] | None:
+        """Have it decided, if it is not there, and let it go on; None: that was all."""
+        if self._link.stalled:
+            # It would hear no answer, and keep those behind it waiting.
+            raise TimeoutError
+        found = await self._find()
+        if found in _THERE:
+            self._goes_on(found)
+            return None
+        self._count(found)
+        if found is Found.UNCLEAR:
+            self._try_again("the broker cannot say now whether it exists")
+            return None
+        answer = await self._decide(1)
+        if answer is None:
+            return None
+        kind, frame = await self._send()
+        if kind != ERROR:
+            self._known.note(self.want.name, 0)
+            self._office.mutations.settle(answer, {self.want.name: 1})
+        return answer, kind, frame
+
+    def _goes_on(self, found: Found) -> None:
+        self._count(found)
+        self.sent = True
+        self._link.to_broker(self.want.frame)
 
     async def _find(self) -> Found:
         topic, name = self.want.topic, self.want.name

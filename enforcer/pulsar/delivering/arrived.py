@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.pulsar.protocol.frames import BadFrame, message_parts
 from enforcer.pulsar.protocol.schema import read_metadata
+from enforcer.pulsar.protocol.sizes import plausible
 
 _MASK: Final = 2**64 - 1
 
@@ -15,13 +16,16 @@ class Arrived(NamedTuple):
     """One entry, or what is left to deliver of it.
 
     Attributes:
-        msgs: messages: those of the batch that were not acknowledged before. So many permits it took.
+        permits: what it took: the messages that the batch claims, less those acknowledged before.
+        msgs: the same, no more than its bytes can hold: who may publish to one topic could put a whole broker
+            into debt for ever.
         size: bytes behind the command.
         published: when, ms since the epoch by the producer's clock; 0: it does not say.
         marker: it is the broker's own, and no message of anybody.
         readable: its metadata could be read; else it counts as one message.
     """
 
+    permits: int
     msgs: int
     size: int
     published: int
@@ -41,9 +45,11 @@ def arrived(frame: bytes, body: Any) -> Arrived:
         metadata = read_metadata(frame[parts.metadata : parts.payload])
     except BadFrame:
         # The client will make of it what it makes of a broken message; it is a delivery all the same.
-        return Arrived(1, max(0, len(frame) - 8), 0, readable=False)
-    msgs = max(1, metadata.num_messages_in_batch)
+        return Arrived(1, 1, max(0, len(frame) - 8), 0, readable=False)
+    claimed = max(1, metadata.num_messages_in_batch)
+    msgs = 1 if claimed == 1 else plausible(claimed, len(frame) - parts.payload, metadata.compression)
     if body.ack_set:
         left = sum((word & _MASK).bit_count() for word in body.ack_set)
-        msgs = min(msgs, max(1, left))
-    return Arrived(msgs, len(frame) - parts.start, metadata.publish_time, metadata.HasField("marker_type"))
+        claimed, msgs = min(claimed, max(1, left)), min(msgs, max(1, left))
+    marker = metadata.HasField("marker_type")
+    return Arrived(claimed, msgs, len(frame) - parts.start, metadata.publish_time, marker)

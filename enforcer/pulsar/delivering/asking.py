@@ -5,6 +5,7 @@ not in its answer or are in it twice, so it is asked until two answers say the s
 Without permits a broker soon has nothing more to send.
 """
 
+import secrets
 from typing import Final
 
 from enforcer.pulsar.delivering.consumer import Consumer
@@ -16,8 +17,10 @@ from enforcer.pulsar.protocol.frames import CONSUMER_STATS
 _AGAIN_MS: Final = 50.0
 _ASKED_MAX: Final = 40
 """So often; then the last answer counts. One that is too low by some lets some more come, which are held."""
-_FIRST_ID: Final = 2**63 + 2**62
-"""Our requests' ids: clients count up from 0 or from a random number of 63 bits."""
+_HIGH: Final = 2**63 + 2**62
+"""Our requests' ids begin above: clients count up from 0 or from a random number of 63 bits."""
+_RANDOM_BITS: Final = 61
+"""A client cannot guess them, so that no answer to a question of its own is taken for one to ours."""
 _SIGN: Final = 2**63
 
 
@@ -45,7 +48,7 @@ class Asking:
 
     def __init__(self, link: Link, metrics: DeliveryMetrics, answer_ms: float) -> None:
         self._link, self._metrics, self._answer_ms = link, metrics, answer_ms
-        self._next = _FIRST_ID
+        self._first = self._next = _HIGH | secrets.randbits(_RANDOM_BITS)
         self._open: dict[int, _Question] = {}
         self._waiting: dict[Consumer, _Question] = {}
 
@@ -72,7 +75,7 @@ class Asking:
         question = self._open.pop(body.request_id, None)
         if question is None:
             # One to a question that was given up is nobody's.
-            return None if _FIRST_ID <= body.request_id < self._next else frame
+            return None if self._first <= body.request_id < self._next else frame
         consumer = question.consumer
         if self._waiting.get(consumer) is not question:
             return None

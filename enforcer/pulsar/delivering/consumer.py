@@ -106,7 +106,7 @@ class Consumer:
         """A message has come; the frame if it goes on now."""
         self.came += 1
         granted = self.known and not self.loose and self.permits.balance > 0
-        self.permits.sent(came.msgs)
+        self.permits.sent(came.permits)
         self._mean.add(came.msgs, came.size)
         desk = self._desk
         self._fresh = not desk.laws.dispatch.all_charged and desk.is_young(came)
@@ -141,7 +141,7 @@ class Consumer:
             if held.message is None:
                 self._owner.link.to_client(held.frame)
             else:
-                self.permits.give(held.message.msgs)
+                self.permits.give(held.message.permits)
         self._note_bank()
         self._owner.holds()
         self.wake()
@@ -183,8 +183,8 @@ class Consumer:
         desk = self._desk
         if self.limits.lossy and len(self._queue) >= desk.settings.held_unstored_max:
             desk.metrics.lost.inc()
-            self._owner.link.to_broker(command(FLOW, consumer_id=self.id, message_permits=came.msgs))
-            self.permits.passed(came.msgs)
+            self._owner.link.to_broker(command(FLOW, consumer_id=self.id, message_permits=came.permits))
+            self.permits.passed(came.permits)
             return
         self._queue.put(Held(frame, came))
         desk.metrics.held.inc()

@@ -1,5 +1,6 @@
 """Dispatch to the consumers of one connection, under all that limits it (docs/pulsar/dispatch.md)."""
 
+import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from enforcer.pulsar.delivering.desk import Desk
 from enforcer.pulsar.delivering.held import Store
 from enforcer.pulsar.delivering.limits import Limits
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import TEXT_MAX, parse
+from enforcer.pulsar.protocol.commands import TEXT_MAX, ServerError, command, error, parse
 from enforcer.pulsar.protocol.frames import (
     ACTIVE_CONSUMER_CHANGE,
     CLOSE_CONSUMER,
@@ -24,11 +25,20 @@ from enforcer.pulsar.protocol.frames import (
     SUCCESS,
     UNSUBSCRIBE,
 )
+from enforcer.pulsar.protocol.names import BadName, read_topic
 
 _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
 _DOWN: Final = frozenset({SUCCESS, ERROR, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE})
 _DOWN_LIMITED: Final = _DOWN | {MESSAGE, REACHED_END_OF_TOPIC, CONSUMER_STATS_RESPONSE}
+_HIGH: Final = 2**63
+_RANDOM_BITS: Final = 62
+_ALL_AGAIN_BYTES: Final = 4_096
+"""A REDELIVER without ids is smaller; one with very many would take long to read."""
+_SURE_GONE_MS: Final = 5_000.0
+"""What a broker sent before it knew of a consumer's end has come by then."""
+_CONSUMER_BYTES: Final = 800
+"""What a consumer takes at least, beside its names."""
 
 
 class Delivering:
@@ -53,8 +63,12 @@ class Delivering:
         self._broker = "pulsar-{}:{}".format(*link.broker)
         self._consumers: dict[int, Consumer] = {}
         # Requests under way that begin or end a consumer.
-        self._beginning: dict[int, int] = {}
-        self._ending: dict[int, int] = {}
+        self._beginning: dict[int, Consumer] = {}
+        self._ending: dict[int, Consumer] = {}
+        # Our own requests, and consumers that their client has closed a moment ago, with the time.
+        self._ours: set[int] = set()
+        self._gone: dict[int, float] = {}
+        self._kept_bytes = 0
         self._asking = Asking(link, desk.metrics, desk.settings.permit_answer_ms)
         self._full_from = 0
         self._take_up: dict[int, Callable[[bytes, Any], bytes | None]] = {
@@ -68,7 +82,7 @@ class Delivering:
             MESSAGE: self._message,
             SUCCESS: self._success,
             ERROR: self._error,
-            CLOSE_CONSUMER: self._close_consumer,
+            CLOSE_CONSUMER: self._closed,
             ACTIVE_CONSUMER_CHANGE: self._active,
             REACHED_END_OF_TOPIC: self._in_order,
         }
@@ -77,7 +91,7 @@ class Delivering:
     @property
     def held_bytes(self) -> int:
         """See link.Part."""
-        return self.store.size
+        return self.store.size + self._kept_bytes
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part.
@@ -85,6 +99,8 @@ class Delivering:
         Raises:
             BadFrame: it cannot be read.
         """
+        if kind == REDELIVER and len(frame) > _ALL_AGAIN_BYTES:
+            return frame
         return self._take_up[kind](frame, parse(frame))
 
     def take_down(self, kind: int, frame: bytes) -> bytes | None:
@@ -101,6 +117,9 @@ class Delivering:
         """See link.Part."""
         if self._asking:
             self._asking.check(now_ms)
+        for number, since_ms in list(self._gone.items()):
+            if now_ms - since_ms > _SURE_GONE_MS:
+                del self._gone[number]
         if self.up is not _UP:
             self._see()
 
@@ -145,7 +164,7 @@ class Delivering:
         """See FLOW and MESSAGE while they matter to a consumer."""
         limited = any(
             consumer.limits.applies or consumer.busy for consumer in self._consumers.values()
-        ) or bool(self._asking)
+        ) or bool(self._asking or self._gone)
         up, down = (_UP_LIMITED, _DOWN_LIMITED) if limited else (_UP, _DOWN)
         if up is not self.up:
             self.up, self.down = up, down
@@ -156,29 +175,43 @@ class Delivering:
     def _subscribe(self, frame: bytes, body: Any) -> bytes | None:
         number, desk = body.consumer_id, self._desk
         if number in self._consumers:
-            # The broker keeps the one that it has, whatever this one asks for.
-            return frame
-        if len(self._consumers) >= desk.settings.consumers_max:
+            # It may be that the broker has closed the one that it had, and takes this one for another topic.
+            self._refuse(body, ServerError.SERVICE_NOT_READY, "a consumer of this number is there already")
+            return None
+        if max(map(len, (self._consumers, self._beginning, self._ending))) >= desk.settings.consumers_max:
             self.link.end("too_many_consumers")
             return None
         topic, subscription = body.topic, body.subscription
-        if len(topic) > TEXT_MAX or len(subscription) > TEXT_MAX:
-            return frame
+        try:
+            if max(len(topic), len(subscription)) > TEXT_MAX:
+                raise BadName(f"names have at most {TEXT_MAX} characters here")
+            read_topic(topic)
+        except BadName as wrong:
+            # The broker might read it as a name after all, and nothing would limit it.
+            self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
+            return None
         limits = Limits(desk.laws, self._broker, topic, subscription, self.link.user)
         limits.look()
         if limits.exempt and limits.rates:
             desk.metrics.exempt.labels(limits.exempt).inc()
         consumer = self._consumers[number] = Consumer(self, desk, limits, number)
-        self._beginning[body.request_id] = number
+        self._kept_bytes += _CONSUMER_BYTES + limits.names_size
+        self._beginning[body.request_id] = consumer
+        self._gone.pop(number, None)
         if not limits.applies:
             consumer.uncounted()
         elif self.up is _UP:
             self._see()
         return frame
 
+    def _refuse(self, body: Any, code: int, message: str) -> None:
+        self.link.to_client(error(body.request_id, code, message))
+
     def _unsubscribe(self, frame: bytes, body: Any) -> bytes:
-        if body.consumer_id in self._consumers:
-            self._ending[body.request_id] = body.consumer_id
+        if (consumer := self._consumers.get(body.consumer_id)) is not None:
+            self._ending[body.request_id] = consumer
+            if len(self._ending) > self._desk.settings.consumers_max:
+                self.link.end("too_many_consumers")
         return frame
 
     def _flow(self, frame: bytes, body: Any) -> bytes | None:
@@ -195,32 +228,65 @@ class Delivering:
         return frame
 
     def _close_consumer(self, frame: bytes, body: Any) -> bytes:
-        """From either side: what was not acknowledged comes again to whoever subscribes next."""
-        self._drop(body.consumer_id)
+        """What was not acknowledged comes again to whoever subscribes next."""
+        if (consumer := self._consumers.get(body.consumer_id)) is not None:
+            if consumer.limits.applies:
+                self._gone[consumer.id] = self.link.now_ms()
+            self._drop(consumer)
+        return frame
+
+    def _closed(self, frame: bytes, body: Any) -> bytes:
+        """The same from the broker's side: it has sent all that it sends."""
+        if (consumer := self._consumers.get(body.consumer_id)) is not None:
+            self._drop(consumer)
         return frame
 
     # From the broker ---------------------------------------------------------------------------------------
 
     def _message(self, frame: bytes, body: Any) -> bytes | None:
         consumer = self._consumers.get(body.consumer_id)
-        if consumer is None or not self._applies(consumer):
+        if consumer is None:
+            # The client has closed it: nobody is charged, so nobody gets it; the broker sends it again.
+            return None if body.consumer_id in self._gone else frame
+        if not self._applies(consumer):
             return frame
         came = arrived(frame, body)
         if not came.readable:
             self._desk.metrics.unreadable.inc()
         return consumer.take(frame, came)
 
-    def _success(self, frame: bytes, body: Any) -> bytes:
+    def _success(self, frame: bytes, body: Any) -> bytes | None:
+        if self._is_ours(body):
+            return None
         self._beginning.pop(body.request_id, None)
-        if (number := self._ending.pop(body.request_id, None)) is not None:
-            self._drop(number)
+        if (consumer := self._ending.pop(body.request_id, None)) is not None:
+            self._end(consumer)
         return frame
 
-    def _error(self, frame: bytes, body: Any) -> bytes:
+    def _error(self, frame: bytes, body: Any) -> bytes | None:
+        if self._is_ours(body):
+            return None
         self._ending.pop(body.request_id, None)
-        if (number := self._beginning.pop(body.request_id, None)) is not None:
-            self._drop(number)
+        if (consumer := self._beginning.pop(body.request_id, None)) is not None:
+            self._end(consumer)
         return frame
+
+    def _is_ours(self, body: Any) -> bool:
+        ours = body.request_id in self._ours
+        self._ours.discard(body.request_id)
+        return ours
+
+    def _end(self, consumer: Consumer) -> None:
+        """The broker has answered a request of the client's with this one's number, so there is no consumer.
+
+        Unless the client has given another request the same number: so the broker closes what it may have.
+        """
+        if self._consumers.get(consumer.id) is not consumer:
+            return
+        self._drop(consumer)
+        request_id = _HIGH | secrets.randbits(_RANDOM_BITS)
+        self._ours.add(request_id)
+        self.link.to_broker(command(CLOSE_CONSUMER, consumer_id=consumer.id, request_id=request_id))
 
     def _active(self, frame: bytes, body: Any) -> bytes | None:
         consumer = self._consumers.get(body.consumer_id)
@@ -238,8 +304,8 @@ class Delivering:
     def _applies(self, consumer: Consumer) -> bool:
         return consumer.limits.applies or consumer.busy
 
-    def _drop(self, number: int) -> None:
-        consumer = self._consumers.pop(number, None)
-        if consumer is not None:
-            self._asking.forget(consumer)
-            consumer.close()
+    def _drop(self, consumer: Consumer) -> None:
+        del self._consumers[consumer.id]
+        self._kept_bytes -= _CONSUMER_BYTES + consumer.limits.names_size
+        self._asking.forget(consumer)
+        consumer.close()

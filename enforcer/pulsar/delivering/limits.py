@@ -5,6 +5,7 @@ but with the proxy, so a rate would lose them; groups and users are charged for 
 Topics of Pulsar's own carry no messages of anybody, and a broker that waits for them stands still.
 """
 
+import hashlib
 from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
@@ -23,9 +24,11 @@ GROUP: Final = "group"
 USER: Final = "user"
 """Levels of a wait beside those of dispatch rates."""
 _SYSTEM_NAMESPACE: Final = "pulsar/system"
-_SYSTEM_TOPICS: Final = frozenset({"__change_events", "transaction_coordinator_assign"})
-_SYSTEM_PREFIXES: Final = ("__transaction_log_", "__transaction_buffer_snapshot")
-_SYSTEM_SUFFIX: Final = "__transaction_pending_ack"
+_SNAPSHOT: Final = "__transaction_buffer_snapshot"
+_SYSTEM_TOPICS: Final = frozenset(
+    {"__change_events", _SNAPSHOT, f"{_SNAPSHOT}_indexes", f"{_SNAPSHOT}_segments"}
+)
+"""Whole names: whoever may create topics may call them anything that begins or ends like these."""
 
 
 class Laws(NamedTuple):
@@ -90,6 +93,7 @@ class Limits:
         lossy: its topic is not stored: a message that cannot be sent on is lost.
         applies: its deliveries are counted.
         limited: they may have to wait.
+        names_size: characters of both names, as the client says them.
         counters: of those that may make it wait, the narrowest first.
 
     Args:
@@ -102,12 +106,13 @@ class Limits:
 
     __slots__ = (
         "_accounts", "_broker", "_generation", "_laws", "_metered", "_rated", "_user", "applies",
-        "counters", "exempt", "limited", "lossy", "subscription", "topic",
+        "counters", "exempt", "limited", "lossy", "names_size", "subscription", "topic",
     )  # fmt: skip
 
     def __init__(self, laws: Laws, broker: str, topic: str, subscription: str, user: str) -> None:
         self._laws, self._broker, self._user = laws, broker, user
         self.subscription = subscription
+        self.names_size = len(topic) + len(subscription)
         self.topic, self._metered, self.lossy, self.exempt = _read(topic)
         self._generation = (-1, -1)
         self._accounts: list[tuple[str, Account]] = []
@@ -205,7 +210,10 @@ def _read(name: str) -> tuple[str, str, bool, str]:
     except BadName:
         return "", "", False, "name"
     if not TOPIC.fullmatch(topic.name):
-        # Names that no policy can have: the broker refuses them, or they are older than tenants.
+        # No policy can name it, but its namespace may have one.
+        topic = topic._replace(local=hashlib.sha256(topic.name.encode()).hexdigest(), partition=-1)
+    if not TOPIC.fullmatch(topic.name):
+        # The broker refuses it, or it is older than tenants.
         return "", "", False, "name"
     stored = topic._replace(persistent=True).name
     if topic.namespace == _SYSTEM_NAMESPACE or _is_system(topic.local):
@@ -214,4 +222,4 @@ def _read(name: str) -> tuple[str, str, bool, str]:
 
 
 def _is_system(local: str) -> bool:
-    return local in _SYSTEM_TOPICS or local.startswith(_SYSTEM_PREFIXES) or local.endswith(_SYSTEM_SUFFIX)
+    return local in _SYSTEM_TOPICS

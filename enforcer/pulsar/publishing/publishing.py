@@ -40,6 +40,8 @@ _ASKED_MS: Final = 120_000.0
 """After so long a PRODUCER is not answered any more; clients ask again after 30 s."""
 _SWEEP_MS: Final = 10_000.0
 """How often what is over is forgotten."""
+_PRODUCER_BYTES: Final = 2_048
+"""What a producer takes."""
 _PONG: Final = bytes.fromhex("00000009 00000005 0813 9a0100")
 _PONG_EVERY_MS: Final = 20_000.0
 """A client that is not read hears nothing of its PINGs; it would give up after 60 s without a frame."""
@@ -71,6 +73,8 @@ class Publishing:
         # By request, until it is answered; and the last one by the producer's own id.
         self._asked: dict[int, Producer] = {}
         self._coming: dict[int, Producer] = {}
+        # Requests that came though there was a producer of that id.
+        self._doubled: set[int] = set()
         # What decides whether it is limited, and whether it is.
         self._state: tuple[int, Limiter | None, str] | None = None
         self._limited = False
@@ -80,8 +84,8 @@ class Publishing:
 
     @property
     def held_bytes(self) -> int:
-        """What waits."""
-        return self._held.size
+        """What waits, and producers at that: there may be very many of them."""
+        return self._held.size + _PRODUCER_BYTES * (len(self._asked) + len(self._by_id))
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part.
@@ -173,9 +177,11 @@ class Publishing:
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
             producer.give_up()
-        if producer is None or producer.gone:
+        if producer is not None and not producer.gone:
+            # The broker keeps to the one that it has, whatever this one asks for.
+            self._doubled.add(body.request_id)
+        else:
             producer = self._coming[body.producer_id] = Producer(self._lane, body.producer_id, topic)
-        # Else the broker keeps to the one that it has, whatever this one asks for.
         self._asked[body.request_id] = producer
         if not self._limited and self._limits(topic.namespace):
             self._limited = True
@@ -196,6 +202,11 @@ class Publishing:
             producer.wake()
             return
         del self._asked[body.request_id]
+        if body.request_id in self._doubled:
+            self._doubled.discard(body.request_id)
+            if producer.gone:
+                # The broker has closed that one meanwhile, and made this one for whatever topic it asked for.
+                raise BadFrame(Reason.UNEXPECTED)
         self._came(producer)
         standing = self._by_id.get(producer.producer_id)
         if standing is not None and not standing.gone:
@@ -212,6 +223,7 @@ class Publishing:
     def _fail(self, request_id: int) -> None:
         """The broker refused a request, which may be for a producer."""
         producer = self._asked.pop(request_id, None)
+        self._doubled.discard(request_id)
         if producer is not None and not producer.ready:
             self._came(producer)
             producer.refused()
@@ -237,14 +249,15 @@ class Publishing:
         producer = self._by_id.get(producer_id)
         if producer is None:
             return
+        sure = False
         if kind == SEND_RECEIPT:
             pending = producer.unfinished.take(sequence_id)
         else:
-            pending = producer.unfinished.take_refused(sequence_id)
+            pending, sure = producer.unfinished.take_refused(sequence_id)
         if pending is None:
             return
         pending.answered()
-        if kind == SEND_ERROR:
+        if sure:
             send = pending.send
             pending.bill.refund(PUBLISH, producer.namespace, send.messages, send.size, pending.charged)
 

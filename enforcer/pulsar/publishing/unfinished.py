@@ -138,15 +138,21 @@ class Unfinished:
         self._window.finished()
         return pending
 
-    def take_refused(self, sequence_id: int) -> Pending | None:
-        """The same by what an error names: the highest sequence id of a batch, where it has one."""
-        pending = self.take(sequence_id)
-        if pending is not None:
-            return pending
-        for first, same in self._by_sequence.items():
-            if same[0].send.highest_sequence_id == sequence_id:
-                return self.take(first)
-        return None
+    def take_refused(self, sequence_id: int) -> tuple[Pending | None, bool]:
+        """The same by what an error names: the highest sequence id of a batch, where it has one.
+
+        Returns it, and whether it was that one for sure. A client chooses its ids: an error that comes at
+        once, for a SEND that is broken, may bear the id of another one that is just being stored.
+        """
+        called_so = [
+            first
+            for first, same in self._by_sequence.items()
+            for pending in same
+            if sequence_id in (first, pending.send.highest_sequence_id)
+        ]
+        if not called_so:
+            return None, False
+        return self.take(sequence_id if sequence_id in called_so else called_so[0]), len(called_so) == 1
 
     def expire(self, before_ms: float) -> None:
         """Forget those that were sent before a time: their answers will not come any more."""

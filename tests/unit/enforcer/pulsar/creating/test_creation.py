@@ -253,3 +253,42 @@ async def test_an_answer_that_never_comes() -> None:
         assert yard.refunded() == 0
     finally:
         creation._ANSWER_LIMIT_S = limit
+
+
+@in_a_loop
+async def test_who_has_the_turn_keeps_nobody_from_what_is_there() -> None:
+    """It reads no answers; others ask for themselves before long."""
+    yard = Yard()
+    one, two = Client(yard), Client(yard)
+    await one.produce()
+    await two.produce()
+    assert not two.wire.up
+    await asyncio.sleep(creation._PATIENCE_S + 0.05)
+    await two.answer(0)
+    assert two.asked().topic == "t" and not two.wire.down
+    assert not yard.charged() and yard.found() == {"exists": 1}
+
+
+@in_a_loop
+async def test_who_waited_and_finds_nothing_waits_for_its_turn() -> None:
+    """The topic is not there yet: the first still pays alone."""
+    yard = Yard()
+    one, two = Client(yard), Client(yard)
+    await one.produce()
+    await two.produce()
+    await asyncio.sleep(creation._PATIENCE_S + 0.05)
+    await two.answer(None)
+    assert not two.wire.up and not two.wire.down
+    await one.answer(None)
+    await one.made(1)
+    assert two.asked().topic == "t" and yard.charged() == [{"t": 1}]
+
+
+@in_a_loop
+async def test_who_reads_nothing_gets_no_turn() -> None:
+    """It could hear no answer: others do not wait for that."""
+    yard = Yard()
+    client = Client(yard)
+    client.wire.stalled = True
+    await client.produce()
+    assert client.told().error == 6 and yard.known.turns == 0 and not client.wire.up

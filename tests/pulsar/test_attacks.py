@@ -1,0 +1,234 @@
+"""Ways round the limits of dispatch and of publishing, tried on a real broker by a client without manners."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from publishing_kit import send_frame
+from pulsar_dispatch_kit import Limited, fill, limited, namespace, new_topic, rate
+from pulsar_kit import fresh
+from raw_pulsar import RawPulsar
+
+from enforcer.pulsar.protocol import frames
+from enforcer.pulsar.protocol.commands import build, command
+from enforcer.pulsar.protocol.frames import command_end
+from enforcer.pulsar.protocol.schema import new_body
+from weir.stack.pulsar import LocalPulsar
+
+pytestmark = pytest.mark.soak
+
+RATE = 10
+SECONDS = 3.0
+MOST = RATE * (SECONDS + 1) + 1
+STORED = 500
+FULL = "persistent://public/default/"
+
+
+@pytest.fixture(scope="module")
+def limit(pulsar: LocalPulsar) -> Iterator[Limited]:
+    """A proxy with a limit for each subscription."""
+    with limited(pulsar) as made:
+        made.paths(namespace(subscription=rate(RATE)))
+        yield made
+
+
+@pytest.fixture
+def topic(pulsar: LocalPulsar) -> str:
+    """One with a backlog, its full name."""
+    name = new_topic()
+    fill(pulsar.service, name, STORED, 1)
+    return name if "://" in name else FULL + name
+
+
+def subscribe(topic: str, number: int = 1, request: int = 1, subscription: str = "") -> bytes:
+    """A SUBSCRIBE from the first message on."""
+    body = new_body(
+        frames.SUBSCRIBE, topic=topic, subscription=subscription or fresh("s"), sub_type=0,
+        consumer_id=number, request_id=request,
+    )  # fmt: skip
+    # initialPosition, which no rule reads.
+    return build(frames.SUBSCRIBE, type(body).FromString(body.SerializeToString() + b"\x68\x01"))
+
+
+def flow(number: int = 1) -> bytes:
+    """All permits that anybody could want."""
+    return command(frames.FLOW, consumer_id=number, message_permits=10_000)
+
+
+def sound(frame: bytes) -> bytes:
+    """A SEND of the kit's without its checksum, which is wrong."""
+    at = command_end(frame)
+    return (len(frame) - 10).to_bytes(4, "big") + frame[4:at] + frame[at + 6 :]
+
+
+def looked_up(raw: RawPulsar, topic: str) -> None:
+    """The broker serves it."""
+    raw.send(command(frames.LOOKUP, topic=topic, request_id=999))
+    raw.answers(1)
+
+
+def came(raw: RawPulsar) -> int:
+    """Messages within some seconds; a connection that is ended brings none."""
+    raw.limit(0.2)
+    until, count = time.monotonic() + SECONDS, 0
+    while time.monotonic() < until:
+        try:
+            kind, _ = raw.receive()
+        except TimeoutError:
+            continue
+        if not kind:
+            break
+        count += kind == frames.MESSAGE
+    return count
+
+
+def test_without_an_attack_the_limit_holds(limit: Limited, topic: str) -> None:
+    """What the others are measured by."""
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        raw.send(subscribe(topic))
+        raw.answers(1)
+        raw.send(flow())
+        assert RATE < came(raw) <= MOST
+
+
+def test_a_refusal_of_another_request_with_the_same_id(limit: Limited, topic: str) -> None:
+    """SEEK of a consumer that is not there fails at once, while the SUBSCRIBE is under way."""
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        raw.send(
+            subscribe(topic, request=7),
+            command(frames.SEEK, consumer_id=77, request_id=7),
+        )
+        assert raw.receive()[0] == frames.ERROR
+        time.sleep(0.3)
+        raw.send(flow())
+        assert came(raw) <= MOST
+
+
+def test_an_end_of_another_request_with_the_same_id(limit: Limited, topic: str) -> None:
+    """UNSUBSCRIBE, and the close of a consumer that is not there, which always succeeds."""
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        raw.send(subscribe(topic))
+        raw.answers(1)
+        raw.send(
+            command(frames.CLOSE_CONSUMER, consumer_id=77, request_id=8),
+            command(frames.UNSUBSCRIBE, consumer_id=1, request_id=8),
+        )
+        time.sleep(0.3)
+        raw.send(flow())
+        assert came(raw) <= MOST
+
+
+def test_a_number_that_is_given_again_and_again(limit: Limited, pulsar: LocalPulsar, topic: str) -> None:
+    """A SUBSCRIBE that fails, and many more of its number behind it."""
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        missing = command(
+            frames.SUBSCRIBE, topic="persistent://public/nowhere/x", subscription="s", consumer_id=1,
+            request_id=1, force_topic_creation=False, sub_type=0,
+        )  # fmt: skip
+        for turn in range(20):
+            raw.send(missing, *(subscribe(topic, request=100 + turn * 50 + each) for each in range(50)))
+            time.sleep(0.01)
+        raw.send(flow())
+        assert came(raw) <= MOST
+
+
+@pytest.mark.parametrize("spelling", ["Persistent://", "PERSISTENT://"])
+def test_names_in_capitals(limit: Limited, topic: str, spelling: str) -> None:
+    """Brokers read them."""
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        raw.send(subscribe(topic.replace("persistent://", spelling)))
+        raw.answers(1)
+        raw.send(flow())
+        assert came(raw) <= MOST
+
+
+def test_very_long_names_of_subscriptions(limit: Limited, topic: str) -> None:
+    """Brokers keep no reader's name anywhere."""
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        raw.send(subscribe(topic, subscription="s" * 5_000))
+        raw.answers(1)
+        raw.send(flow())
+        assert came(raw) <= MOST
+
+
+@pytest.mark.parametrize(
+    "local",
+    ["x" * 1_100, "__transaction_log_", "__transaction_buffer_snapshot_", "{}__transaction_pending_ack"],
+)
+def test_names_that_look_like_pulsars_own(limit: Limited, pulsar: LocalPulsar, local: str) -> None:
+    """Topics that anybody may make; those that the broker keeps for itself bring nothing."""
+    name = FULL + (local.format(fresh("t")) if "{" in local else local + fresh("t"))
+    with RawPulsar(pulsar.service, "mallory") as raw:
+        looked_up(raw, name)
+        raw.send(command(frames.PRODUCER, topic=name, producer_id=1, request_id=1))
+        if raw.receive()[0] == frames.PRODUCER_SUCCESS:
+            raw.send(*(sound(send_frame(1, each)) for each in range(STORED)))
+            raw.answers(STORED)
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, name)
+        raw.send(subscribe(name))
+        raw.answers(1)
+        raw.send(flow())
+        assert came(raw) <= MOST
+
+
+def test_closing_behind_each_grant(limit: Limited, topic: str) -> None:
+    """What comes behind the close is for nobody, so it counts for nobody."""
+    count = turn = 0
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, topic)
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            turn += 1
+            close = command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=turn * 2 + 1)
+            for request in (subscribe(topic, request=turn * 2, subscription="same"), close):
+                raw.send(request)
+                kind = 0
+                while kind not in (frames.SUCCESS, frames.ERROR):
+                    kind, _ = raw.receive()
+                    count += kind == frames.MESSAGE
+                raw.send(flow())
+                time.sleep(turn % 7 * 0.0004)
+    assert turn > 20
+    assert count <= MOST
+
+
+def test_errors_of_broken_sends_pay_for_others(limit: Limited, pulsar: LocalPulsar) -> None:
+    """A broken SEND is refused at once; with the id of one that is being stored it must not pay for that."""
+    name = FULL + fresh("publish")
+    limit.paths(
+        {
+            "resourcegroups.slow": {"publishRateInMsgs": 100},
+            "namespaces.public/default": {
+                "resourcegroup": "slow", **namespace(subscription=rate(RATE))["namespaces.public/default"],
+            },
+        }
+    )  # fmt: skip
+    stored = 0
+    with RawPulsar(limit.service, "mallory") as raw:
+        looked_up(raw, name)
+        raw.send(command(frames.PRODUCER, topic=name, producer_id=1, request_id=1))
+        assert raw.receive()[0] == frames.PRODUCER_SUCCESS
+        raw.limit(0.05)
+        until, number = time.monotonic() + SECONDS, 0
+        while time.monotonic() < until:
+            number += 1
+            good = sound(send_frame(1, number, claimed=100, batch=100, payload=b"x" * 1_000))
+            # The kit's checksum is wrong.
+            raw.send(good, send_frame(1, number))
+            answered = 0
+            while answered < 2 and time.monotonic() < until:
+                try:
+                    kind, _ = raw.receive()
+                except TimeoutError:
+                    continue
+                answered += 1
+                stored += 100 * (kind == frames.SEND_RECEIPT)
+    limit.paths({"resourcegroups.slow": None, **namespace(subscription=rate(RATE))})
+    assert stored <= 100 * (SECONDS + 2)
