@@ -2,7 +2,7 @@
 
 A frame is u32 size, u32 size of the command, the command, and for SEND and MESSAGE the message behind it;
 sizes are big-endian and do not count themselves. The command is a BaseCommand: field 1 is its kind, the body
-stands in the field whose number is the kind (PulsarApi, docs/protocol_notes.md 4). All clients write these
+stands in the field whose number is the kind (PulsarApi, docs/protocol_notes.md 4.8). All clients write these
 two in this order and nothing else, so the kind is the tenth byte. A command that is written otherwise could
 mean another kind to the broker than to us; it ends its connection.
 """

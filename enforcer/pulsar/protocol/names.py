@@ -1,4 +1,4 @@
-"""Names of topics as clients write them, and what they mean (class TopicName of Pulsar's)."""
+"""Names of topics as clients write them, and what they mean (docs/protocol_notes.md 4.8)."""
 
 import re
 from typing import Final, NamedTuple
