@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import orjson
 
+from enforcer.http.refusal import Refused
 from enforcer.http.rules import Cost, Match, Rule
-from streaming.contract.errors import WeirError
 
 Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 """Asks the upstream on the client's behalf: status and body of the answer, None if that is too large."""
@@ -15,18 +15,8 @@ Get = Callable[[str], Awaitable[tuple[int, bytes | None]]]
 _INT32_MAX: Final = 2**31 - 1
 
 
-class Uncounted(WeirError):
-    """What a request asks for cannot be told.
-
-    Args:
-        status: what the client is told.
-        reason: why.
-    """
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
+class Uncounted(Refused):
+    """What a request asks for cannot be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

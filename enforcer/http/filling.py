@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from enforcer.http.refusal import Refused
 from enforcer.http.rules import Pattern, segments_of
 
 _LOOKUPS: Final = (
@@ -16,20 +17,6 @@ _LOOKUPS: Final = (
 _NOT_CONFIGURED: Final = (
     "Lookups are not answered here: http.binary_address does not say where clients are to go"
 )
-
-
-class Refused(Exception):
-    """An answer that cannot be given.
-
-    Args:
-        status: what the client is told.
-        reason: why.
-    """
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,4 +109,7 @@ def claimed(authorization: bytes, claim: str) -> str | None:
             return None
     except (binascii.Error, UnicodeDecodeError, IndexError, KeyError, TypeError, ValueError):
         return None
+    if isinstance(name, list) and name:
+        # As brokers do, and the proxy of the binary protocol with them: one user has one name.
+        name = name[0]
     return name if isinstance(name, str) and 0 < len(name) <= _NAME_MAX else None

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from enforcer.core.deciding.mutations import Answer, Mutations
 from enforcer.core.questions.request_events import Asked
-from enforcer.http.counting import Count, Uncounted, count
-from enforcer.http.filling import Filling, Fillings, Refused, lookups
+from enforcer.http.counting import Count, count
+from enforcer.http.filling import Filling, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
 from enforcer.http.passing.body import Body, ClientGone, ReplayMemory
 from enforcer.http.passing.redirects import Redirects
@@ -28,7 +28,7 @@ from enforcer.http.passing.upstream import (
     forwarded,
 )
 from enforcer.http.principal import Principals
-from enforcer.http.refusal import refuse
+from enforcer.http.refusal import Refused, refuse
 from enforcer.http.rules import BadPath, Match, plain
 from enforcer.http.settings import HttpSettings
 
@@ -91,7 +91,7 @@ class HttpProxy:
                 await self._mutate(call, body, match)
         except BadPath as bad:
             await call.refuse(400, str(bad))
-        except (UpstreamFailed, Uncounted, Refused) as refused:
+        except (UpstreamFailed, Refused) as refused:
             await call.refuse(refused.status, refused.reason)
         except TimeoutError:
             await call.refuse(408, f"The body did not come within {self._settings.body_timeout_ms} ms")

@@ -1,5 +1,5 @@
-"""What a request is told that is over its quota: 429, as HTTP and its drafts have it (RFC 6585, RFC 9457,
-draft-ietf-httpapi-ratelimit-headers-11)."""
+"""What a request is told that is not passed on; over its quota 429, as HTTP and its drafts have it (RFC 6585,
+RFC 9457, draft-ietf-httpapi-ratelimit-headers-11)."""
 
 from math import ceil
 from typing import Final
@@ -8,11 +8,26 @@ import orjson
 
 from enforcer.core.deciding.mutations import Answer
 from enforcer.http.passing.upstream import Headers
+from streaming.contract.errors import WeirError
 
 POLICY: Final = "partition-mutations"
 _TYPE: Final = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 _INTEGER_MAX: Final = 999_999_999_999_999
 """Largest integer of a structured field."""
+
+
+class Refused(WeirError):
+    """A request that cannot be carried out, or an answer that cannot be given.
+
+    Args:
+        status: what the client is told.
+        reason: why.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
 
 
 def refuse(answer: Answer) -> tuple[int, Headers, bytes]:

@@ -5,19 +5,14 @@ from collections import deque
 
 
 class Outlet:
-    """Writes frames and runs of frames, never one in the middle of another.
+    """Writes frames and runs of frames, never one in the middle of another."""
 
-    Attributes:
-        sent: bytes.
-    """
-
-    __slots__ = ("_mid", "_queue", "_transport", "sent")
+    __slots__ = ("_mid", "_queue", "_transport")
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._mid = False
         self._queue: deque[bytes] = deque()
-        self.sent = 0
 
     def open(self, transport: asyncio.Transport) -> None:
         """Write there from now on."""
@@ -30,14 +25,12 @@ class Outlet:
         if self._mid:
             self._queue.append(frame)
         else:
-            self.sent += len(frame)
             self._transport.write(frame)
 
     def pass_on(self, data: bytes, unfinished: bool) -> None:
         """Send what came as it came; unfinished: the last frame in it goes on in what follows."""
         if self._transport is None:
             return
-        self.sent += len(data)
         self._transport.write(data)
         self._mid = unfinished
         while self._queue and not unfinished:

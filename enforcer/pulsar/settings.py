@@ -9,7 +9,8 @@ class PulsarSettings(Settings):
     targets: list[str] = setting(
         [],
         "brokers that clients may ask for beside those that lookups have named and that of --pulsar,"
-        " HOST:PORT with * for any part of a name or any port, such as ['broker-*.internal:6650']",
+        " HOST:PORT with * for any part of a name or any port, such as ['broker-*.internal:6650']; at the end"
+        " of a host it stands for no dot",
     )
     targets_max: int = setting(1_000, "brokers that are known from lookups; the oldest go first", minimum=1)
     first_frame_timeout_ms: int = setting(

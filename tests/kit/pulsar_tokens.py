@@ -6,7 +6,8 @@ import hmac
 import json
 
 KEY = b"a secret of thirty-two bytes, or more"
-_PLUGINS = "org.apache.pulsar"
+CLIENT_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
+_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
 
 
 def token(subject: str, key: bytes = KEY) -> str:
@@ -24,10 +25,10 @@ def checking(*users: str) -> dict[str, str]:
     """Settings of a broker that lets these in, who may do everything; root is itself."""
     return {
         "authenticationEnabled": "true",
-        "authenticationProviders": f"{_PLUGINS}.broker.authentication.AuthenticationProviderToken",
+        "authenticationProviders": _PROVIDER,
         "tokenSecretKey": f"data:;base64,{base64.b64encode(KEY).decode()}",
         "authorizationEnabled": "true",
         "superUserRoles": ",".join(("root", *users)),
-        "brokerClientAuthenticationPlugin": f"{_PLUGINS}.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationPlugin": CLIENT_PLUGIN,
         "brokerClientAuthenticationParameters": f"token:{token('root')}",
     }

@@ -2,7 +2,7 @@
 
 A frame is u32 size, u32 size of the command, the command, and for SEND and MESSAGE the message behind it;
 sizes are big-endian and do not count themselves. The command is a BaseCommand: field 1 is its kind, the body
-stands in the field whose number is the kind (PulsarApi, docs/protocol_notes.md 4). All clients write these
+stands in the field whose number is the kind (PulsarApi, docs/protocol_notes.md 4.8). All clients write these
 two in this order and nothing else, so the kind is the tenth byte. A command that is written otherwise could
 mean another kind to the broker than to us; it ends its connection.
 """
@@ -22,7 +22,6 @@ SEND: Final = 6
 SEND_RECEIPT: Final = 7
 SEND_ERROR: Final = 8
 MESSAGE: Final = 9
-ACK: Final = 10
 FLOW: Final = 11
 UNSUBSCRIBE: Final = 12
 SUCCESS: Final = 13
@@ -46,7 +45,6 @@ GET_TOPICS_OF_NAMESPACE: Final = 32
 GET_TOPICS_OF_NAMESPACE_RESPONSE: Final = 33
 AUTH_CHALLENGE: Final = 36
 AUTH_RESPONSE: Final = 37
-ACK_RESPONSE: Final = 38
 TOPIC_MIGRATED: Final = 68
 
 MESSAGE_BYTES_DEFAULT: Final = 5_242_880

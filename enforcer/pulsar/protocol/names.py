@@ -1,4 +1,4 @@
-"""Names of topics as clients write them, and what they mean (class TopicName of Pulsar's)."""
+"""Names of topics as clients write them, and what they mean (docs/protocol_notes.md 4.8)."""
 
 import re
 from typing import Final, NamedTuple
@@ -8,6 +8,8 @@ from streaming.contract.errors import WeirError
 _DOMAINS: Final = ("persistent", "non-persistent")
 _PARTITION: Final = re.compile(r"-partition-(\d+)\Z")
 _DEFAULT_NAMESPACE: Final = "public/default"
+_SAME_LETTERS: Final = str.maketrans("\u017f\u0131\u0130", "sii")
+"""Brokers compare domains as Java compares letters of any size, and for Java these are the same too."""
 
 
 class BadName(WeirError):
@@ -43,14 +45,19 @@ class Topic(NamedTuple):
 def read_topic(name: str) -> Topic:
     """A topic by its name, full or short: `x`, `tenant/namespace/x`, `persistent://tenant/namespace/x`.
 
+    Every way to write a name that brokers take is read as they read it, or nobody would be charged: a domain
+    in letters of any size, slashes around a short name.
+
     Raises:
         BadName: it is none.
     """
     domain, colon, rest = name.partition("://")
+    domain = domain.translate(_SAME_LETTERS).lower()
     if not colon:
         domain, rest = "persistent", name
-        if name.count("/") == 0:
-            rest = f"{_DEFAULT_NAMESPACE}/{name}"
+        words = list(filter(None, name.split("/")))
+        if len(words) == 1:
+            rest = f"{_DEFAULT_NAMESPACE}/{words[0]}"
         elif name.count("/") != 2:
             raise BadName(f"no topic has the name {name[:100]!r}")
     parts = rest.split("/", 3)

@@ -8,6 +8,8 @@ Address = tuple[str, int]
 
 _HOST_MAX: Final = 255
 _PLAIN: Final = "pulsar://"
+_ADDRESS: Final = re.compile(r"[\d.*]+", re.ASCII)
+"""The beginning of an IPv4 address."""
 
 
 class Targets:
@@ -15,15 +17,15 @@ class Targets:
 
     Args:
         bootstrap: those of --pulsar.
-        patterns: HOST:PORT, `*` stands for any part of a name or any port.
+        patterns: HOST:PORT, `*` stands for any part of a name or any port. At the end of a host it stands for
+            no dot, or a name in a domain of anybody's own could begin like ours; behind digits and dots alone
+            it stands for more of these.
         known_max: bound on those that brokers have named; what was named longest ago goes first.
     """
 
     def __init__(self, bootstrap: Iterable[Address], patterns: Sequence[str], known_max: int) -> None:
         self._bootstrap = {(host.lower(), port) for host, port in bootstrap}
-        self._patterns = [
-            re.compile(".*".join(map(re.escape, pattern.lower().split("*")))) for pattern in patterns
-        ]
+        self._patterns = [re.compile(_expression(pattern.lower())) for pattern in patterns]
         self._known_max = known_max
         self._known: dict[Address, None] = {}
 
@@ -46,6 +48,18 @@ class Targets:
             return True
         text = f"{target[0]}:{target[1]}"
         return any(pattern.fullmatch(text) for pattern in self._patterns)
+
+
+def _expression(pattern: str) -> str:
+    host, colon, port = pattern.rpartition(":")
+    if len(host) > 1 and host.endswith("*"):
+        end = r"[\d.]*" if _ADDRESS.fullmatch(host) else "[^.]*"
+        return _any(host[:-1]) + end + _any(colon + port)
+    return _any(pattern)
+
+
+def _any(pattern: str) -> str:
+    return ".*".join(map(re.escape, pattern.split("*")))
 
 
 def parse_target(text: str) -> Address | None:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-COUNTERS: Final = 4
 Counts = tuple[int, int, int, int]
 """Messages and bytes published, messages and bytes dispatched: the order of the four dimensions."""
 NOTHING: Final[Counts] = (0, 0, 0, 0)

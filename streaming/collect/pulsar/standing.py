@@ -47,7 +47,7 @@ class Shares:
             ours: the broker is one of this collector's.
         """
         if not ours:
-            if limits is not None and len(self._elsewhere) < GROUPS_MAX:
+            if limits is not None and (group in self._elsewhere or len(self._elsewhere) < GROUPS_MAX):
                 self._elsewhere[group] = max(until_ms, self._elsewhere.get(group, 0))
         elif (group, broker) in self._own or len(self._own) < GROUPS_MAX:
             self._own[group, broker] = _Share(until_ms, limits)

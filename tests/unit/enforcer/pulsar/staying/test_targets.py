@@ -50,6 +50,23 @@ def test_nothing_else_can_be_reached() -> None:
     assert not targets.allows(("third", 6651))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "inside", "outside"),
+    [
+        ("broker-*:6650", "broker-17", "broker-17.evil.example"),
+        ("10.0.0.*:6650", "10.0.0.17", "10.0.0.17.evil.example"),
+        ("10.0.*:*", "10.0.3.4", "10.0.example"),
+        ("*.internal:6650", "a.b.internal", "a.internal.example"),
+        ("*:6650", "a.b.example", None),
+    ],
+)
+def test_nobody_can_have_a_name_that_a_pattern_means(pattern: str, inside: str, outside: str | None) -> None:
+    """A client names what it likes, and a domain of its own may lead anywhere."""
+    targets = Targets([], [pattern], 2)
+    assert targets.allows((inside, 6650))
+    assert outside is None or not targets.allows((outside, 6650))
+
+
 def test_what_was_named_longest_ago_goes_first() -> None:
     """The table is bounded, and who is named again stays."""
     targets = Targets([], [], 2)
