@@ -99,7 +99,6 @@ def test_a_number_that_is_taken_is_not_given_twice() -> None:
 @pytest.mark.parametrize(
     ("topic", "subscription"),
     [
-        ("new://acme/orders/t1", "s"),
         ("persistent:///acme/orders/t1", "s"),
         ("a/b", "s"),
         (TOPIC + "x" * 5_000, "s"),
