@@ -25,7 +25,7 @@ from enforcer.pulsar.protocol.frames import (
     SUCCESS,
     UNSUBSCRIBE,
 )
-from enforcer.pulsar.protocol.names import BadName, read_topic
+from enforcer.pulsar.protocol.names import BadName
 
 _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
@@ -185,12 +185,11 @@ class Delivering:
         try:
             if max(len(topic), len(subscription)) > TEXT_MAX:
                 raise BadName(f"names have at most {TEXT_MAX} characters here")
-            read_topic(topic)
+            limits = Limits(desk.laws, self._broker, topic, subscription, self.link.user)
         except BadName as wrong:
             # The broker might read it as a name after all, and nothing would limit it.
             self._refuse(body, ServerError.INVALID_TOPIC_NAME, str(wrong))
             return None
-        limits = Limits(desk.laws, self._broker, topic, subscription, self.link.user)
         limits.look()
         if limits.exempt and limits.rates:
             desk.metrics.exempt.labels(limits.exempt).inc()

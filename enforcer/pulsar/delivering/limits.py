@@ -17,7 +17,7 @@ from enforcer.core.dispatch.smoothing import Limiting, Smoothing
 from enforcer.metering.account import DISPATCH, Account
 from enforcer.metering.dispatch.shares import left_of_account
 from enforcer.metering.meter import Meter
-from enforcer.pulsar.protocol.names import BadName, read_topic
+from enforcer.pulsar.protocol.names import read_topic
 from streaming.contract.names import TOPIC
 
 GROUP: Final = "group"
@@ -87,7 +87,7 @@ class Limits:
     """What limits one consumer.
 
     Attributes:
-        topic: full name.
+        topic: full name; "": no rate can be for it.
         subscription: its name.
         exempt: why dispatch rates leave it alone; "": they do not.
         lossy: its topic is not stored: a message that cannot be sent on is lost.
@@ -102,6 +102,9 @@ class Limits:
         topic: as the client says.
         subscription: see there.
         user: whose connection it is.
+
+    Raises:
+        BadName: no topic has this name.
     """
 
     __slots__ = (
@@ -143,9 +146,9 @@ class Limits:
 
     @property
     def rates(self) -> bool:
-        """Whether there is a dispatch rate for it, exempt or not."""
+        """Whether there is a dispatch rate for it, exempt or not; any, if none can name it."""
         dispatch = self._laws.dispatch
-        return dispatch.active and bool(self.topic) and dispatch.limits(self.topic, self.subscription)
+        return dispatch.active and (not self.topic or dispatch.limits(self.topic, self.subscription))
 
     def counter(self, level: str) -> Counter:
         """Whose a level's limit is."""
@@ -205,16 +208,13 @@ def _limits(account: Account) -> bool:
 
 def _read(name: str) -> tuple[str, str, bool, str]:
     """Full name, the name that namespaces are read from, whether it is not stored, and why it is exempt."""
-    try:
-        topic = read_topic(name)
-    except BadName:
-        return "", "", False, "name"
+    topic = read_topic(name)
     if not TOPIC.fullmatch(topic.name):
         # No policy can name it, but its namespace may have one.
         topic = topic._replace(local=hashlib.sha256(topic.name.encode()).hexdigest(), partition=-1)
     if not TOPIC.fullmatch(topic.name):
-        # The broker refuses it, or it is older than tenants.
-        return "", "", False, "name"
+        # The old form, with a cluster: no rate can be for it, but its tenant may have a group.
+        return "", topic._replace(persistent=True).name, not topic.persistent, "name"
     stored = topic._replace(persistent=True).name
     if topic.namespace == _SYSTEM_NAMESPACE or _is_system(topic.local):
         return topic.name, "", False, "system"
