@@ -73,7 +73,8 @@ class Connection(asyncio.Protocol):
         self._up_parts: dict[int, list[Part]] = {}
         self._down_parts: dict[int, list[Part]] = {}
         self._began_ms = hub.now_ms()
-        self._partial_ms = 0.0
+        # Which frame has come in part, by how many came, and when it was first seen so.
+        self._partial_frame, self._partial_ms = -1, 0.0
         self._over_ms = 0.0
         self.over = False
 
@@ -192,8 +193,10 @@ class Connection(asyncio.Protocol):
         if self._handshake is not None and now_ms - self._began_ms > self._hub.pulsar.first_frame_timeout_ms:
             self.end("no_login")
             return
-        if not (self._up.splitter.partial and self._up.reading):
-            self._partial_ms = now_ms
+        frames = self._up.splitter.frames
+        if frames != self._partial_frame or not (self._up.splitter.partial and self._up.reading):
+            # A client that sends one large frame after the other is always in the middle of one.
+            self._partial_frame, self._partial_ms = frames, now_ms
         elif now_ms - self._partial_ms > settings.partial_frame_timeout_ms:
             self.end("slow_sender")
             return

@@ -306,6 +306,24 @@ def test_who_takes_too_long() -> None:
     assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="slow_sender") == 1
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_who_sends_large_frames_one_after_the_other_is_not_slow(seen: bool) -> None:
+    """Always in the middle of one, from the first look on, though each one is whole in time."""
+    rig = PulsarRig(*([Seeing({frames.SEND}, set())] if seen else []), partial_frame_timeout_ms=1_000)
+    rig.now = 1_000_000
+    rig.open()
+    rig.up(SEND[:500])
+    for _ in range(5):
+        rig.now += 900
+        rig.connection.check(rig.now)
+        rig.up(SEND[500:] + SEND[:500])
+        assert not rig.client.closed
+    for _ in range(3):
+        rig.now += 900
+        rig.connection.check(rig.now)
+    assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="slow_sender") == 1
+
+
 def test_a_client_that_takes_nothing_more_after_the_end() -> None:
     """What is written already may leave for stop_timeout_ms."""
     rig = PulsarRig(stop_timeout_ms=1_000)
