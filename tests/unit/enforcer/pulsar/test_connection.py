@@ -90,6 +90,35 @@ def test_a_login_of_several_steps() -> None:
     assert rig.connection.user == "alice"
 
 
+def test_a_login_answer_counts_for_nothing_that_the_broker_did_not_ask_for() -> None:
+    """Behind a CONNECT that is let in, it would name another user, or nobody, for the same login."""
+    for method, data in (("", TOKEN), ("basic", b"bob:x"), ("token", b"")):
+        rig = PulsarRig()
+        rig.up(connect(auth_method_name="token", auth_data=TOKEN))
+        rig.dialled()
+        rig.up(command(frames.AUTH_RESPONSE, response={"auth_method_name": method, "auth_data": data}))
+        assert rig.client.closed and rig.connection.over
+
+
+def test_a_login_answer_is_read_as_connect_said() -> None:
+    """Brokers do not look at the method that it names; and each question has one answer."""
+    rig = PulsarRig()
+    rig.up(connect(auth_method_name="token", auth_data=b""))
+    rig.dialled()
+    rig.down(command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"}))
+    answer = command(frames.AUTH_RESPONSE, response={"auth_method_name": "basic", "auth_data": TOKEN})
+    rig.up(answer)
+    rig.down(connected())
+    assert rig.connection.user == "alice"
+    rig = PulsarRig()
+    rig.up(connect(auth_method_name="token", auth_data=b""))
+    rig.dialled()
+    rig.down(command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "token"}))
+    rig.up(answer)
+    rig.up(answer)
+    assert rig.connection.over
+
+
 def test_a_refused_login_is_the_brokers_word() -> None:
     """Its error passes before the end, which the broker brings about; nobody counts as logged in."""
     part = Seeing({frames.SEND}, set())
