@@ -87,11 +87,8 @@ class Handshake:
             size = body.max_message_size
             self._opened(
                 Features(
-                    server_version=body.server_version,
                     protocol_version=body.protocol_version,
                     max_message_size=size if size > 0 else MESSAGE_BYTES_DEFAULT,
-                    broker_entry_metadata=flags.broker_entry_metadata,
-                    topic_watchers=flags.topic_watchers,
                     get_partitioned_metadata_without_auto_creation=(
                         flags.get_partitioned_metadata_without_auto_creation
                     ),

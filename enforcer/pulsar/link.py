@@ -16,19 +16,13 @@ class Features(NamedTuple):
     """What the broker's CONNECTED said of itself.
 
     Attributes:
-        server_version: as text.
         protocol_version: the newest that it speaks.
         max_message_size: payload and metadata of one frame, bytes.
-        broker_entry_metadata: it puts metadata of its own before a message's.
-        topic_watchers: it tells of new topics.
         get_partitioned_metadata_without_auto_creation: a question for partitions need not create the topic.
     """
 
-    server_version: str = ""
     protocol_version: int = 0
     max_message_size: int = MESSAGE_BYTES_DEFAULT
-    broker_entry_metadata: bool = False
-    topic_watchers: bool = False
     get_partitioned_metadata_without_auto_creation: bool = False
 
 

@@ -7,6 +7,7 @@ from typing import Final
 Address = tuple[str, int]
 
 _HOST_MAX: Final = 255
+_PART_MAX: Final = 63
 _PLAIN: Final = "pulsar://"
 _ADDRESS: Final = re.compile(r"[\d.*]+", re.ASCII)
 """The beginning of an IPv4 address."""
@@ -72,5 +73,8 @@ def parse_target(text: str) -> Address | None:
     if not colon or not 0 < len(host) <= _HOST_MAX or not (port.isascii() and port.isdigit()):
         return None
     if len(port) > 5 or not 0 < int(port) < 1 << 16 or not re.fullmatch(r"[\w.:%-]+", host, re.ASCII):
+        return None
+    # Parts that no name has: to look such a one up is no failure of a connection, but of the program.
+    if not all(0 < len(part) <= _PART_MAX for part in host.removesuffix(".").split(".")):
         return None
     return host.lower(), int(port)

@@ -26,6 +26,10 @@ from enforcer.pulsar.staying.targets import Targets, parse_target
         ("a b:6650", None),
         ("a\n:6650", None),
         ("x" * 300 + ":6650", None),
+        ("x" * 63 + ".example.:6650", ("x" * 63 + ".example.", 6650)),
+        ("x" * 64 + ".example:6650", None),
+        ("a..b:6650", None),
+        (".:6650", None),
         ("", None),
     ],
 )
