@@ -5,11 +5,14 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from atexit import register
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import pulsar
@@ -161,10 +164,15 @@ def running_pulsar(folder: Path, *, transactions: bool = False, **conf: Any) -> 
         yield running
 
 
+CLIENTS_LOG = Path(mkdtemp(prefix="weir-pulsar-clients-")) / "log"
+"""What all Python clients of this process say went wrong: their library keeps to its first logger."""
+register(rmtree, CLIENTS_LOG.parent, ignore_errors=True)
+
+
 @contextmanager
 def client(service: str, **options: Any) -> Iterator[pulsar.Client]:
-    """A Python client on `HOST:PORT` that says only what went wrong; further options are pulsar.Client's."""
-    options = {"logger": pulsar.ConsoleLogger(pulsar.LoggerLevel.Error), **options}
+    """A Python client on `HOST:PORT` that tells CLIENTS_LOG what goes wrong; options are pulsar.Client's."""
+    options = {"logger": pulsar.FileLogger(pulsar.LoggerLevel.Error, str(CLIENTS_LOG)), **options}
     made = pulsar.Client(f"pulsar://{service}", **options)
     try:
         yield made

@@ -1,6 +1,5 @@
 """Topics that real clients create under a quota on partition mutations, on a real broker."""
 
-import logging
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ import pulsar as client_library
 import pytest
 from creating_proxy_kit import Limited, deciding_proxy
 from proxy_kit import until
-from pulsar_kit import Admin, fresh
+from pulsar_kit import CLIENTS_LOG, Admin, fresh
 from pulsar_proxy_kit import PulsarThread
 
 from weir.stack.jars import jars_dir
@@ -19,18 +18,6 @@ from weir.stack.pulsar import KIND, LocalPulsar
 
 LONG = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 1}
 """After two mutations the wait is longer than any that is waited."""
-
-
-class Lines(logging.Handler):
-    """What a client logs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
-        self.lines.append(record.getMessage())
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +40,7 @@ def test_over_the_quota_it_fails_at_once_and_is_not_there(
     topics = [fresh("over") for _ in range(4)]
     admin.topic(topics[3])
     proxy.limit(**LONG)
-    said = Lines()
-    logger = logging.Logger("client")
-    logger.addHandler(said)
-    with proxy.client(logger=logger) as connected:
+    with proxy.client() as connected:
         for topic in topics[:2]:
             connected.create_producer(topic).send(b"x")
         for attach in (connected.create_producer, lambda topic: connected.subscribe(topic, "s")):
@@ -64,7 +48,8 @@ def test_over_the_quota_it_fails_at_once_and_is_not_there(
             with pytest.raises(client_library.NotAllowedError):
                 attach(topics[2])
             assert time.monotonic() - begun < 2
-        line = next(line for line in said.lines if "Failed to create producer" in line)
+        said = CLIENTS_LOG.read_text().splitlines()
+        line = next(line for line in said if "Failed to create producer" in line and topics[2] in line)
         for part in (topics[2], f"user={proxy.user}", "0.01 per second", "burst 1", "retry after"):
             assert part in line
         assert not admin.exists(topics[2])
