@@ -80,7 +80,7 @@ soak: setup $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \
-		$(PYTEST) tests/kafka tests/attack tests/pulsar tests/end_to_end -m soak --durations=3
+		$(PYTEST) tests/spark tests/kafka tests/attack tests/pulsar tests/end_to_end -m soak --durations=3
 
 # Other people's tests of their clients, fetched from registries; needs go, npm, gcc and headers of zlib and OpenSSL.
 suites: setup

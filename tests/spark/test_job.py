@@ -228,6 +228,7 @@ def check_dead_letters(broker: Broker) -> None:
     assert values == {(value or b"")[:1000] for _, _, value in bad}
 
 
+@pytest.mark.soak
 def test_a_job_says_which_of_its_topics_was_deleted(tmp_path: Path) -> None:
     """Decisions come back by Spark's own sink: told. Policies gone: it ends, and knows the new ones later."""
     settings = tmp_path / "weir.yaml"
