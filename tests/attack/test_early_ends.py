@@ -25,7 +25,7 @@ def test_one_record_each_then_gone(cluster: Cluster, proxy: ProxyThread, end: En
     until(lambda: proxy.metric("connections") == 0)
 
 
-@pytest.mark.parametrize("end", [socket.socket.close, reset])
+@pytest.mark.parametrize("end", [socket.socket.close, pytest.param(reset, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("acks", [0, 1])
 def test_many_requests_then_gone(cluster: Cluster, proxy: ProxyThread, end: End, acks: int) -> None:
     """Twenty requests on one connection, then the end, before any answer."""
