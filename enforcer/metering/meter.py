@@ -14,8 +14,8 @@ from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, State, Use, Wait
 from enforcer.metering.account_table import AccountTable
-from enforcer.metering.namespaces import Namespaces
 from streaming.contract.names import QUOTA_GROUP_PREFIX
+from streaming.contract.namespaces import Namespaces
 from streaming.policy.groups import QUOTA_DIMENSIONS, byte_quota_subject, round_rules
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import namespace_group

@@ -6,7 +6,7 @@ memory stays the JSON value that was written, and what an absent key means is th
 
 import math
 import re
-from typing import Annotated, Any, Final, Literal, Required
+from typing import Annotated, Any, Final, Literal, NotRequired, Required
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, ValidationInfo
 from typing_extensions import TypedDict  # what pydantic asks for before Python 3.12
@@ -216,11 +216,15 @@ class _DispatchRate(_Closed, total=False):
 class _SizeQuota(_Closed):
     limitSize: _BacklogLimit
     policy: _Retention
+    actions: NotRequired[bool]
+    allow_delete_records: NotRequired[bool]
 
 
 class _AgeQuota(_Closed):
     limitTime: _BacklogLimit
     policy: _Retention
+    actions: NotRequired[bool]
+    allow_delete_records: NotRequired[bool]
 
 
 class _BacklogQuotas(_Closed, total=False):

@@ -46,6 +46,28 @@ _BROKER_BACKLOGS = {
 _LIMIT_KEYS = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 
 
+DEFAULT_CHECK_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogQuota:
+    """The backlog quota of one type that applies to a topic.
+
+    Attributes:
+        path: where it stands in the policies.
+        limit: bytes, or seconds; UNLIMITED: none.
+        policy: what is to be done beyond it.
+        actions: whether that is carried out, and not only decided and reported.
+        allow_delete_records: whether records may be deleted where a group's offsets cannot be moved (Kafka).
+    """
+
+    path: str
+    limit: int
+    policy: str
+    actions: bool
+    allow_delete_records: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """Somewhere a limit is looked for.
@@ -120,6 +142,28 @@ def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> It
         "policy": broker.get("backlogQuotaDefaultRetentionPolicy", DEFAULT_RETENTION),
     }
     yield _backlog_candidate("broker", f"{Section.BROKER}.{default_key}", default, limit_key)
+
+
+def backlog_quota(policies: PolicySet, topic: str, kind: BacklogKind) -> BacklogQuota:
+    """The backlog quota of a topic: its own, else the namespace's, else the broker's (never acted on)."""
+    for place in backlog_candidates(policies, topic, kind):
+        if place.wins and place.value is not None:
+            return BacklogQuota(
+                path=place.path,
+                limit=int(place.value[_LIMIT_KEYS[kind]]),
+                policy=place.value["policy"],
+                actions=place.value.get("actions", False),
+                allow_delete_records=place.value.get("allow_delete_records", False),
+            )
+    return BacklogQuota(
+        path="", limit=UNLIMITED, policy=DEFAULT_RETENTION, actions=False, allow_delete_records=False
+    )
+
+
+def check_interval_s(policies: PolicySet) -> int:
+    """How often backlogs are looked at, s."""
+    broker = policies.entries.get(Section.BROKER, {})
+    return int(broker.get("backlogQuotaCheckIntervalInSeconds", DEFAULT_CHECK_S))
 
 
 def _own_path(policies: PolicySet, topic: str) -> str:

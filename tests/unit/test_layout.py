@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "streaming.policy",
         "streaming.kafka_io",
         "streaming.laws.dispatch.law",
+        "streaming.laws.backlog.law",
     ),
     "weir.commands": ("weir", "enforcer", "streaming"),
     "weir": ("weir", "enforcer", "streaming"),

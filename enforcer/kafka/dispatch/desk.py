@@ -14,7 +14,7 @@ from enforcer.kafka.dispatch.group_frames import GROUP_KEYS
 from enforcer.kafka.dispatch.readers import Readers
 from enforcer.kafka.protocol.frames import FETCH
 from enforcer.kafka.protocol.mutations import is_legal_name
-from enforcer.metering.namespaces import Namespaces
+from streaming.contract.namespaces import Namespaces
 
 _FETCHES: Final = frozenset({FETCH})
 _FETCHES_AND_GROUPS: Final = _FETCHES | GROUP_KEYS

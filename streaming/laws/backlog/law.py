@@ -40,14 +40,13 @@ from itertools import accumulate
 from typing import Any, Final
 
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
-from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
-from streaming.policy.topics import DEFAULT_RETENTION, BacklogKind, backlog_candidates
+from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.topics import BacklogKind, backlog_quota
 
 EVICTION: Final = "consumer_backlog_eviction"
 UNKNOWN_AGE: Final = -1
 QUOTA_TYPES: Final = {BacklogKind.SIZE: "size", BacklogKind.AGE: "time"}
 """Labels of PIP-323's eviction counters."""
-_LIMIT_KEYS: Final = {BacklogKind.SIZE: "limitSize", BacklogKind.AGE: "limitTime"}
 Place = tuple[int, int]
 """(number of the ledger in the report, entries of it that are acknowledged)."""
 
@@ -88,10 +87,8 @@ def rules_for(policies: PolicySet, topic: str) -> Rules:
 
 
 def _quota(policies: PolicySet, topic: str, kind: BacklogKind) -> Quota:
-    for place in backlog_candidates(policies, topic, kind):
-        if place.wins and place.value is not None:
-            return Quota(limit=int(place.value[_LIMIT_KEYS[kind]]), policy=place.value["policy"])
-    return Quota(limit=UNLIMITED, policy=DEFAULT_RETENTION)
+    found = backlog_quota(policies, topic, kind)
+    return Quota(limit=found.limit, policy=found.policy)
 
 
 class Log:

@@ -4,9 +4,9 @@ import doctest
 
 import pytest
 
-from enforcer.metering import namespaces
-from enforcer.metering.namespaces import Namespaces
+from streaming.contract import namespaces
 from streaming.contract.errors import WeirError
+from streaming.contract.namespaces import Namespaces
 
 
 def test_worked_examples() -> None:

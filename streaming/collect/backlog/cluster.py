@@ -1,0 +1,119 @@
+"""What a collector of backlogs wants of a cluster, whichever kind it is: to be read, and to be relieved.
+
+Positions are those of docs/contract.md 3.5: (ledger, entry) of the last entry that is acknowledged. Acting
+moves a subscription to a position, never by a number of messages, so that doing it twice changes nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from streaming.contract.backlog.actions import Position
+from streaming.contract.backlog.decisions import Planned
+from streaming.contract.broker_events import Backlog
+from streaming.contract.errors import WeirError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wants:
+    """What a round needs to know, by the policies.
+
+    Attributes:
+        precise_age: publish times are needed: of each topic's oldest subscription.
+        expires: full name of a topic -> whether those of all its subscriptions are, since its quota of time
+            evicts.
+    """
+
+    precise_age: bool
+    expires: Callable[[str], bool]
+
+
+@dataclass(slots=True, kw_only=True)
+class Looked:
+    """What a round has found.
+
+    Attributes:
+        reports: a topic each, without names: `id` is empty; `ts` is when that topic was read, by our clock.
+        unread: topics that are there and could not be read in this round.
+        failures: why, a line each for the log, few; topics that have gone meanwhile are none.
+    """
+
+    reports: list[Backlog] = field(default_factory=list)
+    unread: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A subscription is to lose what was planned.
+
+    Attributes:
+        report: that the plan was made of, as it was sent.
+        planned: what must go.
+        may_delete: whether records may be deleted where the position cannot be moved.
+    """
+
+    report: Backlog
+    planned: Planned
+    may_delete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """How an order is carried out, known before it is.
+
+    Attributes:
+        topic: full name.
+        subscription: its name.
+        how: see BacklogAction.
+        since, upto: its position now, and afterwards.
+        messages, bytes: what that skips; bytes may be estimated.
+    """
+
+    topic: str
+    subscription: str
+    how: str
+    since: Position
+    upto: Position
+    messages: int
+    bytes: int
+
+
+class CannotEvict(WeirError):
+    """An order cannot be carried out now: nothing was done, or nobody knows; the next check tries again."""
+
+
+class BacklogCluster(Protocol):
+    """A cluster that holds backlogs."""
+
+    async def look(self, wants: Wants) -> Looked:
+        """Read all topics.
+
+        Raises:
+            WeirError: nothing could be read.
+        """
+        ...
+
+    async def prepare(self, order: Order) -> Eviction | None:
+        """What carrying it out comes to, as things are now; None: there is nothing left to do.
+
+        Raises:
+            CannotEvict: why not.
+        """
+        ...
+
+    async def carry_out(self, eviction: Eviction) -> None:
+        """Do it, and see that it was done.
+
+        Raises:
+            CannotEvict: it was refused, or it is not known whether it was done.
+        """
+        ...
+
+    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
+        """Whether each of these subscriptions of a topic has come to a position, or further; None: not known.
+
+        Raises:
+            WeirError: nothing could be read.
+        """
+        ...
