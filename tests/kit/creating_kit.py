@@ -1,8 +1,7 @@
 """A connection whose client and broker the test plays, and its part that watches over new topics."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import wraps
+from collections.abc import Callable
 from typing import Any
 
 from mutations_kit import Bureau, settle_down
@@ -29,17 +28,6 @@ NOT_FOUND = 11
 HERE = "persistent://public/default/"
 SURE_S = 0.03
 """After so long a refused creation has been looked at again (see the conftest of the tests)."""
-Scene = Callable[[], Coroutine[None, None, None]]
-
-
-def in_a_loop(test: Scene) -> Callable[[], None]:
-    """Run a test in an event loop of its own."""
-
-    @wraps(test)
-    def run() -> None:
-        asyncio.run(test())
-
-    return run
 
 
 class Wire:

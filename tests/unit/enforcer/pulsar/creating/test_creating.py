@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from coordinator_kit import decision
-from creating_kit import Client, Yard, in_a_loop
+from creating_kit import Client, Yard
+from loop_kit import in_a_loop
 from mutations_kit import settle_down
 
 from enforcer.pulsar.protocol.commands import command, parse

@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from creating_kit import HERE, SURE_S, Client, Yard, in_a_loop
+from creating_kit import HERE, SURE_S, Client, Yard
+from loop_kit import in_a_loop
 from mutations_kit import settle_down
 
 from enforcer.pulsar.creating import creation

@@ -1,6 +1,7 @@
 """Questions for partitions, which may create them, and what partitions cost."""
 
-from creating_kit import HERE, NOT_FOUND, Client, Yard, in_a_loop
+from creating_kit import HERE, NOT_FOUND, Client, Yard
+from loop_kit import in_a_loop
 
 from enforcer.pulsar.protocol.commands import parse
 
