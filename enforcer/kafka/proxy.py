@@ -14,11 +14,12 @@ from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
 from enforcer.core.health.pool import Pool
+from enforcer.core.health.tasks import Tasks
 from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.core.sockets.descriptors import Room
-from enforcer.core.sockets.listening import listen_on
+from enforcer.core.sockets.listening import listen_at
 from enforcer.core.sockets.sockets import ended
 from enforcer.kafka.brokers import Broker, Brokers
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
@@ -82,7 +83,7 @@ class KafkaProxy:
             raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self._loop = asyncio.get_running_loop()
-        self._listener = self._listen()
+        self._listener = listen_at(config.listen, config.shared)
         self.listen: Address = self._listener.getsockname()[:2]
         proxy_id = self.settings.id or f"{socket.gethostname()}-{self.listen[1]}"
         bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
@@ -110,7 +111,7 @@ class KafkaProxy:
         addresses = properties["bootstrap.servers"].count(",") + 1
         self._room = Room(self.settings.connections_max, self.settings.descriptors_reserve, addresses)
         self.metrics.traffic.connections_max = self._room.connections(0)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._bootstrap = itertools.cycle(config.kafka)
         self._stopping = False
         self._empty = asyncio.Event()
@@ -149,9 +150,9 @@ class KafkaProxy:
         await self.enforcement.start()
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()
-        self._spawn(self._tick())
+        self._tasks.spawn(self._tick())
         for work in self.enforcement.work():
-            self._spawn(work)
+            self._tasks.spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -167,8 +168,7 @@ class KafkaProxy:
                 await asyncio.wait_for(self._empty.wait(), self.settings.stop_timeout_ms / 1000)
         for connection in list(self._connections):
             connection.ending.drop("stop")
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         self._heartbeat.stop()
         self._watch.stop()
         self._id_watch.stop()
@@ -209,13 +209,6 @@ class KafkaProxy:
             self._empty.set()
         self.metrics.traffic.connections = len(self._connections)
 
-    def _listen(self) -> socket.socket:
-        host, port = self.config.listen
-        try:
-            return listen_on(host, port, self.config.shared)
-        except OSError as error:
-            raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-
     def _make_brokers(self) -> Brokers:
         host, port = self.listen
         if not self.settings.advertise and ipaddress.ip_address(host).is_unspecified:
@@ -236,7 +229,7 @@ class KafkaProxy:
         )
 
     def _serve_broker(self, listener: socket.socket, broker: Broker) -> None:
-        self._spawn(self._serve(listener, lambda: (broker.host, broker.port)))
+        self._tasks.spawn(self._serve(listener, lambda: (broker.host, broker.port)))
 
     async def _serve(self, listener: socket.socket, target: Callable[[], Address]) -> None:
         server = await self._loop.create_server(lambda: Connection(self, target), sock=listener)
@@ -263,16 +256,6 @@ class KafkaProxy:
             for node_id, host, port in view.brokers:
                 with contextlib.suppress(WeirError):
                     self.brokers.address(node_id, host, port)
-
-    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.critical("a part of the proxy has ended, restart it: %r", error, exc_info=error)
 
     async def _tick(self) -> None:
         while True:

@@ -13,11 +13,12 @@ from typing import Final
 from enforcer.core.dispatch.smoothing import Smoothing
 from enforcer.core.health.heartbeat import Heartbeat
 from enforcer.core.health.memory import MemoryBudget
+from enforcer.core.health.tasks import Tasks
 from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.core.sockets.descriptors import Room
-from enforcer.core.sockets.listening import listen_on
+from enforcer.core.sockets.listening import listen_at
 from enforcer.core.sockets.sockets import ended
 from enforcer.metering.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
@@ -105,7 +106,7 @@ class PulsarProxy:
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
         self._loop = asyncio.get_running_loop()
-        self._listener = self._listen()
+        self._listener = listen_at(config.listen, config.shared)
         self.listen: Address = self._listener.getsockname()[:2]
         proxy_id = self.settings.id or f"{socket.gethostname()}-{self.listen[1]}"
         bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
@@ -137,7 +138,7 @@ class PulsarProxy:
         self._room = Room(self.settings.connections_max, self.settings.descriptors_reserve, addresses)
         self.metrics.traffic.connections_max = self._room.connections(0)
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._bootstrap = itertools.cycle(config.pulsar)
         self._stopping = False
         self._empty = asyncio.Event()
@@ -156,9 +157,9 @@ class PulsarProxy:
         if self._stopping:
             self._server.close()
         self._heartbeat.start()
-        self._spawn(self._tick())
+        self._tasks.spawn(self._tick())
         for work in self.enforcement.work():
-            self._spawn(work)
+            self._tasks.spawn(work)
         logger.info("clients connect to pulsar://%s:%d", *self.listen)
 
     async def stop(self) -> None:
@@ -174,8 +175,7 @@ class PulsarProxy:
                 await asyncio.wait_for(self._empty.wait(), self.settings.stop_timeout_ms / 1000)
         for connection in list(self._connections):
             connection.abort()
-        for task in list(self._tasks):
-            task.cancel()
+        self._tasks.cancel()
         self._heartbeat.stop()
         await self.enforcement.stop()
 
@@ -215,23 +215,6 @@ class PulsarProxy:
         if self._stopping and not self._connections:
             self._empty.set()
         self.metrics.traffic.connections = len(self._connections)
-
-    def _listen(self) -> socket.socket:
-        host, port = self.config.listen
-        try:
-            return listen_on(host, port, self.config.shared)
-        except OSError as error:
-            raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-
-    def _spawn(self, work: "asyncio._CoroutineLike[None]") -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.critical("a part of the proxy has ended, restart it: %r", error, exc_info=error)
 
     async def _tick(self) -> None:
         while True:

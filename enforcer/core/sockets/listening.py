@@ -2,7 +2,22 @@
 
 import socket
 
+from streaming.contract.errors import WeirError
+
 _BACKLOG = 512
+
+
+def listen_at(address: tuple[str, int], shared: bool) -> socket.socket:
+    """The listening socket of a proxy; see listen_on.
+
+    Raises:
+        WeirError: it cannot be had, for people.
+    """
+    host, port = address
+    try:
+        return listen_on(host, port, shared)
+    except OSError as error:
+        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
 def listen_on(host: str, port: int, shared: bool = False) -> socket.socket:

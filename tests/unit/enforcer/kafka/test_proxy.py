@@ -1,7 +1,6 @@
 """The process around the connections: what ends in it is told."""
 
 import asyncio
-import logging
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,33 +12,6 @@ from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
 def made() -> KafkaProxy:
     """A proxy that is not started."""
     return KafkaProxy(ProxyConfig(kafka=(("127.0.0.1", 1),), listen=("127.0.0.1", 0)))
-
-
-@pytest.mark.parametrize("ends", ["mistake", "cancelled", "done"])
-def test_a_part_that_ends_by_a_mistake_is_told(ends: str, caplog: pytest.LogCaptureFixture) -> None:
-    """At the highest level, with its cause; an ordinary end is not worth a line."""
-
-    async def part() -> None:
-        if ends == "mistake":
-            raise ValueError("a mistake")
-        await asyncio.sleep(60 if ends == "cancelled" else 0)
-
-    async def watch() -> None:
-        proxy = made()
-        proxy._spawn(part())
-        (task,) = proxy._tasks
-        await asyncio.sleep(0)
-        if ends == "cancelled":
-            task.cancel()
-        await asyncio.wait([task])
-        await asyncio.sleep(0)
-        assert not proxy._tasks
-        proxy._listener.close()
-
-    with caplog.at_level(logging.CRITICAL):
-        asyncio.run(watch())
-    told = [str(record.args) for record in caplog.records if record.levelno == logging.CRITICAL]
-    assert len(told) == (ends == "mistake") and all("a mistake" in line for line in told)
 
 
 def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
