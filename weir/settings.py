@@ -4,6 +4,10 @@ from streaming.contract.topics import CHECK_MS
 from streaming.policy.settings import Settings, setting
 
 LOCAL_KAFKA_PORT = 19192
+DEFAULT_LISTEN = "127.0.0.1:19092"
+"""Where the proxy of Kafka waits for clients."""
+DEFAULT_PULSAR_LISTEN = "127.0.0.1:16650"
+"""The same of Pulsar's."""
 LOCAL_PULSAR_PORT, LOCAL_PULSAR_ADMIN_PORT = 16750, 18180
 
 

@@ -10,18 +10,17 @@ import binascii
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
-import orjson
 from cachetools import TTLCache
 
+from enforcer.core.credentials import name_of_password, name_of_token
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.passing.upstream import UpstreamFailed
 from enforcer.http.settings import HttpSettings
 from streaming.contract.events import ANONYMOUS
 
 _REFUSALS: Final = frozenset((401, 403))
-_NAME_MAX: Final = 1_024
 _BEARER, _BASIC = b"bearer", b"basic"
 
 
@@ -98,18 +97,12 @@ def claimed(authorization: bytes, claim: str) -> str | None:
         claim: of a JSON Web Token.
     """
     scheme, _, credential = authorization.partition(b" ")
-    try:
-        if scheme.lower() == _BASIC:
-            user, colon, _ = base64.b64decode(credential.strip(), validate=True).decode().partition(":")
-            name: Any = user if colon else None
-        elif scheme.lower() == _BEARER:
-            payload = credential.strip().split(b".")[1]
-            name = orjson.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))[claim]
-        else:
-            return None
-    except (binascii.Error, UnicodeDecodeError, IndexError, KeyError, TypeError, ValueError):
+    scheme, credential = scheme.lower(), credential.strip()
+    if scheme == _BEARER:
+        return name_of_token(credential, claim)
+    if scheme != _BASIC:
         return None
-    if isinstance(name, list) and name:
-        # As brokers do, and the proxy of the binary protocol with them: one user has one name.
-        name = name[0]
-    return name if isinstance(name, str) and 0 < len(name) <= _NAME_MAX else None
+    try:
+        return name_of_password(base64.b64decode(credential, validate=True))
+    except binascii.Error:
+        return None

@@ -7,6 +7,7 @@ CONNECTED.
 from collections.abc import Callable
 from typing import Final
 
+from enforcer.core.credentials import name_of_password, name_of_token
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Features
 from enforcer.pulsar.protocol.commands import ServerError, parse, rewritten
@@ -22,7 +23,6 @@ from enforcer.pulsar.protocol.frames import (
     BadFrame,
     Reason,
 )
-from enforcer.pulsar.protocol.tokens import name_in
 from enforcer.pulsar.staying.targets import Address, parse_target
 from streaming.contract.events import ANONYMOUS
 
@@ -123,10 +123,18 @@ class Handshake:
         self._dial(target)
 
     def _see(self, data: bytes) -> None:
-        pulsar, method = self._hub.pulsar, self._method
-        self._name = name_in(method, data, pulsar.token_claim) if method in pulsar.auth_methods else None
+        pulsar = self._hub.pulsar
+        self._name = None
+        if self._method in pulsar.auth_methods:
+            self._name = _name_in(self._method, data, pulsar.token_claim)
 
     def _user(self) -> str:
         if self._name is not None and self._original and self._name in self._hub.pulsar.proxy_roles:
             return self._original
         return self._name or ANONYMOUS
+
+
+def _name_in(method: str, data: bytes, claim: str) -> str | None:
+    if method == "basic":
+        return name_of_password(data)
+    return name_of_token(data, claim) if method == "token" else None

@@ -10,15 +10,12 @@ from streaming.policy.settings import read_settings
 from weir.foreground import host_port
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
-from weir.settings import LocalSettings
+from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, LocalSettings
 from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers, say_to_stderr
 
 if TYPE_CHECKING:
     from enforcer.core.settings import ProxySettings
     from enforcer.pulsar.settings import PulsarSettings
-
-DEFAULT_LISTEN = "127.0.0.1:19092"
-DEFAULT_PULSAR_LISTEN = "127.0.0.1:16650"
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

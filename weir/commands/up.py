@@ -4,12 +4,11 @@ import argparse
 from pathlib import Path
 
 from weir.foreground import host_port, http_url
+from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN
 from weir.stack.local import LOCAL
 
-DEFAULT_LISTEN = "127.0.0.1:19092"
 DEFAULT_ADMIN = "127.0.0.1:18080"
 DEFAULT_METRICS = "127.0.0.1:19100"
-DEFAULT_PULSAR_LISTEN = "127.0.0.1:16650"
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

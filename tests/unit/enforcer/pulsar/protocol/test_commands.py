@@ -8,7 +8,6 @@ from enforcer.pulsar.protocol import frames
 from enforcer.pulsar.protocol.commands import CONNECTION, build, command, error, parse, rewritten
 from enforcer.pulsar.protocol.frames import BadFrame, Reason, kind_of
 from enforcer.pulsar.protocol.schema import BODIES, MESSAGES, new_body, read_metadata
-from enforcer.pulsar.protocol.tokens import name_in
 
 UNKNOWN = b"\xfa\x06\x05known\xc0\x3e\x07"
 """Fields 111 and 1000 of nobody's."""
@@ -71,28 +70,3 @@ def test_metadata() -> None:
     assert read_metadata(b"\x0a\x01p\x10\x05\x18\x07\x58\x1e").num_messages_in_batch == 30
     with pytest.raises(BadFrame):
         read_metadata(b"\xff")
-
-
-@pytest.mark.parametrize(
-    ("method", "data", "name"),
-    [
-        ("basic", b"alice:secret", "alice"),
-        ("basic", b"alice", None),
-        ("basic", b":secret", None),
-        ("basic", b"\xff:secret", None),
-        # {"sub":"alice"}, {"sub":["alice","bob"]}, {"sub":7}, [], and none.
-        ("token", b"e30.eyJzdWIiOiJhbGljZSJ9.x", "alice"),
-        ("token", b"e30.eyJzdWIiOlsiYWxpY2UiLCJib2IiXX0.x", "alice"),
-        ("token", b"e30.eyJzdWIiOjd9.x", None),
-        ("token", b"e30.W10.x", None),
-        ("token", b"e30.!!!.x", None),
-        ("token", b"e30.eyJzdWIiOiJhbGljZSJ9", None),
-        ("token", b"", None),
-        ("token", b"e30." + b"W1tb" * 10_000 + b".x", None),
-        ("token", b"a.b.c" * 20_000, None),
-        ("sasl", b"alice:secret", None),
-    ],
-)
-def test_names_in_logins(method: str, data: bytes, name: str | None) -> None:
-    """The user of a login, where it can be read."""
-    assert name_in(method, data, "sub") == name
