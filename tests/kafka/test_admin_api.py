@@ -143,10 +143,11 @@ def test_stats_are_read_from_deliveries_and_decisions(
             assert producer.flush(10) == 0
             status, shown = admin.ask("GET", stats)
             own = shown["subscriptions"]["sub1"] if status == 200 else None
-            return own if own and own["resumeTime"] and own["msgOutCounter"] >= 60 else None
+            # A look between the two forms of a report sees half of them.
+            counted = own and own["msgOutCounter"] >= 60 and own["msgOutCounter"] % 60 == 0
+            return own if counted and own["resumeTime"] else None
 
         own = until(subscription, what="the stats")
-        assert own["msgOutCounter"] % 60 == 0
         assert own["available"] == {"msgs": 0, "bytes": None}
         assert own["debt"]["msgs"] > 500_000
         assert own["limitedBy"] == {"level": "subscription", "dimension": "msgs"}
