@@ -67,3 +67,12 @@ class PulsarCollectSettings(Settings):
         3, "rounds without traffic after which a topic's own limit is taken away", minimum=1
     )
     at_stop: AtStop = setting(AtStop.KEEP, "what becomes of pushed limits when the collector stops")
+    eviction_wait_ms: int = setting(
+        10_000, "how long an eviction may take until the subscription is seen to have moved, ms", minimum=100
+    )
+    eviction_sample: int = setting(
+        100,
+        "entries of one eviction that are asked how many messages they hold; of more, so many evenly apart",
+        minimum=1,
+        maximum=10_000,
+    )

@@ -6,7 +6,7 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,8 @@ Seen = Callable[[str, str, float], None]
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
+Answer = tuple[bytes, Mapping[str, str]]
+"""What stood there, and its headers."""
 
 
 class RestError(WeirError):
@@ -145,7 +147,7 @@ class Rest:
         Raises:
             RestError: no answer of use.
         """
-        return _json(await self._call("GET", self._url(path)), path)
+        return _json((await self._call("GET", self._url(path)))[0], path)
 
     async def text(self, url: str) -> bytes:
         """The text at a whole URL of a broker.
@@ -153,7 +155,15 @@ class Rest:
         Raises:
             RestError: no answer of use.
         """
-        return await self._call("GET", httpx2.URL(url))
+        return (await self._call("GET", httpx2.URL(url)))[0]
+
+    async def head(self, path: str) -> Mapping[str, str]:
+        """The headers of what stands there, without it.
+
+        Raises:
+            RestError: no answer of use.
+        """
+        return (await self._call("HEAD", self._url(path)))[1]
 
     async def change(self, method: str, path: str, body: Any = None) -> None:
         """Set (POST, PUT) or take away (DELETE) something.
@@ -174,7 +184,7 @@ class Rest:
     def _url(self, path: str) -> httpx2.URL:
         return httpx2.URL(f"{str(self._base).rstrip('/')}{path}")
 
-    async def _call(self, method: str, url: httpx2.URL, body: bytes | None = None) -> bytes:
+    async def _call(self, method: str, url: httpx2.URL, body: bytes | None = None) -> Answer:
         # The place is kept between attempts, so that who waits in line learns of a silence before its turn.
         async with self._places:
             for attempt in range(1, self._terms.attempts_max + 1):
@@ -192,7 +202,7 @@ class Rest:
                 await asyncio.sleep(random.uniform(0.5, 1.0) * _PAUSE_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, method: str, url: httpx2.URL, body: bytes | None) -> bytes:
+    async def _attempt(self, method: str, url: httpx2.URL, body: bytes | None) -> Answer:
         """One attempt, from broker to broker."""
         began, outcome = time.monotonic(), "unreachable"
         where = f"{method} {url.path}"
@@ -216,12 +226,12 @@ class Rest:
         finally:
             self._seen(method, outcome, time.monotonic() - began)
         if status >= 300:
-            raise RestError(f"{where}: {status} {_reason(answer)}".rstrip(), status)
+            raise RestError(f"{where}: {status} {_reason(answer[0])}".rstrip(), status)
         return answer
 
     async def _ask(
         self, method: str, url: httpx2.URL, body: bytes | None
-    ) -> tuple[int, bytes, httpx2.URL | None]:
+    ) -> tuple[int, Answer, httpx2.URL | None]:
         headers = {} if body is None else {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -233,7 +243,8 @@ class Rest:
                     raise RestError(f"{method} {url.path}: more than {self._terms.answer_max} bytes", None)
                 pieces.append(piece)
             onward = answer.headers.get("location") if answer.status_code in _REDIRECTS else None
-            return answer.status_code, b"".join(pieces), None if onward is None else url.join(onward)
+            said = b"".join(pieces), answer.headers
+            return answer.status_code, said, None if onward is None else url.join(onward)
 
     def _check_heard(self, url: httpx2.URL, where: str) -> None:
         if _origin(url) in self._silent:

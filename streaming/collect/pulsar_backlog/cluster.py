@@ -1,0 +1,247 @@
+"""A Pulsar cluster as a holder of backlogs: all its topics in a round, a few calls at a time.
+
+A round asks each topic once (`internalStats`, which Pulsar has in memory) and a second time (`stats`) only
+where a subscription is new or a publish time is needed that is not known yet: then Pulsar reads a message.
+Topics that are not loaded get loaded by that.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.pulsar.limits import topic_path
+from streaming.collect.pulsar.rest import Rest, RestError
+from streaming.collect.pulsar_backlog.closings import Closings
+from streaming.collect.pulsar_backlog.eviction import Evictor, has_passed
+from streaming.collect.pulsar_backlog.listing import Listing
+from streaming.collect.pulsar_backlog.readings import (
+    Cursor,
+    TopicLog,
+    durabilities,
+    earliest,
+    topic_log,
+    when,
+)
+from streaming.collect.settings import PulsarCollectSettings
+from streaming.contract.backlog.actions import Position
+from streaming.contract.broker_events import Backlog, Ledger, Subscription
+from streaming.contract.errors import BadEvent
+from streaming.contract.printable import printable
+
+FAILURES_MAX: Final = 5
+"""Failures that a round tells one by one."""
+_EARLIEST: Final = "?getEarliestTimeInBacklog=true"
+PUBLISHED: Final = "X-Pulsar-publish-time"
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of a topic from earlier rounds.
+
+    Attributes:
+        durable: (name, when it was born) of a subscription -> whether it holds data back.
+        published: name of a subscription -> its position, and when the message behind that was published.
+        closings: of its ledgers.
+    """
+
+    durable: dict[tuple[str, str], bool] = field(default_factory=dict)
+    published: dict[str, tuple[Position, int]] = field(default_factory=dict)
+    closings: Closings = field(default_factory=Closings)
+
+
+class PulsarBacklogs:
+    """The backlogs of one cluster.
+
+    Args:
+        rest: its admin API.
+        settings: of the section.
+    """
+
+    def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
+        self._rest, self._topics_max = rest, settings.topics_max
+        self._at_once = settings.requests_at_once
+        self._evictor = Evictor(rest, settings.eviction_wait_ms / 1000, settings.eviction_sample)
+        self._listing = Listing(rest)
+        self._memories: dict[str, _Memory] = {}
+
+    async def look(self, wants: Wants) -> Looked:
+        """Read all topics, those of Pulsar's own left out.
+
+        Raises:
+            WeirError: nothing could be read.
+        """
+        looked = Looked()
+        failures: list[str] = []
+        self._rest.ask_again()
+        listed = await self._listing.list()
+        failures += map(str, listed.failures)
+        topics, beyond = listed.topics[: self._topics_max], len(listed.topics) - self._topics_max
+        if beyond > 0:
+            failures.append(f"{beyond} topics beyond collect_pulsar.topics_max are not read")
+        looked.unread = listed.unread + max(0, beyond)
+        # Of topics that are only unread now, what was seen of them stays known.
+        kept = self._listing.known[: self._topics_max]
+        self._memories = {topic: self._memories.get(topic) or _Memory() for topic in (*kept, *topics)}
+        await self._read_all(topics, wants, looked, failures)
+        looked.failures = failures[:FAILURES_MAX]
+        if len(failures) > FAILURES_MAX:
+            looked.failures.append(f"{len(failures) - FAILURES_MAX} further failures in this round")
+        return looked
+
+    async def prepare(self, order: Order) -> Eviction | None:
+        """What carrying out an order comes to, as things are now; None: there is nothing left to do.
+
+        Raises:
+            CannotEvict: why not.
+        """
+        return await self._evictor.prepare(order)
+
+    async def carry_out(self, eviction: Eviction) -> None:
+        """Move the subscription, and see that it was.
+
+        Raises:
+            CannotEvict: it was refused, or it is not known whether it was done.
+        """
+        await self._evictor.carry_out(eviction)
+
+    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
+        """Whether each of these subscriptions of a topic has come to a position, or further; None: not known.
+
+        Raises:
+            WeirError: nothing could be read.
+        """
+        try:
+            log = topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))
+        except RestError as failure:
+            if failure.absent:
+                return [None] * len(subscriptions)
+            raise
+        return [has_passed(log, name, position) for name, position in subscriptions]
+
+    async def _read_all(
+        self, topics: Iterable[str], wants: Wants, looked: Looked, failures: list[str]
+    ) -> None:
+        """As many at a time as calls may be under way: more would only wait in memory."""
+        waiting: Iterator[str] = iter(topics)
+
+        async def work() -> None:
+            for topic in waiting:
+                try:
+                    looked.reports.append(await self._read(topic, wants))
+                except RestError as failure:
+                    if not failure.absent:
+                        looked.unread += 1
+                        failures.append(str(failure))
+                except BadEvent as failure:
+                    looked.unread += 1
+                    failures.append(printable(str(failure)))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._at_once):
+                group.create_task(work())
+        looked.reports.sort(key=lambda report: report.topic)
+
+    async def _read(self, topic: str, wants: Wants) -> Backlog:
+        """One topic.
+
+        Raises:
+            RestError: no answer of use; `absent`: it has gone.
+            BadEvent: an answer in another form.
+        """
+        memory, path = self._memories[topic], topic_path(topic)
+        # Before the answer: ages must not be greater than they are.
+        ts = now_ms()
+        log = topic_log(topic, await self._rest.get(f"{path}/internalStats"))
+        memory.closings.take(log, ts)
+        durable = await self._durable(topic, memory, log)
+        names = sorted(durable)
+        behind = [name for name in names if durable[name] and log.next_of(log.cursors[name].position)]
+        behind.sort(key=lambda name: log.cursors[name].position)
+        published = await self._published(topic, memory, log, _asked(topic, wants, behind))
+        if behind and not wants.precise_age:
+            await self._refine(path, memory.closings, log, log.cursors[behind[0]].position)
+        return Backlog(
+            id="",
+            ts=ts,
+            at=ts,
+            broker="",
+            topic=topic,
+            ledgers=tuple(
+                Ledger(id=one.id, entries=one.entries, size=one.size, close_time=memory.closings.time(one.id))
+                for one in log.ledgers
+            ),
+            subscriptions=tuple(
+                Subscription(
+                    name=name,
+                    ledger=log.cursors[name].position[0],
+                    entry=log.cursors[name].position[1],
+                    durable=durable[name],
+                    oldest_publish_time=published.get(name),
+                )
+                for name in names
+            ),
+        )
+
+    async def _durable(self, topic: str, memory: _Memory, log: TopicLog) -> dict[str, bool]:
+        """Which cursors are subscriptions, and whether they are durable."""
+        keys = {name: (name, cursor.born) for name, cursor in log.cursors.items()}
+        if not all(key in memory.durable for key in keys.values()):
+            said = durabilities(topic, await self._rest.get(f"{topic_path(topic)}/stats"))
+            # One that is not told there is being made or deleted right now, and is asked for again.
+            memory.durable = {key: said[name] for name, key in keys.items() if name in said}
+        memory.durable = {key: memory.durable[key] for key in keys.values() if key in memory.durable}
+        return {name: memory.durable[key] for name, key in keys.items() if key in memory.durable}
+
+    async def _published(
+        self, topic: str, memory: _Memory, log: TopicLog, names: Sequence[str]
+    ) -> dict[str, int]:
+        """When the oldest unacknowledged messages of these were published; asked if a position has moved."""
+        known = memory.published
+        if any(_moved(known, name, log.cursors[name]) for name in names):
+            stats = await self._rest.get(f"{topic_path(topic)}/stats{_EARLIEST}")
+            durabilities(topic, stats)
+            said = ((name, earliest(stats, name)) for name in names)
+            known = {name: (log.cursors[name].position, at) for name, at in said if at is not None}
+        memory.published = {
+            name: known[name]
+            for name in names
+            if name in known and not _moved(known, name, log.cursors[name])
+        }
+        return {name: at for name, (_, at) in memory.published.items()}
+
+    async def _refine(self, path: str, closings: Closings, log: TopicLog, position: Position) -> None:
+        """The close time of the ledger that the oldest subscription is in, if it may be much earlier."""
+        first = log.next_of(position)
+        ledger = log.size_of(first[0]) if first is not None else None
+        if ledger is None or not closings.loose(ledger.id):
+            return
+        behind = log.next_of((ledger.id, ledger.entries - 1))
+        if behind is None:
+            return
+        try:
+            headers = await self._rest.head(f"{path}/ledger/{behind[0]}/entry/{behind[1]}")
+        except RestError:
+            # The time that is known is too late rather than too early, and the next round asks again.
+            return
+        published = when(headers.get(PUBLISHED))
+        if published is not None:
+            closings.refine(ledger.id, published)
+
+
+def _asked(topic: str, wants: Wants, behind: Sequence[str]) -> Sequence[str]:
+    """Whose publish times are wanted, of those with a backlog, the oldest first."""
+    if wants.expires(topic):
+        return behind
+    return behind[:1] if wants.precise_age else ()
+
+
+def _moved(known: dict[str, tuple[Position, int]], name: str, cursor: Cursor) -> bool:
+    return name not in known or known[name][0] != cursor.position
+
+
+def now_ms() -> int:
+    """Our clock, ms since the epoch."""
+    return time.time_ns() // 1_000_000

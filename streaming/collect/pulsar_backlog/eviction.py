@@ -1,0 +1,201 @@
+"""Moves subscriptions of a Pulsar cluster forward, to a position and never by a number of messages.
+
+`POST TOPIC/subscription/NAME/expireMessages` with a position acknowledges all up to that entry, it included;
+it never goes back, so a second one changes nothing, and it works with consumers connected. Pulsar answers
+before it is done, so the position is looked at until it is there.
+"""
+
+import asyncio
+import contextlib
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final
+from urllib.parse import quote_plus
+
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order
+from streaming.collect.pulsar.limits import topic_path
+from streaming.collect.pulsar.rest import Rest, RestError, part
+from streaming.collect.pulsar_backlog.readings import Cursor, Stretch, TopicLog, topic_log
+from streaming.contract.backlog.actions import Position
+from streaming.contract.errors import BadEvent
+from streaming.contract.names import partitioned_topic_of
+from streaming.contract.printable import printable
+
+HOW: Final = "expire"
+_POLL_S: Final = 0.05
+_POLL_MAX_S: Final = 1.0
+_MESSAGES: Final = "X-Pulsar-num-batch-message"
+
+
+class Evictor:
+    """Carries out orders.
+
+    Args:
+        rest: the admin API.
+        wait_s: limit of waiting for a subscription to move.
+        sample: entries of one eviction that are asked how many messages they hold.
+    """
+
+    def __init__(self, rest: Rest, wait_s: float, sample: int) -> None:
+        self._rest, self._wait_s, self._sample = rest, wait_s, sample
+
+    async def prepare(self, order: Order) -> Eviction | None:
+        """See PulsarBacklogs."""
+        topic, planned = order.report.topic, order.planned
+        try:
+            log = await self._log(topic)
+            cursor = log.cursors.get(planned.subscription)
+            if cursor is None:
+                # It was deleted, and its backlog with it.
+                return None
+            if planned.before_publish_time is not None:
+                upto = await self._by_time(order, log, planned.before_publish_time)
+            elif planned.ledger is None or planned.entry is None:
+                raise CannotEvict(f"no position is planned for {printable(planned.subscription)}")
+            else:
+                upto = (planned.ledger, planned.entry)
+            if upto is None or cursor.position >= upto:
+                return None
+            if log.size_of(upto[0]) is None:
+                raise CannotEvict(f"{topic}: ledger {upto[0]} of the plan is not there any more")
+            messages, size = await self._amount(topic, log, cursor, upto)
+        except RestError as failure:
+            if failure.absent:
+                return None
+            raise CannotEvict(str(failure)) from failure
+        except BadEvent as failure:
+            raise CannotEvict(printable(str(failure))) from failure
+        return Eviction(
+            topic=topic,
+            subscription=planned.subscription,
+            how=HOW,
+            since=cursor.position,
+            upto=upto,
+            messages=messages,
+            bytes=size,
+        )
+
+    async def carry_out(self, eviction: Eviction) -> None:
+        """See PulsarBacklogs."""
+        path = f"{topic_path(eviction.topic)}/subscription/{_twice(eviction.subscription)}/expireMessages"
+        ledger, entry = eviction.upto
+        body = {"ledgerId": ledger, "entryId": entry, "partitionIndex": _partition(eviction.topic)}
+        deadline = time.monotonic() + self._wait_s
+        while True:
+            said = "it did not move"
+            try:
+                await self._rest.change("POST", path, body)
+            except RestError as failure:
+                # 409: it is being moved already, for the same reason or another.
+                if failure.status is not None and failure.status != 409:
+                    raise CannotEvict(str(failure)) from failure
+                said = str(failure)
+            if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
+                return
+            if time.monotonic() >= deadline:
+                raise CannotEvict(f"not at {ledger}:{entry} within {self._wait_s:g} s: {said}")
+
+    async def _arrived(self, eviction: Eviction, deadline: float) -> bool:
+        """Whether it is seen there before `deadline`; looks once at least."""
+        while True:
+            try:
+                log = await self._log(eviction.topic)
+            except RestError as failure:
+                if failure.absent:
+                    raise CannotEvict(str(failure)) from failure
+                log = None
+            except BadEvent as failure:
+                raise CannotEvict(printable(str(failure))) from failure
+            if log is not None:
+                if eviction.subscription not in log.cursors:
+                    raise CannotEvict(f"{eviction.topic}: the subscription has gone")
+                if has_passed(log, eviction.subscription, eviction.upto):
+                    return True
+            if time.monotonic() + _POLL_S >= deadline:
+                return False
+            await asyncio.sleep(_POLL_S)
+
+    async def _log(self, topic: str) -> TopicLog:
+        return topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))
+
+    async def _by_time(self, order: Order, log: TopicLog, before_ms: int) -> Position | None:
+        """The last entry that was published before a time and was there when that was planned.
+
+        Pulsar finds it by the publish times in its entries, so that no clock of today's has a say.
+        """
+        last = next((one for one in reversed(order.report.ledgers) if one.entries), None)
+        if last is None or before_ms <= 0:
+            return None
+        found = await self._rest.get(f"{topic_path(order.report.topic)}/messageid/{before_ms}")
+        try:
+            first_kept = int(found["ledgerId"]), int(found["entryId"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadEvent(
+                f"messageid of {order.report.topic}: {error!r}; a position was expected"
+            ) from error
+        return log.before(min(first_kept, (last.id, last.entries)))
+
+    async def _amount(self, topic: str, log: TopicLog, cursor: Cursor, upto: Position) -> tuple[int, int]:
+        """Messages and bytes between: of the entries that are not acknowledged one by one."""
+        entries, size = 0, 0.0
+        for ledger, first, end in log.between(cursor.position, upto):
+            left = end - first - _acknowledged(log, cursor, (ledger.id, first - 1), (ledger.id, end - 1))
+            entries += left
+            size += left * ledger.size / ledger.entries
+        asked = [
+            position
+            for position in _spread(list(log.between(cursor.position, upto)), self._sample)
+            if not _acknowledged(log, cursor, (position[0], position[1] - 1), position)
+        ]
+        held = await asyncio.gather(*(self._messages_of(topic, position) for position in asked))
+        return round(entries * sum(held) / len(held)) if held else entries, round(size)
+
+    async def _messages_of(self, topic: str, position: Position) -> int:
+        """How many messages an entry holds; 1 if that cannot be read."""
+        with contextlib.suppress(RestError, ValueError):
+            headers = await self._rest.head(f"{topic_path(topic)}/ledger/{position[0]}/entry/{position[1]}")
+            return max(1, int(headers.get(_MESSAGES, 1)))
+        return 1
+
+
+def has_passed(log: TopicLog, subscription: str, position: Position) -> bool | None:
+    """Whether a subscription has acknowledged all up to a position; None: there is no such one."""
+    cursor = log.cursors.get(subscription)
+    return None if cursor is None else cursor.position >= position
+
+
+def _acknowledged(log: TopicLog, cursor: Cursor, since: Position, upto: Position) -> int:
+    """Entries behind `since` and not behind `upto` that are acknowledged one by one."""
+    return sum(
+        end - first
+        for low, high in cursor.acknowledged
+        if max(low, since) < min(high, upto)
+        for _, first, end in log.between(max(low, since), min(high, upto))
+    )
+
+
+def _spread(stretches: Sequence[tuple[Stretch, int, int]], most: int) -> Iterator[Position]:
+    """All entries of these, or that many that stand evenly apart."""
+    lengths = [end - first for _, first, end in stretches]
+    total = sum(lengths)
+    ends, taken = list(accumulate(lengths)), min(total, most)
+    for index in (number * total // taken for number in range(taken)):
+        at = bisect_right(ends, index)
+        ledger, _, end = stretches[at]
+        yield ledger.id, end - (ends[at] - index)
+
+
+def _partition(topic: str) -> int:
+    """Which one it is by its name, as Pulsar wants it said; -1: none."""
+    return -1 if partitioned_topic_of(topic) is None else int(topic.rpartition("-")[2])
+
+
+def _twice(subscription: str) -> str:
+    """A subscription's name as a part of a path: Pulsar decodes it twice, which only these two could tell.
+
+    >>> _twice("a b/c"), _twice("50%+")
+    ('a%20b%2Fc', '50%2525%252B')
+    """
+    return part(quote_plus(subscription) if {"%", "+"} & set(subscription) else subscription)

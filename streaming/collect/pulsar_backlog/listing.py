@@ -1,0 +1,99 @@
+"""Which topics a Pulsar cluster has, partitions one by one; Pulsar's own are left out."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streaming.collect.pulsar.rest import Rest, RestError, part
+from streaming.collect.pulsar_backlog.readings import INTERNAL
+from streaming.contract.names import NAMESPACE, TOPIC
+
+SYSTEM_NAMESPACE: Final = "pulsar/system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What a cluster has.
+
+    Attributes:
+        topics: full names.
+        unread: at least so many besides, in namespaces that could not be listed.
+        failures: why.
+    """
+
+    topics: Sequence[str]
+    unread: int
+    failures: Sequence[RestError]
+
+
+class Listing:
+    """The topics of a cluster, round by round.
+
+    Args:
+        rest: the admin API.
+    """
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self._known: dict[str, list[str]] = {}
+
+    @property
+    def known(self) -> Sequence[str]:
+        """The topics of the last list; of namespaces that could not be listed, of an earlier one."""
+        return [topic for topics in self._known.values() for topic in topics]
+
+    async def list(self) -> Listed:
+        """Ask for them all.
+
+        Raises:
+            RestError: nothing could be listed.
+        """
+        self._rest.trust_brokers([str(one) for one in await self._rest.get("/admin/v2/brokers") or ()])
+        tenants = [str(one) for one in await self._rest.get("/admin/v2/tenants") or ()]
+        paths = [f"/admin/v2/namespaces/{part(one)}" for one in tenants]
+        found = await asyncio.gather(*map(self._try, paths))
+        lost_tenants = [tenant for tenant, one in zip(tenants, found, strict=True) if _failed(one)]
+        namespaces = _users(
+            [str(name) for one in found if not isinstance(one, RestError) for name in one or ()]
+        )
+        paths = [f"/admin/v2/persistent/{'/'.join(map(part, one.split('/')))}" for one in namespaces]
+        lists = await asyncio.gather(*map(self._try, paths))
+        failures = [one for one in (*found, *lists) if _failed(one)]
+        if failures and not any(isinstance(one, list) for one in (*lists, *(() if namespaces else found))):
+            raise failures[0]
+        before, self._known = self._known, {}
+        topics, unread = [], 0
+        for namespace, one in zip(namespaces, lists, strict=True):
+            if _failed(one):
+                self._known[namespace] = before.get(namespace, [])
+                # Nobody knows how many there are now; one is always said.
+                unread += max(1, len(self._known[namespace]))
+            elif not isinstance(one, RestError):
+                self._known[namespace] = sorted({str(topic) for topic in one or () if _is_users(str(topic))})
+                topics += self._known[namespace]
+        for tenant in lost_tenants:
+            kept = {name: one for name, one in before.items() if name.startswith(f"{tenant}/")}
+            self._known |= kept
+            unread += max(1, sum(map(len, kept.values())))
+        return Listed(topics=topics, unread=unread, failures=failures)
+
+    async def _try(self, path: str) -> Any:
+        try:
+            return await self._rest.get(path)
+        except RestError as failure:
+            return failure
+
+
+def _failed(answer: Any) -> bool:
+    """Whether it is a failure, and not only that somebody has gone."""
+    return isinstance(answer, RestError) and not answer.absent
+
+
+def _users(namespaces: Sequence[str]) -> list[str]:
+    """Namespaces of users, in the form that Pulsar has had since 2.0."""
+    return [name for name in namespaces if NAMESPACE.fullmatch(name) and name != SYSTEM_NAMESPACE]
+
+
+def _is_users(topic: str) -> bool:
+    return bool(TOPIC.fullmatch(topic)) and not topic.rpartition("/")[2].startswith(INTERNAL[0])
