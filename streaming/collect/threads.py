@@ -32,7 +32,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
         failure: BaseException | None = None
         try:
             value = function(*args, **kwargs)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             failure = error
         # The loop may have ended.
         with contextlib.suppress(RuntimeError):

@@ -190,9 +190,7 @@ def _shares_in(message: Message, unusable: Callable[[str], None]) -> list[Standi
     return [Standing(one, one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
 
 
-def backlogs_in(
-    message: Message, unusable: Callable[[str], None]
-) -> list[BacklogDecision | BacklogAction]:
+def backlogs_in(message: Message, unusable: Callable[[str], None]) -> list[BacklogDecision | BacklogAction]:
     """Decisions and actions on backlogs in a record, in order; `unusable` is told why others are left out."""
     if not packed(message) and not (message.value() or b"").startswith(_BACKLOGS):
         return []

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.settings import KafkaBacklogSettings
 
 from enforcer.core.settings import ProxySettings
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.collect.threads import in_thread
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
@@ -121,9 +121,7 @@ def _watch(cluster: Cluster, terms: KafkaTerms) -> Callable[[AsyncExitStack], Co
 
     async def watch(stack: AsyncExitStack) -> Watched:
         name = terms.backlog.cluster or await in_thread(cluster_id, cluster.bootstrap, cluster.client)
-        held = KafkaCluster(
-            cluster.bootstrap, cluster.client, terms.kafka, namespaces, cluster.topics.prefix
-        )
+        held = KafkaCluster(cluster.bootstrap, cluster.client, terms.kafka, namespaces, cluster.topics.prefix)
         stack.callback(held.close)
         return Watched(kind="kafka", name=name, backlogs=held)
 

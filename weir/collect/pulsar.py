@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.pulsar.backlog.cluster import PulsarBacklogs
 from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
 from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
+from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
 from streaming.collect.threads import in_thread

@@ -11,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
-    CannotEvict,
     Eviction,
     NotKnown,
     Order,
@@ -140,9 +140,9 @@ class Actions:
             if topic is None:
                 return
             self._busy[topic] = asyncio.create_task(self._carry_out(self._waiting.pop(topic)))
-            self._busy[topic].add_done_callback(lambda _task, topic=topic: self._ended(topic))
+            self._busy[topic].add_done_callback(partial(self._ended, topic))
 
-    def _ended(self, topic: str) -> None:
+    def _ended(self, topic: str, _task: asyncio.Task[None]) -> None:
         del self._busy[topic]
         self._begin()
 
@@ -216,9 +216,7 @@ class Actions:
                 return await self._failed(begun, error)
         except WeirError as error:
             return await self._failed(begun, error)
-        self._metrics.evicted(
-            begun.topic, begun.quota_type, decision_of(begun), begun.messages, begun.bytes
-        )
+        self._metrics.evicted(begun.topic, begun.quota_type, decision_of(begun), begun.messages, begun.bytes)
         await self._end(replace(begun, ts=_wall_ms(), step=DONE))
         return DONE
 

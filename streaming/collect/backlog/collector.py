@@ -67,10 +67,10 @@ class BacklogCollector:
     ) -> None:
         self._cluster, self._policies, self._write, self._metrics = cluster, policies, write, metrics
         self._sent = Sent(name, settings.rounds_kept)
-        self._unsettled = Unsettled(cluster, name, log, settings, metrics, known)
-        self.actions = Actions(
-            cluster, name, self._sent, self._unsettled, policies, log, settings, metrics
-        )
+        # Only a cluster that was looked at knows where its subscriptions are.
+        self._looked = False
+        self._unsettled = Unsettled(cluster, name, log, settings, metrics, lambda: self._looked and known())
+        self.actions = Actions(cluster, name, self._sent, self._unsettled, policies, log, settings, metrics)
         self._next_progress_s = self._next_behind_s = self._next_failure_s = float("-inf")
 
     def take(self, said: BacklogDecision | BacklogAction) -> None:
@@ -107,6 +107,7 @@ class BacklogCollector:
         outcome, looked, why = Outcome.DONE, Looked(), ""
         try:
             looked = await self._cluster.look(self._wants())
+            self._looked = True
         except WeirError as error:
             outcome, why = Outcome.UNREAD, str(error)
         except Exception as error:

@@ -75,7 +75,9 @@ class BacklogMetrics:
         self.outcomes = Counter(
             "weir_backlog_evictions", "By what became of them", ["quota_type", "outcome"], registry=registry
         )
-        self.messages = Counter("weir_backlog_evicted_messages", "Carried out", ["quota_type"], registry=registry)
+        self.messages = Counter(
+            "weir_backlog_evicted_messages", "Carried out", ["quota_type"], registry=registry
+        )
         self.bytes = Counter("weir_backlog_evicted_bytes", "Carried out", ["quota_type"], registry=registry)
         self.unsettled = Gauge("weir_backlog_unsettled_evictions", "Of earlier runs", registry=registry)
         self.lost = Counter("weir_backlog_unsettled_dropped", "Beyond unsettled_max", registry=registry)

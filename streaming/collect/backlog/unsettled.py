@@ -133,4 +133,3 @@ class Unsettled:
             if not self._topics[action.topic]:
                 del self._topics[action.topic]
             self._metrics.unsettled.set(len(self._begun))
-
