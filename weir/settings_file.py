@@ -2,13 +2,12 @@
 
 import sys
 
-from streaming.collect.kafka.settings import KafkaBacklogSettings
-
 from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.collect.settings import PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import render_section

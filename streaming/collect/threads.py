@@ -1,42 +1,37 @@
-"""Calls that block, from asyncio, in threads that do not keep the process from ending."""
+"""Threads for calls that block, which do not keep the process from ending."""
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 
-async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As asyncio.to_thread; but who is cancelled meanwhile may end without waiting for the call.
+class Threads(ThreadPoolExecutor):
+    """Runs each call in a daemon thread of its own; nobody waits for them at the end.
 
-    Raises:
-        Exception: whatever the function raises.
+    What is under way then may take its whole time limit, and a collector has to end within seconds. How many
+    there are at a time is bounded by who calls.
     """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[T] = loop.create_future()
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if result.done():
-            return
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(value)  # type: ignore[arg-type]
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Begin a call."""
+        future: Future[Any] = Future()
 
-    def run() -> None:
-        value: T | None = None
-        failure: BaseException | None = None
-        try:
-            value = function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001
-            failure = error
-        # The loop may have ended.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, value, failure)
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001  # told to who waits
+                future.set_exception(error)
+            else:
+                future.set_result(result)
 
-    threading.Thread(target=run, name=getattr(function, "__name__", "call"), daemon=True).start()
-    return await result
+        threading.Thread(target=run, name="collector", daemon=True).start()
+        return future
+
+
+def use_threads() -> None:
+    """Let asyncio.to_thread in this loop use them."""
+    asyncio.get_running_loop().set_default_executor(Threads())

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, for_code
 from kafka.protocol.admin.client_quotas import DescribeClientQuotasRequest
 
 from streaming.contract.errors import BadEvent, WeirError
+from streaming.kafka_io.admin_client import AdminClient, admin_options
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import Entity
 
@@ -21,19 +21,6 @@ ORIGIN = "kafka"
 TAKEN_OVER = ("controller_mutation_rate", "producer_byte_rate", "consumer_byte_rate")
 
 _USER, _CLIENT_ID = "user", "client-id"
-# librdkafka's names for the settings of a connection -> kafka-python's.
-_SAME_SETTING = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
-
 logger = logging.getLogger(__name__)
 
 
@@ -47,13 +34,7 @@ class QuotaReader:
     """
 
     def __init__(self, bootstrap: str, *, client: Mapping[str, str], timeout_ms: int) -> None:
-        self._options: dict[str, Any] = {
-            "bootstrap_servers": bootstrap.split(","),
-            "client_id": "weir-collect",
-            "request_timeout_ms": timeout_ms,
-            "bootstrap_timeout_ms": timeout_ms,
-            **{_SAME_SETTING[name]: value for name, value in client.items() if name in _SAME_SETTING},
-        }
+        self._options = admin_options(bootstrap, client, timeout_ms)
         self._admin: _QuotaAdmin | None = None
         self._refused: set[str] = set()
 
@@ -93,17 +74,8 @@ class QuotaReader:
             self._admin = None
 
 
-class _QuotaAdmin(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
+class _QuotaAdmin(AdminClient):
     """kafka-python has the messages of this API but no method for it yet."""
-
-    def __init__(self, **options: Any) -> None:
-        try:
-            super().__init__(**options)
-        except KafkaError:
-            # A constructor that fails leaves its thread behind, which would go on trying for ever.
-            self._closed = False
-            self.close()
-            raise
 
     def describe_client_quotas(self) -> Any:
         """Every client quota; `strict` false and no component is what asks for all entities."""

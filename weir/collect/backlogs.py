@@ -17,7 +17,6 @@ from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.backlog.writing import write_reports
 from streaming.collect.reports import Reports, TakenOver
-from streaming.collect.threads import in_thread
 from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
@@ -124,7 +123,7 @@ class BacklogPart:
         policies = PolicyFeed(cluster, unusable)
         stack.push_async_callback(policies.stop)
         await policies.start()
-        writer = await in_thread(
+        writer = await asyncio.to_thread(
             Reports, cluster.bootstrap, cluster.topics.usage, lease, cluster.client, timeout_s
         )
         stack.enter_context(writer)
@@ -132,7 +131,7 @@ class BacklogPart:
         stack.callback(log.close)
 
         async def write(reports: Sequence[Backlog]) -> Sequence[str]:
-            return await in_thread(write_reports, writer, reports)
+            return await asyncio.to_thread(write_reports, writer, reports)
 
         collector = BacklogCollector(
             watched.backlogs,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from streaming.collect.kafka.cluster import KafkaCluster
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 
 from enforcer.core.settings import ProxySettings
 from streaming.collect.backlog.settings import BacklogSettings
-from streaming.collect.threads import in_thread
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.threads import use_threads
 from streaming.contract.errors import WeirError
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster
@@ -47,6 +47,7 @@ async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -
     Raises:
         WeirError: there is nothing to do, another collector has taken over, or with --once a round failed.
     """
+    use_threads()
     stop = stop_event()
     registry = CollectorRegistry()
     address = serve_metrics(registry, args.metrics)
@@ -82,7 +83,7 @@ async def _quotas(
     reader = QuotaReader(cluster.bootstrap, client=cluster.client, timeout_ms=settings.request_timeout_ms)
     while True:
         try:
-            await in_thread(collect_once, reader, cluster, settings.request_timeout_ms / 1000)
+            await asyncio.to_thread(collect_once, reader, cluster, settings.request_timeout_ms / 1000)
         except WeirError as failure:
             if once:
                 raise
@@ -120,7 +121,7 @@ def _watch(cluster: Cluster, terms: KafkaTerms) -> Callable[[AsyncExitStack], Co
     namespaces = Namespaces(terms.proxy.namespace_pattern)
 
     async def watch(stack: AsyncExitStack) -> Watched:
-        name = terms.backlog.cluster or await in_thread(cluster_id, cluster.bootstrap, cluster.client)
+        name = terms.backlog.cluster or await asyncio.to_thread(cluster_id, cluster.bootstrap, cluster.client)
         held = KafkaCluster(cluster.bootstrap, cluster.client, terms.kafka, namespaces, cluster.topics.prefix)
         stack.callback(held.close)
         return Watched(kind="kafka", name=name, backlogs=held)

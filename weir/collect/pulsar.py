@@ -21,7 +21,7 @@ from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
-from streaming.collect.threads import in_thread
+from streaming.collect.threads import use_threads
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
@@ -46,6 +46,7 @@ async def serve(
         WeirError: Kafka or Pulsar does not answer at the start, another collector has taken over, or with
             --once a round failed.
     """
+    use_threads()
     stop = stop_event()
     metrics = CollectMetrics()
     address = serve_metrics(metrics.registry, args.metrics)
@@ -112,7 +113,7 @@ async def _begin(
     rest = await stack.enter_async_context(Rest(terms, metrics.request))
     name = settings.cluster or await _cluster_name(rest)
     reports = stack.enter_context(
-        await in_thread(
+        await asyncio.to_thread(
             Reports,
             cluster.bootstrap,
             cluster.topics.usage,

@@ -1,0 +1,1 @@
+"""A Kafka cluster as one that holds backlogs."""

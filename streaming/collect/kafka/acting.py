@@ -1,0 +1,238 @@
+"""Requests about one partition and its groups: asked just before acting on them, and what acts."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kafka.protocol.admin import DeleteRecordsRequest, DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from streaming.collect.backlog.cluster import CannotEvict
+from streaming.collect.kafka.connection import Connection, Unanswered, chunks, why
+from streaming.collect.kafka.groups import NOT_FOUND, GroupReader
+from streaming.collect.kafka.partitions import EARLIEST, LATEST, PartitionReader, Place
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.contract.printable import printable
+
+_DEAD = "Dead"
+_GROUP = 0
+"""FindCoordinator's type of key."""
+_NO_GENERATION = -1
+"""OffsetCommit from outside of a group: a coordinator refuses it while the group has members."""
+
+
+class Acting:
+    """Asks and acts.
+
+    Args:
+        connection: the cluster.
+        reader: of partitions.
+        groups: of groups.
+        settings: limits.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        reader: PartitionReader,
+        groups: GroupReader,
+        settings: KafkaBacklogSettings,
+    ) -> None:
+        self._connection = connection
+        self._reader = reader
+        self._groups = groups
+        self._settings = settings
+
+    async def found(self, place: Place) -> Place | None:
+        """The same partition of the same topic where it is now; None: it has gone, or was created anew.
+
+        Raises:
+            Unanswered: nobody tells, or it has no leader.
+        """
+        answer = await self._connection.metadata([place.partition.topic])
+        for topic in answer.topics:
+            if topic.topic_id != place.topic_id:
+                continue
+            for one in topic.partitions:
+                if one.partition_index == place.partition.number:
+                    if one.leader_id < 0:
+                        raise Unanswered(f"{printable(place.full)} has no leader")
+                    return replace(place, leader=one.leader_id)
+        return None
+
+    async def still(self, place: Place) -> Place:
+        """The same, if it is there.
+
+        Raises:
+            CannotEvict: it is not.
+            Unanswered: see `found`.
+        """
+        now = await self.found(place)
+        if now is None:
+            raise CannotEvict(f"{printable(place.full)} has gone, or was created anew, since the report")
+        return now
+
+    async def extent(self, place: Place) -> tuple[int, int]:
+        """Where its log begins and ends now.
+
+        Raises:
+            Unanswered: its leader does not tell, or is not any more.
+        """
+        return await self.offset(place, EARLIEST), await self.offset(place, LATEST)
+
+    async def offset(self, place: Place, at: int) -> int:
+        """The first offset at a time, -1 if there is none; see PartitionReader.offsets.
+
+        Raises:
+            Unanswered: as with `extent`.
+        """
+        failures: list[str] = []
+        found = await self._reader.offsets(place.leader, [place.partition], at, failures)
+        if place.partition not in found:
+            raise Unanswered("; ".join(failures) or f"broker {place.leader} tells no offset")
+        return found[place.partition]
+
+    async def coordinators(self, groups: Sequence[str]) -> dict[str, int]:
+        """The coordinator of each group, as far as there is one.
+
+        Raises:
+            Unanswered: nobody tells.
+        """
+        found = {}
+        for piece in chunks(list(groups), self._settings.partitions_per_request):
+            request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(piece), min_version=4)
+            answer = await self._connection.send(request)
+            found.update({one.key: one.node_id for one in answer.coordinators if not one.error_code})
+        return found
+
+    async def coordinator(self, group: str) -> int:
+        """Of one group.
+
+        Raises:
+            Unanswered: it has none.
+        """
+        found = await self.coordinators([group])
+        if group not in found:
+            raise Unanswered(f"group {printable(group)} has no coordinator now")
+        return found[group]
+
+    async def groups(self) -> list[str]:
+        """All groups of the cluster.
+
+        Raises:
+            CannotEvict: a broker does not list its own.
+        """
+        answer = await self._connection.metadata([])
+        failures: list[str] = []
+        listed, silent = await self._groups.listed([broker.node_id for broker in answer.brokers], failures)
+        if silent:
+            raise CannotEvict(f"not all groups are known: {'; '.join(failures)}")
+        return list(listed)
+
+    async def committed(self, place: Place, node: int, group: str) -> int | None:
+        """How far a group has come; None: it has committed nothing, or has gone.
+
+        Raises:
+            Unanswered: it is not known.
+        """
+        return (await self._groups.of(place.partition, node, [group])).get(group)
+
+    async def committed_by(self, place: Place, groups: Sequence[str]) -> dict[str, int]:
+        """How far several have come, without those that have committed nothing.
+
+        Raises:
+            Unanswered: of at least one it is not known.
+        """
+        nodes = await self.coordinators(groups)
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for group in groups:
+            if group not in nodes:
+                raise Unanswered(f"group {printable(group)} has no coordinator now")
+            by_node[nodes[group]].append(group)
+        found: dict[str, int] = {}
+        for node, own in by_node.items():
+            found.update(await self._groups.of(place.partition, node, own))
+        return found
+
+    async def state(self, group: str, node: int) -> str:
+        """A group's state, such as Empty or Stable.
+
+        Raises:
+            Unanswered: its coordinator does not tell.
+        """
+        answer = await self._connection.send(DescribeGroupsRequest(groups=[group]), node)
+        one = answer.groups[0]
+        if not one.error_code and one.group_state != _DEAD:
+            return str(one.group_state)
+        if one.error_code not in (0, NOT_FOUND):
+            raise Unanswered(
+                f"broker {node} does not describe group {printable(group)}: {why(one.error_code)}"
+            )
+        # That message knows the groups of the older protocol only (KIP-848).
+        return await self._groups.state(group, node)
+
+    async def move(self, place: Place, group: str, target: int) -> None:
+        """Move a group's offset forward, if it is not there already, and see that it was moved.
+
+        Raises:
+            CannotEvict: it was refused; nothing was done.
+            Unanswered: it is not known whether it was done.
+        """
+        node = await self.coordinator(group)
+        committed = await self.committed(place, node, group)
+        if committed is None:
+            raise CannotEvict(f"group {printable(group)} has no offset any more")
+        if committed >= target:
+            return
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        part = topic.OffsetCommitRequestPartition(
+            partition_index=place.partition.number,
+            committed_offset=target,
+            committed_leader_epoch=-1,
+            committed_metadata="",
+        )
+        answer = await self._connection.send(
+            OffsetCommitRequest(
+                group_id=group,
+                generation_id_or_member_epoch=_NO_GENERATION,
+                member_id="",
+                group_instance_id=None,
+                topics=[topic(name=place.partition.topic, partitions=[part])],
+                max_version=8,
+            ),
+            node,
+        )
+        code = answer.topics[0].partitions[0].error_code
+        if code:
+            raise CannotEvict(f"broker {node} does not move the offset of {printable(group)}: {why(code)}")
+        after = await self.committed(place, node, group)
+        if after is None or after < target:
+            raise Unanswered(f"the offset of {printable(group)} is {after}, not {target}")
+
+    async def delete(self, place: Place, target: int) -> None:
+        """Delete all records before an offset.
+
+        Raises:
+            CannotEvict: it was refused; nothing was done.
+            Unanswered: it is not known whether it was done.
+        """
+        request = DeleteRecordsRequest
+        part = request.DeleteRecordsTopic.DeleteRecordsPartition(
+            partition_index=place.partition.number, offset=target
+        )
+        answer = await self._connection.send(
+            request(
+                topics=[request.DeleteRecordsTopic(name=place.partition.topic, partitions=[part])],
+                timeout_ms=self._settings.request_timeout_ms,
+            ),
+            place.leader,
+        )
+        one = answer.topics[0].partitions[0]
+        if one.error_code:
+            raise CannotEvict(
+                f"broker {place.leader} does not delete records of {printable(place.full)}:"
+                f" {why(one.error_code)}"
+            )
+        if one.low_watermark < target:
+            raise Unanswered(f"{printable(place.full)} begins at {one.low_watermark}, not {target}")

@@ -1,0 +1,216 @@
+"""A Kafka cluster's backlogs, read and relieved (docs/contract.md 3.5, "On Kafka"; docs/backlog/kafka.md)."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.kafka.connection import Connection, Unanswered
+from streaming.collect.kafka.evicting import Evicting
+from streaming.collect.kafka.groups import Committed, GroupReader
+from streaming.collect.kafka.known import Known, Partitions
+from streaming.collect.kafka.oldest import PublishTimes, Read, Spot
+from streaming.collect.kafka.partitions import Extent, Partition, PartitionReader, Place, now_ms, places
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.contract.backlog.actions import Position
+from streaming.contract.broker_events import Backlog, Subscription
+from streaming.contract.namespaces import Namespaces
+
+FAILURES_MAX: Final = 20
+"""Lines of one check; the rest are counted in the last one."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """A topic that is reported once publish times are known.
+
+    Attributes:
+        known: its partition.
+        extent: where it begins and ends.
+        offsets: committed ones, by group.
+        slowest: the smallest of them; its end without any.
+    """
+
+    known: Known
+    extent: Extent
+    offsets: Mapping[str, int]
+    slowest: int
+
+    def spot(self, committed: int) -> Spot | None:
+        """Where the first record is that a group has not acknowledged; None: there is none."""
+        if committed >= self.extent.end:
+            return None
+        place = self.known.place
+        return Spot(place.topic_id, place.partition, max(committed, self.extent.start))
+
+
+class KafkaCluster:
+    """A BacklogCluster: groups are subscriptions of the partitions for which they have committed offsets.
+
+    Args:
+        bootstrap: `HOST:PORT[,...]`.
+        client: librdkafka properties of our own connections.
+        settings: section `collect_kafka`.
+        namespaces: which topic a Kafka name means.
+        own_prefix: topics whose names begin so are Weir's own and left out.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        client: Mapping[str, str],
+        settings: KafkaBacklogSettings,
+        namespaces: Namespaces,
+        own_prefix: str,
+    ) -> None:
+        self._settings = settings
+        self._namespaces = namespaces
+        self._own_prefix = own_prefix
+        self._connection = Connection(bootstrap, client, settings)
+        self._reader = PartitionReader(self._connection, settings)
+        self._groups = GroupReader(self._connection, settings)
+        self._partitions = Partitions(settings.ledgers_max)
+        self._times = PublishTimes(bootstrap, client, settings)
+        self._evicting = Evicting(self._connection, self._reader, self._groups, self._partitions, settings)
+        self.publish_times_missed = 0
+        """Publish times that were wanted and not read in time, in all."""
+
+    async def look(self, wants: Wants) -> Looked:
+        """Read all topics (see BacklogCluster)."""
+        try:
+            with self._connection.within(self._settings.look_timeout_ms / 1000):
+                looked = await self._look(wants)
+        except Unanswered:
+            # Whatever state the connections are in, the next check starts from fresh ones.
+            await asyncio.to_thread(self._connection.close)
+            raise
+        more = len(looked.failures) - FAILURES_MAX
+        if more > 0:
+            looked.failures[FAILURES_MAX:] = [f"and {more} more"]
+        return looked
+
+    async def _look(self, wants: Wants) -> Looked:
+        looked = Looked()
+        metadata = await self._connection.metadata(None)
+        there, wrong = places(metadata.topics, self._namespaces, self._own_prefix)
+        looked.failures += wrong
+        looked.unread += len(wrong)
+        self._partitions.keep(there)
+        led = self._readable(there, looked)
+        extents = await self._reader.extents(led)
+        looked.failures += extents.failures
+        looked.unread += len(led) - len(extents.found)
+        unseen = [place for place in self._partitions.unseen(led) if place.partition in extents.found]
+        marks, failures = await self._reader.marks(unseen, self._first_times() if unseen else ())
+        looked.failures += failures
+        self._partitions.take(led, extents.found, marks)
+        # Offsets after ends: who reads as fast as others write has no backlog.
+        committed = await self._groups.read(metadata)
+        looked.failures += committed.failures
+        drafts = self._drafts(led, extents.found, committed)
+        looked.unread += len(extents.found) - len(drafts)
+        times = await self._publish_times(drafts, wants, looked)
+        looked.reports = [self._report(draft, times) for draft in drafts]
+        return looked
+
+    def _readable(self, there: Sequence[Place], looked: Looked) -> list[Place]:
+        """Those that can be asked for; others are counted."""
+        led = [place for place in there if place.leader >= 0]
+        if len(led) < len(there):
+            looked.failures.append(f"{len(there) - len(led)} partitions have no leader")
+        most = self._settings.partitions_max
+        if len(led) > most:
+            looked.failures.append(f"{len(led)} partitions; collect_kafka.partitions_max is {most}")
+        looked.unread += len(there) - len(led[:most])
+        return led[:most]
+
+    def _first_times(self) -> list[int]:
+        now, step = now_ms(), self._settings.first_step_ms
+        return [at for power in range(self._settings.first_steps) if (at := now - step * 2**power) > 0]
+
+    def _drafts(
+        self, led: Sequence[Place], extents: Mapping[Partition, Extent], committed: Committed
+    ) -> list[_Draft]:
+        """The topics of which all is known."""
+        if committed.all_unknown:
+            return []
+        drafts = []
+        for place in led:
+            known = self._partitions.topic(place.full)
+            extent = extents.get(place.partition)
+            if known is None or extent is None or place.partition in committed.unknown:
+                continue
+            offsets = committed.offsets.get(place.partition, {})
+            slowest = min([extent.end, *offsets.values()])
+            self._partitions.bound(known, slowest, extent.ts)
+            drafts.append(_Draft(known=known, extent=extent, offsets=offsets, slowest=slowest))
+        return drafts
+
+    async def _publish_times(
+        self, drafts: Sequence[_Draft], wants: Wants, looked: Looked
+    ) -> Mapping[Spot, int | None]:
+        """Those that the round needs, as far as there is time."""
+        spots = set[Spot | None]()
+        for draft in drafts:
+            if wants.expires(draft.known.place.full):
+                spots.update(map(draft.spot, draft.offsets.values()))
+            elif wants.precise_age:
+                spots.add(draft.spot(draft.slowest))
+        try:
+            read = await asyncio.to_thread(self._times.read, [spot for spot in spots if spot is not None])
+        except KafkaException as error:
+            read = Read({}, len(spots))
+            looked.failures.append(f"records were not read: {error}")
+        if read.missed:
+            self.publish_times_missed += read.missed
+            looked.failures.append(f"{read.missed} publish times were not read in time")
+        return read.found
+
+    def _report(self, draft: _Draft, times: Mapping[Spot, int | None]) -> Backlog:
+        stretches, slowest = draft.known.stretches, draft.slowest
+        draft.known.reports.append(draft.extent.ts)
+        subscriptions = []
+        for group, offset in sorted(draft.offsets.items()):
+            ledger, entry = stretches.position(offset, slowest)
+            spot = draft.spot(offset)
+            subscriptions.append(
+                Subscription(
+                    name=group,
+                    ledger=ledger,
+                    entry=entry,
+                    durable=True,
+                    oldest_publish_time=None if spot is None else times.get(spot),
+                )
+            )
+        return Backlog(
+            id="",
+            ts=draft.extent.ts,
+            at=draft.extent.ts,
+            broker="",
+            topic=draft.known.place.full,
+            ledgers=stretches.ledgers(slowest),
+            subscriptions=tuple(subscriptions),
+        )
+
+    async def prepare(self, order: Order) -> Eviction | None:
+        """What carrying it out comes to (see BacklogCluster)."""
+        return await self._evicting.prepare(order)
+
+    async def carry_out(self, eviction: Eviction) -> None:
+        """Do it, and see that it was done (see BacklogCluster)."""
+        await self._evicting.carry_out(eviction)
+
+    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
+        """Whether each subscription has come so far (see BacklogCluster)."""
+        return await self._evicting.passed(topic, subscriptions)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._connection.close()
+        self._times.close()

@@ -1,0 +1,162 @@
+"""Requests to a cluster's brokers, each awaited within a limit."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from kafka.errors import KafkaError, for_code
+from kafka.protocol.metadata import MetadataRequest
+
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable
+from streaming.kafka_io.admin_client import AdminClient, admin_options
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+GRACE_S: Final = 1.0
+"""By which we wait longer than the client, which knows better why there is no answer."""
+
+logger = logging.getLogger(__name__)
+
+
+class Unanswered(WeirError):
+    """A broker did not answer, or not with what was asked for."""
+
+
+class Connection:
+    """A cluster's brokers; connects when first used, and anew after `close`.
+
+    Args:
+        bootstrap: `HOST:PORT[,...]` of the cluster.
+        client: librdkafka properties of our own connections.
+        settings: limits.
+    """
+
+    def __init__(self, bootstrap: str, client: Mapping[str, str], settings: KafkaBacklogSettings) -> None:
+        self._options = admin_options(bootstrap, client, settings.request_timeout_ms) | {
+            "receive_message_max_bytes": settings.answer_max_bytes,
+            "reconnect_backoff_max_ms": 1_000,
+        }
+        self._limit_s = settings.request_timeout_ms / 1000
+        self._slots = asyncio.Semaphore(settings.requests_at_once)
+        self._opening = asyncio.Lock()
+        self._admin: AdminClient | None = None
+        self._ends: float | None = None
+
+    @contextlib.contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Requests inside end before `seconds` have passed, whatever their own limit."""
+        self._ends = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._ends = None
+
+    async def send(self, request: Any, node: int | None = None) -> Any:
+        """A broker's answer.
+
+        Args:
+            request: a message of kafka-python.
+            node: the broker; None: any.
+
+        Raises:
+            Unanswered: there is none within the limit.
+        """
+        async with self._slots:
+            limit = self._limit_s + GRACE_S
+            if self._ends is not None:
+                limit = min(limit, self._ends - time.monotonic())
+            try:
+                async with asyncio.timeout(max(0.0, limit)):
+                    return await self._answer(await self._opened(), request, node)
+            except TimeoutError as error:
+                raise Unanswered(f"{_who(node)} did not answer in {limit:.1f} s") from error
+            # The library raises its own, those of sockets, and ValueError for what it cannot write.
+            except (KafkaError, OSError, ValueError) as error:
+                raise Unanswered(f"{_who(node)}: {printable(str(error))}") from error
+
+    async def metadata(self, topics: Sequence[str] | None) -> Any:
+        """What the cluster says of its brokers and of these topics; None: of all.
+
+        Raises:
+            Unanswered: no broker tells.
+        """
+        topic = MetadataRequest.MetadataRequestTopic
+        named = None if topics is None else [topic(name=name) for name in topics]
+        answer = await self.send(
+            MetadataRequest(topics=named, allow_auto_topic_creation=False, min_version=10)
+        )
+        admin = await self._opened()
+        known = {broker.node_id for broker in admin._manager.cluster.brokers()}
+        if not known >= {broker.node_id for broker in answer.brokers}:
+            # A broker has joined: the client looks only every five minutes.
+            await self._answer_of(admin, admin._manager.cluster.refresh_metadata)
+        return answer
+
+    async def _answer(self, admin: AdminClient, request: Any, node: int | None) -> Any:
+        return await self._answer_of(admin, admin._manager.send, request, node)
+
+    @staticmethod
+    async def _answer_of(admin: AdminClient, call: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of a call on the client's own thread."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+
+        def settle(put: Callable[[Any], None], value: Any) -> None:
+            # The loop may be closed by the time that an answer comes that nobody waits for.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(lambda: None if answer.done() else put(value))
+
+        future = admin._manager.call_soon(call, *arguments)
+        future.add_callback(lambda value: settle(answer.set_result, value))
+        future.add_errback(lambda error: settle(answer.set_exception, error))
+        return await answer
+
+    async def _opened(self) -> AdminClient:
+        async with self._opening:
+            if self._admin is None:
+                self._admin = await asyncio.to_thread(AdminClient, **self._options)
+            return self._admin
+
+    def close(self) -> None:
+        """Close the connections, if there are any; the next request opens new ones."""
+        if self._admin is not None:
+            admin, self._admin = self._admin, None
+            admin.close()
+
+
+def _who(node: int | None) -> str:
+    return "the cluster" if node is None else f"broker {node}"
+
+
+def why(code: int) -> str:
+    """An error code in words."""
+    return str(for_code(code).__name__)
+
+
+def chunks(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    """In pieces of at most `size`.
+
+    >>> chunks([1, 2, 3], 2)
+    [[1, 2], [3]]
+    """
+    return [items[begin : begin + size] for begin in range(0, len(items), size)]
+
+
+async def gathered(
+    work: Iterable[Awaitable[Answer]],
+) -> list[Answer | Unanswered]:
+    """The answers, or why there was none, in order.
+
+    Raises:
+        BaseException: whatever else went wrong, once all have ended.
+    """
+    found = await asyncio.gather(*work, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, Unanswered):
+            raise one
+    return [one for one in found if isinstance(one, Unanswered) or not isinstance(one, BaseException)]

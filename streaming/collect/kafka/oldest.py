@@ -1,0 +1,151 @@
+"""When the oldest unacknowledged record of a group was published: the record at its offset is read.
+
+It is read once for each offset, since a record does not change. The first record at or after it counts, where
+compaction has taken it or it only ends a transaction.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from streaming.collect.kafka.partitions import Partition
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+
+_POLL_S: Final = 0.2
+_AT_ONCE: Final = 500
+_BATCH_BYTES: Final = 32 * 1024
+_ANSWER_BYTES: Final = 4 * 1024 * 1024
+_AT_END: Final = -191
+"""librdkafka's code for the end of a partition."""
+
+logger = logging.getLogger(__name__)
+
+
+class Spot(NamedTuple):
+    """A place in a log: the topic's id tells one from another of the same name."""
+
+    topic_id: Any
+    partition: Partition
+    offset: int
+
+
+@dataclass(slots=True)
+class Read:
+    """What a pass has found: times by spot, None where there is no record; and how many were not reached."""
+
+    found: dict[Spot, int | None]
+    missed: int
+
+
+class PublishTimes:
+    """Reads records, and remembers when they were published.
+
+    Args:
+        bootstrap: `HOST:PORT[,...]` of the cluster.
+        client: librdkafka properties of our own connections.
+        settings: how much and how long.
+    """
+
+    def __init__(self, bootstrap: str, client: Mapping[str, str], settings: KafkaBacklogSettings) -> None:
+        self._settings = settings
+        self._known: dict[Spot, int] = {}
+        self._options: dict[str, Any] = {
+            **client,
+            "bootstrap.servers": bootstrap,
+            "client.id": "weir-collect",
+            # It is required, and nothing is committed under it.
+            "group.id": "weir-collect",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",
+            # One record a partition is wanted, and batches come whole: of most partitions in one answer if
+            # they are as small as that, else of one an answer (KIP-74).
+            "fetch.message.max.bytes": _BATCH_BYTES,
+            "fetch.max.bytes": _ANSWER_BYTES,
+            "queued.min.messages": 1,
+            "queued.max.messages.kbytes": max(1, settings.publish_times_buffer_bytes // 1024),
+            "fetch.wait.max.ms": 50,
+            # Else a partition that has brought its record stands in the way of the others for a second.
+            "fetch.queue.backoff.ms": 1,
+        }
+        self._consumer: Consumer | None = None
+
+    def read(self, wanted: Iterable[Spot]) -> Read:
+        """The publish times of the records at these spots; blocks. Others are forgotten.
+
+        Raises:
+            KafkaException: no consumer can be made.
+        """
+        asked = set(wanted)
+        self._known = {spot: at for spot, at in self._known.items() if spot in asked}
+        ends = time.monotonic() + self._settings.publish_times_ms / 1000
+        found: dict[Spot, int | None] = dict(self._known)
+        for turn in _turns(asked - found.keys(), self._settings.publish_times_at_once):
+            if time.monotonic() >= ends:
+                break
+            found |= self._turn(turn, ends)
+        self._known = {spot: at for spot, at in found.items() if at is not None}
+        return Read(found, len(asked - found.keys()))
+
+    def _turn(self, turn: Sequence[Spot], ends: float) -> dict[Spot, int | None]:
+        """Read of partitions that are all different."""
+        if self._consumer is None:
+            self._consumer = Consumer(self._options)
+        consumer, waiting = self._consumer, {spot.partition: spot for spot in turn}
+        found: dict[Spot, int | None] = {}
+        consumer.assign([TopicPartition(*spot.partition, spot.offset) for spot in turn])
+        try:
+            while waiting and (left := ends - time.monotonic()) > 0:
+                done = []
+                for message in consumer.consume(_AT_ONCE, timeout=min(_POLL_S, left)):
+                    partition = _where(message)
+                    if partition in waiting and (read := _published(message)) is not None:
+                        found[waiting.pop(partition)] = None if read < 0 else read
+                        done.append(TopicPartition(*partition))
+                if done:
+                    # What they would still bring nobody needs.
+                    consumer.incremental_unassign(done)
+        finally:
+            consumer.unassign()
+        return found
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+
+def _where(message: Message) -> Partition:
+    number = message.partition()
+    return Partition(message.topic() or "", -1 if number is None else number)
+
+
+def _published(message: Message) -> int | None:
+    """Its publish time; negative: there is no record, or it has none; None: an error, which says nothing."""
+    error = message.error()
+    if error is not None:
+        return -1 if error.code() == _AT_END else None
+    return int(message.timestamp()[1])
+
+
+def _turns(spots: Iterable[Spot], most: int) -> list[list[Spot]]:
+    """In pieces in which each partition stands once, the oldest of each first."""
+    layers: list[list[Spot]] = []
+    depth: dict[Partition, int] = {}
+    for spot in sorted(spots, key=lambda one: (one.partition, one.offset)):
+        layer = depth.get(spot.partition, 0)
+        depth[spot.partition] = layer + 1
+        if layer == len(layers):
+            layers.append([])
+        layers[layer].append(spot)
+    return [layer[begin : begin + most] for layer in layers for begin in range(0, len(layer), most)]
+
+
+__all__ = ["KafkaException", "PublishTimes", "Read", "Spot"]

@@ -1,0 +1,240 @@
+"""Where partitions begin and end, and how many bytes they take: ListOffsets and DescribeLogDirs, in bulk."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import DescribeLogDirsRequest
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.contract.namespaces import Namespaces
+from streaming.contract.printable import printable
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class Partition(NamedTuple):
+    """A partition as Kafka knows it."""
+
+    topic: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A partition that a cluster has.
+
+    Attributes:
+        partition: Kafka's name and number.
+        full: the topic that it is (docs/contract.md 3.5).
+        topic_id: which changes when it is created anew.
+        leader: node of its leader; -1: it has none.
+    """
+
+    partition: Partition
+    full: str
+    topic_id: Any
+    leader: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Where a partition begins and ends, its bytes on its leader, and when that was read."""
+
+    start: int
+    end: int
+    size: int
+    ts: int
+
+
+@dataclass(slots=True)
+class Extents:
+    """What was found, and why other partitions' were not."""
+
+    found: dict[Partition, Extent] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+def now_ms() -> int:
+    """Our clock, ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def places(topics: Iterable[Any], namespaces: Namespaces, own_prefix: str) -> tuple[list[Place], list[str]]:
+    """The partitions in the answer to a Metadata request, without Kafka's own topics and Weir's.
+
+    Returns:
+        Them by name, and why others were left out: two Kafka names can mean the same topic.
+    """
+    taken: dict[str, str] = {}
+    found, wrong = list[Place](), list[str]()
+    for topic in sorted(topics, key=lambda one: str(one.name)):
+        # Without partitions it is being deleted, or its name was not told.
+        if (
+            topic.is_internal
+            or topic.name is None
+            or topic.name.startswith(own_prefix)
+            or not topic.partitions
+        ):
+            continue
+        full = namespaces.full_name(topic.name)
+        for one in topic.partitions:
+            own = full if len(topic.partitions) == 1 else f"{full}-partition-{one.partition_index}"
+            other = taken.setdefault(own, topic.name)
+            if other != topic.name:
+                wrong.append(f"{printable(topic.name)} means {printable(own)}, as {printable(other)} does")
+                continue
+            found.append(
+                Place(
+                    partition=Partition(topic.name, one.partition_index),
+                    full=own,
+                    topic_id=topic.topic_id,
+                    leader=one.leader_id,
+                )
+            )
+    return found, wrong
+
+
+class PartitionReader:
+    """Asks leaders.
+
+    Args:
+        connection: the cluster.
+        settings: how much at a time.
+    """
+
+    def __init__(self, connection: Connection, settings: KafkaBacklogSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+
+    async def extents(self, wanted: Sequence[Place]) -> Extents:
+        """Where they begin and end, and how large they are; what was not answered is left out."""
+        result = Extents()
+        work = [
+            (leader, piece)
+            for leader, own in by_leader(wanted)
+            for piece in chunks(own, self._settings.partitions_per_request)
+        ]
+        answers = await gathered(self._extents(leader, piece, result.failures) for leader, piece in work)
+        for answer in answers:
+            if isinstance(answer, Unanswered):
+                result.failures.append(str(answer))
+            else:
+                result.found.update(answer)
+        return result
+
+    async def _extents(
+        self, leader: int, wanted: Sequence[Partition], failures: list[str]
+    ) -> dict[Partition, Extent]:
+        # The end last of both: a log that is cut off meanwhile never ends before it begins.
+        starts = await self.offsets(leader, wanted, EARLIEST, failures)
+        ends = await self.offsets(leader, wanted, LATEST, failures)
+        ts = now_ms()
+        sizes = await self._sizes(leader, wanted)
+        missing = len(wanted) - len(sizes)
+        if missing:
+            failures.append(f"broker {leader} does not tell the size of {missing} partitions that it leads")
+        return {
+            one: Extent(start=min(starts[one], ends[one]), end=ends[one], size=sizes[one], ts=ts)
+            for one in wanted
+            if one in starts and one in ends and one in sizes
+        }
+
+    async def offsets(
+        self, leader: int, wanted: Sequence[Partition], at: int, failures: list[str]
+    ) -> dict[Partition, int]:
+        """The offset of each at a time (ms, LATEST, EARLIEST); LATEST where nothing is as young: -1."""
+        request = ListOffsetsRequest
+        topic, part = request.ListOffsetsTopic, request.ListOffsetsTopic.ListOffsetsPartition
+        answer = await self._connection.send(
+            request(
+                replica_id=-1,
+                isolation_level=0,
+                topics=[
+                    topic(name=name, partitions=[part(partition_index=one, timestamp=at) for one in numbers])
+                    for name, numbers in by_topic(wanted)
+                ],
+                min_version=1,
+                max_version=9,
+            ),
+            leader,
+        )
+        found, refused = dict[Partition, int](), dict[int, int]()
+        for one in answer.topics:
+            for own in one.partitions:
+                if own.error_code:
+                    refused[own.error_code] = refused.get(own.error_code, 0) + 1
+                else:
+                    found[Partition(one.name, own.partition_index)] = own.offset
+        failures += [
+            f"broker {leader} tells no offsets of {count} partitions: {why(code)}"
+            for code, count in sorted(refused.items())
+        ]
+        return found
+
+    async def _sizes(self, leader: int, wanted: Sequence[Partition]) -> dict[Partition, int]:
+        request = DescribeLogDirsRequest
+        answer = await self._connection.send(
+            request(
+                topics=[
+                    request.DescribableLogDirTopic(topic=name, partitions=numbers)
+                    for name, numbers in by_topic(wanted)
+                ],
+                max_version=4,
+            ),
+            leader,
+        )
+        if answer.API_VERSION >= 3 and answer.error_code:
+            raise Unanswered(f"broker {leader} tells no sizes: {why(answer.error_code)}")
+        # A replica that is being moved into another folder there is not the one that is read.
+        return {
+            Partition(topic.name, own.partition_index): own.partition_size
+            for folder in answer.results
+            if not folder.error_code
+            for topic in folder.topics
+            for own in topic.partitions
+            if not own.is_future_key
+        }
+
+    async def marks(
+        self, wanted: Sequence[Place], times: Sequence[int]
+    ) -> tuple[dict[Partition, list[tuple[int, int]]], list[str]]:
+        """For each partition (first offset written at a time or later, that time), where there is one."""
+        failures = list[str]()
+        work = [
+            (leader, piece, at)
+            for at in times
+            for leader, own in by_leader(wanted)
+            for piece in chunks(own, self._settings.partitions_per_request)
+        ]
+        answers = await gathered(self.offsets(leader, piece, at, failures) for leader, piece, at in work)
+        found: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+        for (_, _, at), answer in zip(work, answers, strict=True):
+            if isinstance(answer, Unanswered):
+                failures.append(str(answer))
+                continue
+            for partition, offset in answer.items():
+                if offset >= 0:
+                    found[partition].append((offset, at))
+        return found, failures
+
+
+def by_leader(wanted: Iterable[Place]) -> list[tuple[int, list[Partition]]]:
+    """Partitions by the node that leads them."""
+    found: dict[int, list[Partition]] = defaultdict(list)
+    for one in wanted:
+        found[one.leader].append(one.partition)
+    return sorted(found.items())
+
+
+def by_topic(wanted: Iterable[Partition]) -> list[tuple[str, list[int]]]:
+    """Numbers of partitions by topic."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for one in wanted:
+        found[one.topic].append(one.number)
+    return list(found.items())

@@ -1,0 +1,50 @@
+"""kafka-python's admin client, made from librdkafka's properties."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+# librdkafka's names for the settings of a connection -> kafka-python's.
+_SAME_SETTING: Final = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
+
+def admin_options(bootstrap: str, client: Mapping[str, str], timeout_ms: int) -> dict[str, Any]:
+    """Options of an AdminClient.
+
+    Args:
+        bootstrap: `HOST:PORT[,...]` of the cluster.
+        client: librdkafka properties of our own connections; those that have no counterpart are left out.
+        timeout_ms: limit of connecting and of one request.
+    """
+    return {
+        "bootstrap_servers": bootstrap.split(","),
+        "client_id": "weir-collect",
+        "request_timeout_ms": timeout_ms,
+        "bootstrap_timeout_ms": timeout_ms,
+        **{_SAME_SETTING[name]: value for name, value in client.items() if name in _SAME_SETTING},
+    }
+
+
+class AdminClient(KafkaAdminClient):  # type: ignore[misc]  # the library's class is untyped
+    """One that leaves nothing behind when it cannot connect."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except KafkaError:
+            # A constructor that fails leaves its thread behind, which would go on trying for ever.
+            self._closed = False
+            self.close()
+            raise
