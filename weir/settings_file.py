@@ -6,6 +6,7 @@ from enforcer.admin.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings
+from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.collect.settings import PulsarCollectSettings
 from streaming.job.spark.settings import JobSettings
@@ -25,6 +26,7 @@ SECTIONS = (
     ("admin", AdminSettings),
     ("http", HttpSettings),
     ("collect", CollectSettings),
+    ("backlog", BacklogSettings),
     ("collect_kafka", KafkaBacklogSettings),
     ("collect_pulsar", PulsarCollectSettings),
     ("local", LocalSettings),

@@ -8,6 +8,7 @@ report.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -26,6 +27,23 @@ _OVER: Final = frozenset({
 
 class TakenOver(WeirError):
     """Another collector of this cluster has started since."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is written.
+
+    Attributes:
+        value: its bytes.
+        key: by which its partition is chosen; None: none.
+        partition: where it goes; None: where its key says.
+        headers: of it.
+    """
+
+    value: bytes
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Reports:
@@ -63,7 +81,27 @@ class Reports:
         self._producer: Producer | None = self._connected()
 
     def write(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        """Write (broker, event) pairs, all or none; blocks for a few limits at most.
+        """Write (broker, event) pairs as JSON, as `send` does."""
+        self.send(Record(value=orjson.dumps(event), key=broker.encode()) for broker, event in events)
+
+    def partitions(self) -> int:
+        """How many the topic has.
+
+        Raises:
+            WeirError: Kafka does not say in time, or there is no such topic.
+        """
+        producer = self._producer or self._connected()
+        self._producer = producer
+        try:
+            found = producer.list_topics(self._topic, self._timeout_s).topics[self._topic]
+        except KafkaException as error:
+            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+        if found.error is not None or not found.partitions:
+            raise WeirError(f"cannot write to {self._where}: {found.error or 'it has no partition'}")
+        return len(found.partitions)
+
+    def send(self, records: Iterable[Record]) -> None:
+        """Write records, all or none; blocks for a few limits at most.
 
         Raises:
             TakenOver: see there; nothing was written.
@@ -82,9 +120,15 @@ class Reports:
         began = time.monotonic()
         try:
             producer.begin_transaction()
-            for broker, event in events:
-                value = orjson.dumps(event)
-                producer.produce(self._topic, value, broker.encode(), on_delivery=delivered)
+            for record in records:
+                producer.produce(
+                    self._topic,
+                    record.value,
+                    record.key,
+                    -1 if record.partition is None else record.partition,
+                    headers=list(record.headers),
+                    on_delivery=delivered,
+                )
                 producer.poll(0)
             producer.commit_transaction(self._timeout_s)
         except (KafkaException, BufferError) as error:
@@ -92,7 +136,7 @@ class Reports:
             codes = {one.code() for one in refused} | _codes(error) | self._abort(producer)
             if codes & _OVER and time.monotonic() - began < self._timeout_s:
                 raise TakenOver(
-                    f"another collector has taken over as {self._lease}; this one pushes nothing more"
+                    f"another collector has taken over as {self._lease}; this one does nothing more"
                 ) from error
             raise WeirError(f"the report was not written to {self._where}: {why}") from error
         self._producer = producer

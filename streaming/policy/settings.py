@@ -30,17 +30,9 @@ from streaming.policy.yaml.text import rendered
 
 # What weir.yaml may hold: each part of the program reads its own section and lets the others be.
 SECTIONS = (
-    "kafka",
-    "job",
-    "proxy",
-    "pulsar",
-    "admin",
-    "http",
-    "collect",
-    "collect_kafka",
-    "collect_pulsar",
-    "local",
-)
+    "kafka", "job", "proxy", "pulsar", "admin", "http", "collect", "backlog",
+    "collect_kafka", "collect_pulsar", "local",
+)  # fmt: skip
 _COMMENT_WIDTH = 100
 
 

@@ -18,7 +18,7 @@ from streaming.kafka_io.cluster_quotas import QuotaReader
 from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import KEPT_MS
-from weir.commands.collect import collect_once
+from weir.collect.kafka import collect_once
 from weir.logs.dump import dump
 from weir.stack.jars import java_command
 from weir.stack.kafka import LocalKafka

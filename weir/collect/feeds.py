@@ -1,26 +1,127 @@
-"""What the collector of a Pulsar cluster follows on Weir's topics: policies, and the shares of everybody."""
+"""What the collectors follow on Weir's topics: policies, shares, and decisions on backlogs."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Message
 
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.policies import Policies, policies_tail
-from enforcer.core.feeds.rows import packed
+from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.feeds.shares import Share
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Complaints
-from streaming.contract.errors import WeirError
+from streaming.contract.backlog.actions import TYPE as ACTION
+from streaming.contract.backlog.actions import BacklogAction, backlog_action
+from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.fields import Fields
 from streaming.contract.topics import Cluster
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from streaming.policy.policy_set import PolicySet
 
+T = TypeVar("T")
+
 START_S = 30.0
 STOP_S = 2.0
 _SHARE = b'{"type":"share"'
+_BACKLOG: Final = "backlog"
+_BACKLOGS: Final = (b'{"type":"backlog"', b'{"type":"backlog_action"')
+
+
+class PolicyFeed:
+    """The policies, followed from `start` to `stop`.
+
+    Args:
+        cluster: that holds them.
+        unusable: counts a record that cannot be used.
+    """
+
+    def __init__(self, cluster: Cluster, unusable: Callable[[], None]) -> None:
+        self._topic = cluster.topics.policies
+        self._policies = Policies(lambda _ts: None, _wall_ms)
+        self._tail = policies_tail(
+            _connection(cluster), self._topic, self._policies, Complaints(self._topic, unusable)
+        )
+
+    def policies(self) -> PolicySet:
+        """Those in force now."""
+        return self._policies.at(_wall_ms())
+
+    async def start(self) -> None:
+        """Read them to their end.
+
+        Raises:
+            WeirError: not in time.
+        """
+        self._tail.start(asyncio.get_running_loop())
+        await _wait_for(self._tail.caught_up, self._topic)
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._tail.stop(STOP_S)
+
+
+class DecisionFeed(Generic[T]):
+    """What somebody wants of the decisions, followed from `start` to `stop`.
+
+    Args:
+        cluster: that holds them.
+        read: what is wanted of a record; tells the second argument of what cannot be used; must not raise.
+        take: gets each, in order, in the loop.
+        unusable: counts a record that cannot be used.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        read: Callable[[Message, Callable[[str], None]], Sequence[T]],
+        take: Callable[[T], None],
+        unusable: Callable[[], None],
+    ) -> None:
+        self._properties, self._topic = _connection(cluster), cluster.topics.decisions
+        self._read, self._take = read, take
+        self._complaints = Complaints(self._topic, unusable)
+        self._tail: Tail[T] | None = None
+
+    def begin(self, back_ms: int) -> None:
+        """Read what was written so long ago or later, and go on; see `caught_up`."""
+        self._tail = Tail(
+            self._properties,
+            self._topic,
+            from_beginning=False,
+            back_ms=back_ms,
+            parse=lambda message: self._read(message, self._complaints),
+            deliver=self._deliver,
+        )
+        self._tail.start(asyncio.get_running_loop())
+
+    async def start(self, back_ms: int) -> None:
+        """As `begin`, and wait until what was there has been delivered.
+
+        Raises:
+            WeirError: not in time.
+        """
+        self.begin(back_ms)
+        assert self._tail is not None
+        await _wait_for(self._tail.caught_up, self._topic)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether what was there at the beginning has been delivered."""
+        return self._tail is not None and self._tail.caught_up.is_set()
+
+    async def stop(self) -> None:
+        """End it."""
+        if self._tail is not None:
+            await self._tail.stop(STOP_S)
+
+    def _deliver(self, found: list[T]) -> None:
+        for one in found:
+            self._take(one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +133,7 @@ class Standing:
 
 
 class Feeds:
-    """Both topics, followed from `start` to `stop`.
+    """Policies and shares, for who pushes shares.
 
     Args:
         cluster: that holds them.
@@ -46,18 +147,17 @@ class Feeds:
         take: Callable[[str, str, Mapping[str, float] | None, int], None],
         unusable: Callable[[], None],
     ) -> None:
-        self._properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
-        self._cluster, self._take, self._unusable = cluster, take, unusable
-        self._policies = Policies(lambda _ts: None, _wall_ms)
-        complaints = Complaints(cluster.topics.policies, unusable)
-        self._policies_tail = policies_tail(
-            self._properties, cluster.topics.policies, self._policies, complaints
+        self._policies = PolicyFeed(cluster, unusable)
+        self._shares = DecisionFeed(
+            cluster,
+            _shares_in,
+            lambda one: take(one.share.group, one.share.broker, one.share.limits, one.left_ms),
+            unusable,
         )
-        self._shares_tail: Tail[Standing] | None = None
 
     def policies(self) -> PolicySet:
         """Those in force now."""
-        return self._policies.at(_wall_ms())
+        return self._policies.policies()
 
     async def start_policies(self) -> None:
         """Read the policies to their end.
@@ -65,8 +165,7 @@ class Feeds:
         Raises:
             WeirError: not in time.
         """
-        self._policies_tail.start(asyncio.get_running_loop())
-        await _wait_for(self._policies_tail.caught_up, self._cluster.topics.policies)
+        await self._policies.start()
 
     async def start_shares(self) -> None:
         """Read the shares that still stand, and go on.
@@ -74,37 +173,44 @@ class Feeds:
         Raises:
             WeirError: not in time.
         """
-        topic = self._cluster.topics.decisions
-        complaints = Complaints(topic, self._unusable)
-
-        def parse(message: Message) -> list[Standing]:
-            # Of all decisions the shares alone matter, and there may be a great many others.
-            if not packed(message) and not (message.value() or b"").startswith(_SHARE):
-                return []
-            age_ms = max(0, _wall_ms() - message.timestamp()[1])
-            shares = [one for one in decisions_in(message, None, complaints) if isinstance(one, Share)]
-            return [Standing(one, one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
-
-        self._shares_tail = Tail(
-            self._properties,
-            topic,
-            from_beginning=False,
-            back_ms=LIFE_ROUNDS * round_rules(self.policies()).interval_ms,
-            parse=parse,
-            deliver=self._deliver,
-        )
-        self._shares_tail.start(asyncio.get_running_loop())
-        await _wait_for(self._shares_tail.caught_up, topic)
+        await self._shares.start(LIFE_ROUNDS * round_rules(self.policies()).interval_ms)
 
     async def stop(self) -> None:
         """End both."""
-        await self._policies_tail.stop(STOP_S)
-        if self._shares_tail is not None:
-            await self._shares_tail.stop(STOP_S)
+        await self._policies.stop()
+        await self._shares.stop()
 
-    def _deliver(self, shares: list[Standing]) -> None:
-        for one in shares:
-            self._take(one.share.group, one.share.broker, one.share.limits, one.left_ms)
+
+def _shares_in(message: Message, unusable: Callable[[str], None]) -> list[Standing]:
+    # Of all decisions the shares alone matter, and there may be a great many others.
+    if not packed(message) and not (message.value() or b"").startswith(_SHARE):
+        return []
+    age_ms = max(0, _wall_ms() - message.timestamp()[1])
+    shares = [one for one in decisions_in(message, None, unusable) if isinstance(one, Share)]
+    return [Standing(one, one.ttl_ms - age_ms) for one in shares if age_ms < one.ttl_ms]
+
+
+def backlogs_in(message: Message, unusable: Callable[[str], None]) -> list[BacklogDecision | BacklogAction]:
+    """Decisions and actions on backlogs in a record, in order; `unusable` is told why others are left out."""
+    if not packed(message) and not (message.value() or b"").startswith(_BACKLOGS):
+        return []
+    found: list[BacklogDecision | BacklogAction] = []
+    try:
+        for fields in objects_of(message, (_BACKLOG,)):
+            try:
+                found += _backlog(fields)
+            except BadEvent as bad:
+                unusable(bad.reason)
+    except BadEvent as bad:
+        unusable(bad.reason)
+    return found
+
+
+def _backlog(fields: Fields) -> list[BacklogDecision | BacklogAction]:
+    kind = fields.get("type")
+    if kind == ACTION:
+        return [backlog_action(fields)]
+    return [backlog_decision(fields)] if kind == _BACKLOG else []
 
 
 async def _wait_for(event: asyncio.Event, topic: str) -> None:
@@ -112,6 +218,10 @@ async def _wait_for(event: asyncio.Event, topic: str) -> None:
         await asyncio.wait_for(event.wait(), START_S)
     except TimeoutError as error:
         raise WeirError(f"{topic} could not be read to its end within {START_S:.0f} s") from error
+
+
+def _connection(cluster: Cluster) -> dict[str, str]:
+    return {**cluster.client, "bootstrap.servers": cluster.bootstrap}
 
 
 def _wall_ms() -> int:

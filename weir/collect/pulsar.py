@@ -5,27 +5,29 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from prometheus_client import start_http_server
-
+from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.pulsar.collector import Collector, Outcome, Round
 from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
 from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
+from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
+from streaming.collect.threads import use_threads
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
+from weir.collect.backlogs import BacklogPart, Watch, Watched
 from weir.collect.feeds import Feeds
+from weir.collect.parts import serve_metrics, stop_event, unless, until_stopped
 from weir.foreground import write_ready_file
 
 logger = logging.getLogger("weir.collect")
@@ -35,14 +37,19 @@ TABLE_ROWS: Final = 200
 """Limits that a dry run shows."""
 
 
-async def serve(args: argparse.Namespace, settings: PulsarCollectSettings, cluster: Cluster) -> None:
-    """Collect until SIGINT or SIGTERM, with --once two readings long.
+async def serve(
+    args: argparse.Namespace, settings: PulsarCollectSettings, backlog: BacklogSettings, cluster: Cluster
+) -> None:
+    """Collect until SIGINT or SIGTERM, with --once two readings long, and one check of backlogs.
 
     Raises:
         WeirError: Kafka or Pulsar does not answer at the start, another collector has taken over, or with
             --once a round failed.
     """
+    use_threads()
+    stop = stop_event()
     metrics = CollectMetrics()
+    address = serve_metrics(metrics.registry, args.metrics)
     terms = RestTerms(
         base=args.admin or settings.admin,
         token_file=args.token_file or settings.token_file,
@@ -52,43 +59,92 @@ async def serve(args: argparse.Namespace, settings: PulsarCollectSettings, clust
         at_once=settings.requests_at_once,
         answer_max=settings.answer_max_bytes,
     )
-    address = None if args.metrics is None else _serve_metrics(metrics, args.metrics)
-    async with AsyncExitStack() as stack:
+    if args.no_usage and not backlog.enabled:
+        raise WeirError("nothing to do: --no-usage was given and backlog.enabled is false")
+    if args.no_usage and args.ready_file:
+        write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
+    parts: list[Coroutine[Any, Any, None]] = []
+    if backlog.enabled:
+        part = BacklogPart(cluster, backlog, metrics.registry, _watch(terms, settings, metrics))
+        parts.append(part.once() if args.once else part.run())
+    usage = [] if args.no_usage else [_usage(args, settings, cluster, terms, metrics, address, stop)]
+    await until_stopped(stop, parts, usage)
+
+
+def _watch(terms: RestTerms, settings: PulsarCollectSettings, metrics: CollectMetrics) -> Watch:
+    async def watch(stack: AsyncExitStack) -> Watched:
+        # Connections of its own: of the two parts neither keeps the other waiting.
         rest = await stack.enter_async_context(Rest(terms, metrics.request))
         name = settings.cluster or await _cluster_name(rest)
-        reports = stack.enter_context(
-            await asyncio.to_thread(
-                Reports,
-                cluster.bootstrap,
-                cluster.topics.usage,
-                f"{cluster.topics.usage}-pulsar-{name}",
-                cluster.client,
-                settings.request_timeout_ms / 1000,
-            )
+        return Watched(kind="pulsar", name=name, backlogs=PulsarBacklogs(rest, settings))
+
+    return watch
+
+
+async def _usage(
+    args: argparse.Namespace,
+    settings: PulsarCollectSettings,
+    cluster: Cluster,
+    terms: RestTerms,
+    metrics: CollectMetrics,
+    address: str | None,
+    stop: asyncio.Event,
+) -> None:
+    """What groups use, and their limits, until `stop` is set."""
+    async with AsyncExitStack() as stack:
+        begun: list[Collector] = []
+
+        async def begin() -> None:
+            begun.append(await _begin(stack, args, settings, cluster, terms, metrics))
+
+        if await unless(stop, begin()):
+            await _Run(args, settings, begun[0], metrics, address, stop).run()
+
+
+async def _begin(
+    stack: AsyncExitStack,
+    args: argparse.Namespace,
+    settings: PulsarCollectSettings,
+    cluster: Cluster,
+    terms: RestTerms,
+    metrics: CollectMetrics,
+) -> Collector:
+    """The collector of usage, with all that it follows on the stack."""
+    rest = await stack.enter_async_context(Rest(terms, metrics.request))
+    name = settings.cluster or await _cluster_name(rest)
+    reports = stack.enter_context(
+        await asyncio.to_thread(
+            Reports,
+            cluster.bootstrap,
+            cluster.topics.usage,
+            f"{cluster.topics.usage}-pulsar-{name}",
+            cluster.client,
+            settings.request_timeout_ms / 1000,
         )
-        push = PushTerms(
-            change=settings.push_change,
-            apart_ms=settings.push_apart_ms,
-            pushes_max=settings.pushes_max,
-            override=args.override,
-        )
-        pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
-        collector = Collector(
-            rest,
-            pusher,
-            settings,
-            policies=lambda: feeds.policies(),
-            report=reports.write,
-            name=f"collect-{name}-{secrets.token_hex(4)}",
-            push=args.push,
-            metrics=metrics,
-        )
-        feeds = Feeds(cluster, collector.take_share, metrics.unusable.inc)
-        stack.push_async_callback(feeds.stop)
-        await feeds.start_policies()
-        await collector.meet()
-        await feeds.start_shares()
-        await _Run(args, settings, collector, metrics, address).run()
+    )
+    push = PushTerms(
+        change=settings.push_change,
+        apart_ms=settings.push_apart_ms,
+        pushes_max=settings.pushes_max,
+        override=args.override,
+    )
+    pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)
+    collector = Collector(
+        rest,
+        pusher,
+        settings,
+        policies=lambda: feeds.policies(),
+        report=reports.write,
+        name=f"collect-{name}-{secrets.token_hex(4)}",
+        push=args.push,
+        metrics=metrics,
+    )
+    feeds = Feeds(cluster, collector.take_share, metrics.unusable.inc)
+    stack.push_async_callback(feeds.stop)
+    await feeds.start_policies()
+    await collector.meet()
+    await feeds.start_shares()
+    return collector
 
 
 class _Run:
@@ -101,19 +157,16 @@ class _Run:
         collector: Collector,
         metrics: CollectMetrics,
         address: str | None,
+        stop: asyncio.Event,
     ) -> None:
         self._args, self._settings = args, settings
         self._collector, self._metrics = collector, metrics
-        self._address = address
-        self._stop = asyncio.Event()
+        self._address, self._stop = address, stop
         self._ready = False
         self._said: dict[Slot, Rates | None] = {}
         self._next_progress_s = self._next_behind_s = 0.0
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop.set)
         while not self._stop.is_set():
             due_s = time.monotonic() + self._collector.interval_s()
             done = await self._collector.round()
@@ -222,12 +275,3 @@ def _check(done: Round) -> None:
     failed = [slot for slot, one in (done.results or {}).items() if one in (Result.FAILED, Result.REFUSED)]
     if failed:
         raise WeirError(f"{len(failed)} limits were not pushed, such as {failed[0].name}")
-
-
-def _serve_metrics(metrics: CollectMetrics, listen: tuple[str, int]) -> str:
-    host, port = listen
-    try:
-        server, _ = start_http_server(port, host, metrics.registry)
-    except OSError as error:
-        raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
-    return f"http://{host}:{server.server_port}/metrics"

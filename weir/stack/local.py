@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from streaming.collect.backlog.settings import BacklogSettings
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.foreground import StopSignal, private_folder
@@ -23,6 +24,9 @@ LOCAL = "local"
 """In the place of an address: a Pulsar of our own."""
 PULSAR_PROXY = "pulsar_proxy"
 """The part that is a second `weir proxy`."""
+PULSAR_COLLECTOR = "collect_pulsar"
+"""The part that is a second `weir collect`."""
+_COMMANDS = {PULSAR_PROXY: "proxy", PULSAR_COLLECTOR: "collect"}
 _KEPT = ("kafka", "pulsar", "checkpoint", "logs", "run", "up.lock")
 """What stands in the data folder."""
 # Shares of the stop limit: the proxies and the job answer what is under way, the others only end. Who stands
@@ -31,7 +35,7 @@ _STOP_SHARES: tuple[tuple[tuple[str, ...], float], ...] = (
     (("admin",), 0.2),
     (("proxy", PULSAR_PROXY), 0.35),
     (("job",), 0.7),
-    (("collect",), 0.75),
+    (("collect", PULSAR_COLLECTOR), 0.75),
 )
 _STILL_WAITING_S = 10.0
 
@@ -76,6 +80,7 @@ class StackSettings:
     kafka: KafkaSettings
     local: LocalSettings
     collect: CollectSettings
+    backlog: BacklogSettings
     proxy_id: str
 
 
@@ -325,8 +330,12 @@ class Stack:
             name = ["--id", f"{self._settings.proxy_id}-pulsar"] if self._settings.proxy_id else []
             listen = ["--pulsar", self._pulsar, "--listen", self._options.pulsar_listen]
             args[PULSAR_PROXY] = [*common, *metrics, *listen, *name]
-        if self._settings.collect.quotas_from_kafka:
-            args["collect"] = common
+        backlogs = self._settings.backlog.enabled
+        if self._settings.collect.quotas_from_kafka or backlogs:
+            args["collect"] = ["kafka", *common, *metrics]
+        if self._pulsar_admin and backlogs:
+            admin = ["--admin", self._pulsar_admin]
+            args[PULSAR_COLLECTOR] = ["pulsar", *common, *metrics, "--no-usage", *admin]
         limits = Limits(
             start_s=local.start_timeout_s, backoff_s=local.restart_backoff_s, restarts_max=local.restarts_max
         )
@@ -334,7 +343,7 @@ class Stack:
             Part(
                 name,
                 part_args,
-                command="proxy" if name == PULSAR_PROXY else name,
+                command=_COMMANDS.get(name, name),
                 log=data / "logs" / f"{name}.log",
                 run_dir=data / "run",
                 limits=limits,

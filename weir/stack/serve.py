@@ -138,7 +138,11 @@ def _settings(file: str | None) -> StackSettings:
     if problems:
         raise ConfigError(sorted(set(problems), key=lambda problem: problem.line))
     return StackSettings(
-        kafka=read["kafka"], local=read["local"], collect=read["collect"], proxy_id=read["proxy"].id or ""
+        kafka=read["kafka"],
+        local=read["local"],
+        collect=read["collect"],
+        backlog=read["backlog"],
+        proxy_id=read["proxy"].id or "",
     )
 
 

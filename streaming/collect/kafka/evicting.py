@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.kafka.acting import Acting
 from streaming.collect.kafka.connection import Connection, Unanswered
 from streaming.collect.kafka.groups import INACTIVE, GroupReader
@@ -182,7 +182,7 @@ class Evicting:
                 await self._nobody_else(place, prepared.target, prepared.also, await self._acting.groups())
                 await self._acting.delete(place, prepared.target)
         except Unanswered as error:
-            raise CannotEvict(f"it is not known whether it was done: {error}") from error
+            raise NotKnown(f"it is not known whether it was done: {error}") from error
 
     async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
         """Whether each has come to a position or further, or what was before it is deleted; None: not known.

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote_plus
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError, part
 from streaming.collect.pulsar_backlog.readings import Cursor, Stretch, TopicLog, topic_log
@@ -95,7 +95,7 @@ class Evictor:
             if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
                 return
             if time.monotonic() >= deadline:
-                raise CannotEvict(f"not at {ledger}:{entry} within {self._wait_s:g} s: {said}")
+                raise NotKnown(f"not at {ledger}:{entry} within {self._wait_s:g} s: {said}")
 
     async def _arrived(self, eviction: Eviction, deadline: float) -> bool:
         """Whether it is seen there before `deadline`; looks once at least."""

@@ -1,0 +1,84 @@
+"""Actions on backlogs, written to `weir.decisions` before and after (docs/contract.md 3.5)."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.contract.backlog.actions import BacklogAction
+from streaming.contract.errors import WeirError
+from streaming.kafka_io.policy_topic import NO_LOG, reason_of
+
+_POLL_S: Final = 0.1
+
+
+class ActionLog:
+    """Writes actions, each acknowledged by all replicas before it counts as written.
+
+    Not in transactions, as the reports are: a collector that is killed in the middle of one would keep all
+    readers of the decisions waiting until Kafka ends it.
+
+    Args:
+        bootstrap: `HOST:PORT` of Kafka.
+        topic: `weir.decisions`.
+        client: librdkafka properties of our own connections.
+        timeout_s: limit of a write.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any], timeout_s: float) -> None:
+        self._topic, self._where = topic, f"{topic} on {bootstrap}"
+        self._producer = Producer(
+            {
+                **client,
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": str(int(timeout_s * 1000)),
+                "partitioner": "murmur2_random",
+                "linger.ms": 1,
+                "allow.auto.create.topics": False,
+            },
+            logger=NO_LOG,
+        )
+        self._stopping = threading.Event()
+        threading.Thread(target=self._poll, name="action log", daemon=True).start()
+
+    async def write(self, action: BacklogAction) -> None:
+        """Write one step.
+
+        Raises:
+            WeirError: it was not written in time, or is not known to be.
+        """
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[KafkaError | None] = loop.create_future()
+
+        def settle(error: KafkaError | None) -> None:
+            if not written.done():
+                written.set_result(error)
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            # The loop may have ended.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, error)
+
+        value = orjson.dumps(action.fields())
+        try:
+            self._producer.produce(self._topic, value, action.topic.encode(), on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            why = reason_of(error) if isinstance(error, KafkaException) else str(error)
+            raise WeirError(f"not written to {self._where}: {why}") from error
+        failed = await written
+        if failed is not None:
+            raise WeirError(f"not written to {self._where}: {failed.str()}")
+
+    def close(self) -> None:
+        """End the thread; what was not written is given up."""
+        self._stopping.set()
+        self._producer.purge()
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(_POLL_S)

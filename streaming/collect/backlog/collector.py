@@ -1,0 +1,191 @@
+"""The collector of a cluster's backlogs: looks, reports, and acts on what is decided, check after check."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Final
+
+from streaming.collect.backlog.actions import Actions
+from streaming.collect.backlog.cluster import BacklogCluster, Looked, Wants
+from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.sent import Sent
+from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.backlog.unsettled import Unsettled
+from streaming.collect.reports import TakenOver
+from streaming.contract.backlog.actions import BacklogAction
+from streaming.contract.backlog.decisions import BacklogDecision
+from streaming.contract.broker_events import Backlog
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable
+from streaming.laws.backlog.law import EVICTION
+from streaming.policy.policy_set import PolicySet, Section
+from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
+
+logger = logging.getLogger(__name__)
+
+PROGRESS_S: Final = 60.0
+_LOOK_S: Final = 1.0
+"""How often it is asked whether the interval is another one, and whether there is something to settle."""
+_FAILURES_SAID: Final = 5
+
+
+class Outcome(StrEnum):
+    """How a check ended."""
+
+    DONE = "done"
+    UNREAD = "unread"
+    UNREPORTED = "unreported"
+
+
+class BacklogCollector:
+    """One run of it; all in its loop.
+
+    Args:
+        cluster: that is looked at.
+        name: of this run: of its reports and actions.
+        policies: those in force now.
+        write: writes reports, all or none; returns the topics whose reports were too large. Raises WeirError
+            where they were not written, TakenOver where they never will be.
+        log: writes an action; raises WeirError where it was not.
+        settings: of backlogs.
+        metrics: told of everything.
+        known: whether all actions of earlier runs were read that may not have ended (see `take`).
+    """
+
+    def __init__(
+        self,
+        cluster: BacklogCluster,
+        name: str,
+        policies: Callable[[], PolicySet],
+        write: Callable[[Sequence[Backlog]], Awaitable[Sequence[str]]],
+        log: Callable[[BacklogAction], Awaitable[None]],
+        settings: BacklogSettings,
+        metrics: BacklogMetrics,
+        known: Callable[[], bool],
+    ) -> None:
+        self._cluster, self._policies, self._write, self._metrics = cluster, policies, write, metrics
+        self._sent = Sent(name, settings.rounds_kept)
+        # Only a cluster that was looked at knows where its subscriptions are.
+        self._looked = False
+        self._unsettled = Unsettled(cluster, name, log, settings, metrics, lambda: self._looked and known())
+        self.actions = Actions(cluster, name, self._sent, self._unsettled, policies, log, settings, metrics)
+        self._next_progress_s = self._next_behind_s = self._next_failure_s = float("-inf")
+
+    def take(self, said: BacklogDecision | BacklogAction) -> None:
+        """Something about a backlog was read on `weir.decisions`."""
+        if isinstance(said, BacklogAction):
+            self._unsettled.take(said)
+        else:
+            self.actions.take(said)
+
+    async def run(self, checked: Callable[[], None] = lambda: None) -> None:
+        """Check until cancelled; `checked` is called after each that was reported.
+
+        Raises:
+            TakenOver: another collector of this cluster has started since.
+        """
+        settling = asyncio.create_task(self._settle())
+        try:
+            while True:
+                began_s = time.monotonic()
+                if await self.check() is Outcome.DONE:
+                    checked()
+                await self._wait(began_s)
+        finally:
+            settling.cancel()
+            await self.actions.close()
+
+    async def check(self) -> Outcome:
+        """Look at all topics once, and report them.
+
+        Raises:
+            TakenOver: as in `run`.
+        """
+        began_s = time.monotonic()
+        outcome, looked, why = Outcome.DONE, Looked(), ""
+        try:
+            looked = await self._cluster.look(self._wants())
+            self._looked = True
+        except WeirError as error:
+            outcome, why = Outcome.UNREAD, str(error)
+        except Exception as error:
+            # What a cluster answers may be anything, and its backlogs must be looked at again all the same.
+            logger.exception("backlogs: a check failed")
+            outcome, why = Outcome.UNREAD, repr(error)
+        if outcome is Outcome.DONE:
+            try:
+                await self._report(looked)
+            except TakenOver:
+                raise
+            except WeirError as error:
+                outcome, why = Outcome.UNREPORTED, str(error)
+        seconds = time.monotonic() - began_s
+        self._metrics.check_seconds.observe(seconds)
+        self._metrics.rounds.labels(outcome).inc()
+        self._say(looked, seconds, why)
+        return outcome
+
+    async def _report(self, looked: Looked) -> None:
+        # Before they are written: what is decided may come back at once.
+        reports = self._sent.named(looked.reports)
+        topics = {report.topic for report in reports}
+        self._metrics.reported(topics, complete=not looked.unread)
+        await self.actions.checked(topics)
+        too_large = await self._write(reports)
+        self._metrics.unread.set(looked.unread + len(too_large))
+        self._metrics.reports.inc(len(reports) - len(too_large))
+        self._metrics.too_large.inc(len(too_large))
+        if too_large:
+            looked.failures.append(
+                f"{len(too_large)} reports are larger than a record may be, such as that of {too_large[0]}"
+            )
+
+    def _wants(self) -> Wants:
+        policies = self._policies()
+        broker = policies.entries.get(Section.BROKER, {})
+        precise = bool(broker.get("preciseTimeBasedBacklogQuotaCheck", False))
+
+        def expires(topic: str) -> bool:
+            quota = backlog_quota(policies, topic, BacklogKind.AGE)
+            return quota.limit > 0 and quota.policy == EVICTION
+
+        return Wants(precise_age=precise, expires=expires)
+
+    async def _wait(self, began_s: float) -> None:
+        """Until the next check is due, which another policy may bring nearer; one that came late is said."""
+        took_s, interval_s = time.monotonic() - began_s, check_interval_s(self._policies())
+        if took_s > interval_s:
+            self._metrics.behind.inc()
+            if time.monotonic() >= self._next_behind_s:
+                logger.warning("backlogs: falls behind: a check took %.1f s, the interval is %d s", took_s,
+                               interval_s)  # fmt: skip
+                self._next_behind_s = time.monotonic() + PROGRESS_S
+        while True:
+            left_s = began_s + check_interval_s(self._policies()) - time.monotonic()
+            await asyncio.sleep(max(0.0, min(left_s, _LOOK_S)))
+            if left_s <= _LOOK_S:
+                return
+
+    async def _settle(self) -> None:
+        while True:
+            try:
+                await self._unsettled.settle()
+            except Exception:
+                logger.exception("evictions of an earlier run are not settled; tried again")
+            await asyncio.sleep(_LOOK_S)
+
+    def _say(self, looked: Looked, seconds: float, why: str) -> None:
+        now_s = time.monotonic()
+        if (why or looked.failures) and now_s >= self._next_failure_s:
+            self._next_failure_s = now_s + PROGRESS_S
+            for line in [why, *looked.failures][: _FAILURES_SAID + 1]:
+                if line:
+                    logger.warning("backlogs: %s", printable(line))
+        if not why and now_s >= self._next_progress_s:
+            self._next_progress_s = now_s + PROGRESS_S
+            logger.info(
+                "backlogs: %d topics reported, %d not read; a check takes %.2f s", len(looked.reports),
+                looked.unread, seconds,
+            )  # fmt: skip

@@ -1,0 +1,56 @@
+"""Section `backlog:` of weir.yaml: how backlogs are looked at and relieved, on whatever kind of cluster."""
+
+from streaming.policy.settings import Settings, setting
+
+
+class BacklogSettings(Settings):
+    """The collectors of backlogs. How often they look is a policy: `backlogQuotaCheckIntervalInSeconds`."""
+
+    enabled: bool = setting(
+        True, "look after backlogs: report them, and evict where a quota has `actions: true`"
+    )
+    cluster: str = setting(
+        "",
+        "what a Kafka cluster is called in metrics and actions; empty: its own id. Pulsar's name is"
+        " collect_pulsar.cluster",
+    )
+    rounds_kept: int = setting(
+        3,
+        "checks whose decisions are still acted on, the newest ones; later decisions are dropped",
+        minimum=1,
+        maximum=10,
+    )
+    orders_max: int = setting(
+        1_000,
+        "evictions begun after one check, each of one subscription by one quota; others wait for the next",
+        minimum=1,
+    )
+    topics_at_once: int = setting(
+        8,
+        "topics that are evicted from at a time; of one topic one subscription at a time",
+        minimum=1,
+        maximum=256,
+    )
+    order_timeout_ms: int = setting(
+        15_000,
+        "limit of each step of an eviction, ms; what an earlier run has begun so long ago is settled",
+        minimum=100,
+    )
+    request_timeout_ms: int = setting(10_000, "limit of one write to Kafka, ms", minimum=100)
+    read_back_ms: int = setting(
+        600_000,
+        "how far back weir.decisions is read at the start, for evictions that were begun and not ended, ms",
+        minimum=1_000,
+    )
+    unsettled_max: int = setting(
+        10_000, "such evictions that are kept; what is beyond is counted and not settled", minimum=1
+    )
+    stop_timeout_ms: int = setting(
+        3_000,
+        "how long evictions under way may last at the end, ms; the next run settles what is left",
+        minimum=0,
+    )
+    topic_metrics: bool = setting(
+        True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"
+    )
+    metrics_topics_max: int = setting(10_000, "topics that metrics show; the others are counted", minimum=1)

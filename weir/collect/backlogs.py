@@ -1,0 +1,150 @@
+"""The collector of backlogs, tied to Weir's topics, whichever kind of cluster it looks after."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from streaming.collect.backlog.action_log import ActionLog
+from streaming.collect.backlog.cluster import BacklogCluster
+from streaming.collect.backlog.collector import BacklogCollector, Outcome
+from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.backlog.writing import write_reports
+from streaming.collect.reports import Reports, TakenOver
+from streaming.contract.broker_events import Backlog
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable
+from streaming.contract.topics import Cluster
+from weir.collect.feeds import DecisionFeed, PolicyFeed, backlogs_in
+
+logger = logging.getLogger("weir.collect")
+
+AGAIN_S: Final = 5.0
+"""Pause before another attempt to start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A cluster to look after.
+
+    Attributes:
+        kind: `kafka` or `pulsar`.
+        name: its own, in labels, in ids and in the right to be its only collector.
+        backlogs: reads and relieves it.
+    """
+
+    kind: str
+    name: str
+    backlogs: BacklogCluster
+
+
+Watch = Callable[[AsyncExitStack], Awaitable[Watched]]
+"""Finds the cluster; what is to be closed goes on the stack. Raises WeirError while it does not answer."""
+
+
+class BacklogPart:
+    """Looks after one cluster's backlogs.
+
+    Args:
+        cluster: where Weir's topics are.
+        settings: of backlogs.
+        registry: for metrics.
+        watch: finds the cluster that is looked after.
+        checked: called after each check that was reported.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: BacklogSettings,
+        registry: CollectorRegistry,
+        watch: Watch,
+        checked: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._cluster, self._settings, self._watch = cluster, settings, watch
+        self._registry, self._checked = registry, checked
+        self._metrics: BacklogMetrics | None = None
+
+    async def run(self) -> None:
+        """Look after them until cancelled; what does not answer at the start is asked again.
+
+        Raises:
+            TakenOver: another collector of the cluster has started since.
+        """
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    collector = await self._start(stack, once=False)
+                    await collector.run(self._checked)
+            except TakenOver:
+                raise
+            except WeirError as error:
+                logger.warning("backlogs: not looked after yet: %s; tried again in %.0f s",
+                               printable(str(error)), AGAIN_S)  # fmt: skip
+            await asyncio.sleep(AGAIN_S)
+
+    async def once(self) -> None:
+        """One check, beside whoever looks after the cluster: nothing is acted on.
+
+        Raises:
+            WeirError: it failed.
+        """
+        async with AsyncExitStack() as stack:
+            collector = await self._start(stack, once=True)
+            outcome = await collector.check()
+        if outcome is not Outcome.DONE:
+            raise WeirError(f"backlogs: the check failed ({outcome})")
+        self._checked()
+
+    async def _start(self, stack: AsyncExitStack, *, once: bool) -> BacklogCollector:
+        cluster, settings = self._cluster, self._settings
+        watched = await self._watch(stack)
+        timeout_s = settings.request_timeout_ms / 1000
+        actor = f"collect-{watched.kind}-{watched.name}"
+        lease = f"{cluster.topics.usage}-backlog-{watched.kind}-{watched.name}{'-once' if once else ''}"
+        if self._metrics is None:
+            self._metrics = BacklogMetrics(
+                self._registry,
+                watched.name,
+                topic_metrics=settings.topic_metrics,
+                topics_max=settings.metrics_topics_max,
+            )
+        metrics = self._metrics
+
+        def unusable() -> None:
+            metrics.dropped.labels("unusable").inc()
+
+        policies = PolicyFeed(cluster, unusable)
+        stack.push_async_callback(policies.stop)
+        await policies.start()
+        writer = await asyncio.to_thread(
+            Reports, cluster.bootstrap, cluster.topics.usage, lease, cluster.client, timeout_s
+        )
+        stack.enter_context(writer)
+        log = ActionLog(cluster.bootstrap, cluster.topics.decisions, cluster.client, timeout_s)
+        stack.callback(log.close)
+
+        async def write(reports: Sequence[Backlog]) -> Sequence[str]:
+            return await asyncio.to_thread(write_reports, writer, reports)
+
+        collector = BacklogCollector(
+            watched.backlogs,
+            f"{actor}-{secrets.token_hex(4)}",
+            policies.policies,
+            write,
+            log.write,
+            settings,
+            metrics,
+            lambda: decisions.caught_up,
+        )
+        decisions = DecisionFeed(cluster, backlogs_in, collector.take, unusable)
+        if not once:
+            stack.push_async_callback(decisions.stop)
+            decisions.begin(settings.read_back_ms)
+        return collector

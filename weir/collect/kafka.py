@@ -1,0 +1,129 @@
+"""`weir collect kafka`: publishes a cluster's own quotas as policies, and looks after its backlogs."""
+
+import argparse
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from enforcer.core.settings import ProxySettings
+from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.collect.threads import use_threads
+from streaming.contract.errors import WeirError
+from streaming.contract.namespaces import Namespaces
+from streaming.contract.topics import Cluster
+from streaming.kafka_io.cluster_quotas import ORIGIN, QuotaReader
+from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
+from streaming.kafka_io.policy_turn import change_policies
+from weir.collect.backlogs import BacklogPart, Watched
+from weir.collect.parts import serve_metrics, stop_event, until_stopped
+from weir.foreground import write_ready_file
+from weir.settings import CollectSettings
+from weir.stack.topics import cluster_id
+
+logger = logging.getLogger("weir.collect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaTerms:
+    """The sections that the collector of a Kafka cluster reads."""
+
+    collect: CollectSettings
+    backlog: BacklogSettings
+    kafka: KafkaBacklogSettings
+    proxy: ProxySettings
+
+
+async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -> None:
+    """Collect until SIGINT or SIGTERM; with --once one round of each.
+
+    Raises:
+        WeirError: there is nothing to do, another collector has taken over, or with --once a round failed.
+    """
+    use_threads()
+    stop = stop_event()
+    registry = CollectorRegistry()
+    address = serve_metrics(registry, args.metrics)
+    ready = False
+
+    def once_ready() -> None:
+        nonlocal ready
+        if args.ready_file and not ready:
+            write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
+        ready = True
+
+    parts: list[Coroutine[Any, Any, None]] = []
+    quotas = terms.collect.quotas_from_kafka
+    if quotas:
+        parts.append(_quotas(cluster, terms.collect, once_ready, once=args.once))
+    if terms.backlog.enabled:
+        checked = (lambda: None) if quotas else once_ready
+        part = BacklogPart(cluster, terms.backlog, registry, _watch(cluster, terms), checked=checked)
+        parts.append(part.once() if args.once else part.run())
+    if not parts:
+        raise WeirError("nothing to do: collect.quotas_from_kafka and backlog.enabled are both false")
+    await until_stopped(stop, parts)
+
+
+async def _quotas(
+    cluster: Cluster, settings: CollectSettings, done: Callable[[], None], *, once: bool
+) -> None:
+    """Publish the cluster's own quotas round by round; in threads, since the client blocks.
+
+    Raises:
+        WeirError: with `once`: the round failed.
+    """
+    reader = QuotaReader(cluster.bootstrap, client=cluster.client, timeout_ms=settings.request_timeout_ms)
+    while True:
+        try:
+            await asyncio.to_thread(collect_once, reader, cluster, settings.request_timeout_ms / 1000)
+        except WeirError as failure:
+            if once:
+                raise
+            # The next round tries anew: a cluster that is down now is not down for ever.
+            logger.warning("%s", failure)
+        else:
+            done()
+        if once:
+            reader.close()
+            return
+        await asyncio.sleep(settings.interval_ms / 1000)
+
+
+def collect_once(reader: QuotaReader, cluster: Cluster, timeout_s: float) -> int:
+    """One round: read both sides, publish the difference; returns the number of changes."""
+    found = reader.read()
+
+    def decide(log: PolicyLog) -> list[Update]:
+        return differences(log, found, (ORIGIN,), override=False)
+
+    written = change_policies(
+        cluster.bootstrap,
+        cluster.topics,
+        decide,
+        origin=ORIGIN,
+        client=cluster.client,
+        timeout_s=timeout_s,
+    )
+    for update in written.updates:
+        logger.info("%s is now %s", update.path, "removed" if update.value is None else update.value)
+    return len(written.updates)
+
+
+def _watch(cluster: Cluster, terms: KafkaTerms) -> Callable[[AsyncExitStack], Coroutine[Any, Any, Watched]]:
+    namespaces = Namespaces(terms.proxy.namespace_pattern)
+
+    async def watch(stack: AsyncExitStack) -> Watched:
+        name = terms.backlog.cluster or await asyncio.to_thread(cluster_id, cluster.bootstrap, cluster.client)
+        held = KafkaCluster(cluster.bootstrap, cluster.client, terms.kafka, namespaces, cluster.topics.prefix)
+        stack.callback(held.close)
+        return Watched(kind="kafka", name=name, backlogs=held)
+
+    return watch

@@ -1,0 +1,86 @@
+"""Parts of one collector side by side, until a signal or until one of them fails."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from streaming.contract.errors import WeirError
+
+
+def stop_event() -> asyncio.Event:
+    """Set by SIGINT and SIGTERM from now on; in the loop."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_stopped(
+    stop: asyncio.Event,
+    parts: Sequence[Coroutine[Any, Any, None]],
+    orderly: Sequence[Coroutine[Any, Any, None]] = (),
+) -> None:
+    """Run parts until all have ended, one fails, or `stop` is set.
+
+    Args:
+        stop: then `parts` are cancelled, and so are all when one has failed.
+        parts: what may be cancelled at any time.
+        orderly: what ends by itself once `stop` is set.
+
+    Raises:
+        Exception: that of the first that failed.
+    """
+    cancelled = [asyncio.create_task(part) for part in parts]
+    tasks = [*cancelled, *(asyncio.create_task(part) for part in orderly)]
+    waiting = asyncio.create_task(stop.wait())
+    running = set(tasks)
+    try:
+        while running and not stop.is_set():
+            ended, _ = await asyncio.wait({*running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            running -= ended
+            for task in ended - {waiting}:
+                task.result()
+        for task in cancelled:
+            task.cancel()
+        for task in running:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+    finally:
+        for task in (*tasks, waiting):
+            task.cancel()
+        await asyncio.gather(*tasks, waiting, return_exceptions=True)
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do some work, but cancel it when `stop` is set; returns whether it was done."""
+    task, waiting = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return True
+        return False
+    finally:
+        task.cancel()
+        waiting.cancel()
+        await asyncio.gather(task, waiting, return_exceptions=True)
+
+
+def serve_metrics(registry: CollectorRegistry, listen: tuple[str, int] | None) -> str | None:
+    """Serve a registry at HOST:PORT, and return where; None: it is not asked for.
+
+    Raises:
+        WeirError: the address is taken, or not ours.
+    """
+    if listen is None:
+        return None
+    host, port = listen
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
+    return f"http://{host}:{server.server_port}/metrics"
