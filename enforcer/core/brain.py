@@ -101,10 +101,7 @@ class Brain:
         self.send_usage = partial(self._reports.send, topic=topics.usage)
         self.send_action = partial(self._reports.send, topic=topics.decisions)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
-        self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
-        self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
-        self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
-        self.take_backlogs: Callable[[list[BacklogDecision]], None] = lambda _backlogs: None
+        self._tell_nobody()
         self.ready = asyncio.Event()
         of_policies, of_decisions = (
             Complaints(topic, metrics.unusable.labels(topic).inc)
@@ -132,6 +129,12 @@ class Brain:
             logger=logger,
             on_replaced=self._begin_anew,
         )
+
+    def _tell_nobody(self) -> None:
+        self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
+        self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
+        self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
+        self.take_backlogs: Callable[[list[BacklogDecision]], None] = lambda _backlogs: None
 
     async def start(self) -> None:
         """Connect, and read the policies and what was decided before, for at most start_timeout_ms."""

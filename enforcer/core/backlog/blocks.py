@@ -1,8 +1,9 @@
-"""Which topics take nothing of their producers now, by what was decided of their backlogs (docs/contract.md 3.5).
+"""Which topics take nothing of their producers, by what was decided of their backlogs (docs/contract.md 3.5).
 
 For any protocol: decisions come in, a topic's block is looked up, whoever holds requests is woken when one is
 lifted. The limits are those of the policies in force, the numbers those of the newest decision; so a quota
-that is raised or removed lifts at once. Nothing is decided here: without decisions nobody is blocked.
+that is raised or removed lifts as soon as that is known. Nothing is decided here: without decisions nobody is
+blocked.
 """
 
 import asyncio
@@ -92,7 +93,6 @@ class Blocks:
         self._clock = clock
         self._brokers_ms = brokers_ms
         self._policies = policies
-        policies.follow(lambda _ts: self.look(), lambda _ts: None)
         self._used = policies.at(brokers_ms())
         self._log = ActionLog(actor, send, brokers_ms, self.metrics.actions)
         self._blocks: dict[str, Block] = {}
