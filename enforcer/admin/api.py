@@ -18,8 +18,9 @@ from starlette.types import Scope
 
 from enforcer.admin import docs as admin_docs
 from enforcer.admin.auth import ASKS_FIRST_HEADER, BEARER
+from enforcer.admin.backlog.routes import quota_routes, stats_routes
 from enforcer.admin.dispatch.broker import NAMES
-from enforcer.admin.dispatch.routes import NAMES_PATH, broker_routes, rate_routes, stats_routes
+from enforcer.admin.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
 from enforcer.admin.docs import refusals
 from enforcer.admin.groups import (
     GROUP_FIELDS,
@@ -37,7 +38,15 @@ from enforcer.admin.groups import (
     put_group,
 )
 from enforcer.admin.middleware import Beyond, QuotaCoordinator, reason_body
-from enforcer.admin.parts import NO_CONTENT, Name, Parts, Unavailable, body_of
+from enforcer.admin.parts import (
+    NAMESPACE,
+    NO_CONTENT,
+    Name,
+    Parts,
+    Unavailable,
+    body_of,
+    namespace_holder,
+)
 from enforcer.admin.usage import Usage
 from streaming.policy.groups import group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
@@ -64,12 +73,13 @@ def create_app(parts: Parts) -> FastAPI:
     for plural in (True, False):
         app.include_router(_group_routes(parts, plural=plural))
     for prefix, tag, holder in (
-        ("/admin/v2/namespaces/{tenant}/{namespace}", "Namespaces", _namespace),
+        (NAMESPACE, "Namespaces", namespace_holder),
         ("/admin/v2/tenants/{tenant}", "Tenants", _tenant),
     ):
         app.include_router(_holder_routes(parts, prefix, tag, holder))
 
     app.include_router(rate_routes(parts))
+    app.include_router(quota_routes(parts))
     app.include_router(broker_routes(parts))
     if parts.beyond is None:
         app.include_router(stats_routes(parts))
@@ -173,10 +183,6 @@ def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None
 
 def _tenant(tenant: Name) -> Holder:
     return Holder(section=Section.TENANTS, name=tenant)
-
-
-def _namespace(tenant: Name, namespace: Name) -> Holder:
-    return Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}")
 
 
 def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Holder]) -> APIRouter:

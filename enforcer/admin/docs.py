@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from streaming.policy.validation import Schema
 
 DESCRIPTION: Final = (
-    "Resource groups of PIP-82 and dispatch rates over the paths that Pulsar's broker has, so that "
-    "pulsar-admin works as it is. "
+    "Resource groups of PIP-82, dispatch rates and backlog quotas over the paths of Pulsar's brokers, so "
+    "that pulsar-admin works as it is. "
     "Changes are visible at once and in force two seconds later. Every error is {\"reason\": \"...\"}. With "
     "configured tokens every call needs one (Authorization: Bearer TOKEN) and changes need the role admin; "
     "without, only clients on the same machine are answered."
@@ -24,7 +24,7 @@ _TEXTS: Final = {
     400: "The body or a value is wrong",
     401: "No valid token",
     403: "No admin role, or without tokens not from this machine",
-    404: "No such group, or nothing is known of such a topic",
+    404: "No such group or type of quota, or nothing is known of such a topic",
     408: "The body came too slowly",
     412: "No such group or setting, a name that is none, or in use",
     413: "The body is too large",

@@ -5,7 +5,7 @@ where Pulsar checks nothing or answers 500, the code is the one that the kind of
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -46,6 +46,7 @@ _ByteRate = Annotated[
 ]
 _GROUP_NAME: Final = re.compile(r"[-=:.\w]{1,255}", re.ASCII)
 _SHOWN_USERS: Final = 3
+_PARTITION: Final = "-partition-"
 
 
 class Refused(WeirError):
@@ -80,6 +81,13 @@ class Holder:
             check_entry(self.path, None)
         except BadEvent:
             raise Refused(412, f"{self.section.capitalize().removesuffix('s')} name is not valid") from None
+
+    def check_policies(self) -> None:
+        """Raises Refused (412, as Pulsar): as `check`, or it is one partition, which has none of its own."""
+        self.check()
+        topic, _, partition = self.name.rpartition(_PARTITION)
+        if self.section is Section.TOPICS and topic and partition.isdecimal():
+            raise Refused(412, "Not allowed to set/get topic policy for a partition")
 
 
 class GroupFields(Closed):
@@ -231,6 +239,21 @@ def detach(entries: Entries, holder: Holder) -> Changes:
         return {}
     rest = {name: value for name, value in entries[holder.path].items() if name != "resourcegroup"}
     return {holder.path: rest or None}
+
+
+def placed(
+    value: Mapping[str, Any], keys: Sequence[str], held: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """A mapping with something at the end of the keys, or without it; None if nothing is left.
+
+    >>> placed({"a": {"b": {"x": 1}}}, ("a", "c"), {"y": 2})
+    {'a': {'b': {'x': 1}, 'c': {'y': 2}}}
+    """
+    key, *inner = keys
+    new = placed(value.get(key, {}), inner, held) if inner else held
+    if new is not None:
+        return {**value, key: new}
+    return {name: other for name, other in value.items() if name != key} or None
 
 
 def _group_path(group: str) -> str:

@@ -52,6 +52,12 @@ class AdminMetrics:
         self.dispatch_dropped = Counter(
             "weir_admin_dispatch_rows_dropped", "Such rows forgotten for lack of room", registry=self.registry
         )
+        self.backlog_rows = self._gauge(
+            "backlog_rows", "Topics and their subscriptions whose backlogs are kept"
+        )
+        self.backlog_dropped = Counter(
+            "weir_admin_backlog_rows_dropped", "Such rows forgotten for lack of room", registry=self.registry
+        )
         self.topics = TopicMetrics(self.registry, "weir_admin_topic_faults", "weir_admin_topics_replaced")
 
     def answered(self, method: str, route: str, code: int, seconds: float) -> None:

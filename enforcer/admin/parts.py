@@ -5,21 +5,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
-from fastapi import Path, Request
+from fastapi import Path, Query, Request
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
 from enforcer.admin.auth import Grant
+from enforcer.admin.backlog.table import BacklogTable
 from enforcer.admin.dispatch.table import DeliveryTable
-from enforcer.admin.groups import Changes, Entries, Refused
+from enforcer.admin.groups import Changes, Entries, Holder, Refused
 from enforcer.admin.metrics import AdminMetrics
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.usage import UsageTable
 from streaming.contract.errors import WeirError
+from streaming.policy.policy_set import Section
 
 NO_CONTENT: Final = 204
 Name = Annotated[str, Path(min_length=1)]
 """A part of a path."""
+NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+TOPIC: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
+_FLAGS: Final = {"true": True, "false": False}
+Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
+"""A parameter of a query that `flag` reads."""
 
 
 class Unavailable(WeirError):
@@ -56,11 +63,41 @@ class Parts:
     store: PolicyStore
     usage: UsageTable
     deliveries: DeliveryTable
+    backlogs: BacklogTable
     metrics: AdminMetrics
     settings: AdminSettings
     grants: Sequence[Grant] = ()
     beyond: ASGIApp | None = None
     """Gets what is not Weir's own, where it stands in front of another admin API."""
+
+
+def namespace_holder(tenant: Name, namespace: Name) -> Holder:
+    """The namespace that a path names."""
+    return Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}")
+
+
+def topic_holder(tenant: str, namespace: str, topic: str) -> Holder:
+    """The topic that a path names."""
+    return Holder(section=Section.TOPICS, name=f"persistent://{tenant}/{namespace}/{topic}")
+
+
+def flag(name: str, text: str) -> bool:
+    """The value of a parameter.
+
+    Raises:
+        Refused: 400, neither true nor false.
+    """
+    if text.lower() not in _FLAGS:
+        raise Refused(400, f"{name}: expected true or false")
+    return _FLAGS[text.lower()]
+
+
+def not_global(text: str) -> None:
+    """Raises Refused (400, 412) where policies of all clusters are asked for."""
+    if flag("isGlobal", text):
+        raise Refused(
+            412, "Policies here are those of one cluster; there are no global ones that others would follow"
+        )
 
 
 async def body_of(request: Request, settings: AdminSettings) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,36 +17,50 @@ from starlette.types import ASGIApp
 
 from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant, grants_of_file, grants_of_text
+from enforcer.admin.backlog.records import Report, report_of
+from enforcer.admin.backlog.stats import kept_since
+from enforcer.admin.backlog.table import BacklogTable
 from enforcer.admin.connections import Connections, guarded
 from enforcer.admin.dispatch.records import Dispatch, dispatch_of
 from enforcer.admin.dispatch.table import DeliveryTable
 from enforcer.admin.metrics import AdminMetrics
-from enforcer.admin.parts import Parts
+from enforcer.admin.parts import Parts, Unavailable
 from enforcer.admin.settings import AdminSettings
 from enforcer.admin.store import KafkaPolicyStore
 from enforcer.admin.usage import UsageTable
 from enforcer.core.feeds.rows import name_of, objects_of
 from enforcer.core.feeds.shares import Share, share_of
 from enforcer.core.feeds.tail import Tail
+from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
+from streaming.contract.backlog.actions import BacklogAction, backlog_action
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
 from streaming.kafka_io.topic_watch import TopicWatch
+from streaming.policy.policy_set import PolicySet
 
 logger = logging.getLogger("weir.admin")
 
 Address = tuple[str, int]
 _TAIL_STOP_S = 1.0
 _HEAD_MAX_BYTES = 16_384
-_REPORTS: Final[Mapping[str, Callable[[Fields, str, int], GroupUsage | DispatchUsage]]] = {
+_BACK_MS: Final = TTL_MS
+"""Read back at the start: what was decided on backlogs and not repeated since does not stand any more."""
+_Reported = GroupUsage | DispatchUsage | Report
+_Decided = Share | Dispatch | BacklogDecision | BacklogAction
+_REPORTS: Final[Mapping[str, Callable[[Fields, str, int], _Reported]]] = {
     "group_usage": group_usage,
     "dispatch_usage": dispatch_usage,
+    "backlog": report_of,
 }
-_DECISIONS: Final[Mapping[str, Callable[[Fields], Share | Dispatch]]] = {
+_DECISIONS: Final[Mapping[str, Callable[[Fields], _Decided]]] = {
     "share": share_of,
     "dispatch": dispatch_of,
+    "backlog": backlog_decision,
+    BACKLOG_ACTION: backlog_action,
 }
 
 
@@ -87,6 +102,7 @@ class AdminService:
         self._metrics = AdminMetrics()
         self._usage = UsageTable(settings.usage_rows_max)
         self._deliveries = DeliveryTable(settings.dispatch_rows_max)
+        self._backlogs = BacklogTable(settings.backlog_rows_max)
         self._topics = cluster.topics
         self._watch = self._watch_over(cluster)
         self._store = KafkaPolicyStore(
@@ -103,6 +119,7 @@ class AdminService:
                 properties,
                 cluster.topics.decisions,
                 from_beginning=False,
+                back_ms=_BACK_MS,
                 parse=_decisions_of,
                 deliver=self._take_decisions,
             ),
@@ -110,6 +127,7 @@ class AdminService:
                 properties,
                 cluster.topics.usage,
                 from_beginning=False,
+                back_ms=_BACK_MS,
                 parse=_reports_of,
                 deliver=self._take_reports,
             ),
@@ -118,6 +136,7 @@ class AdminService:
             store=self._store,
             usage=self._usage,
             deliveries=self._deliveries,
+            backlogs=self._backlogs,
             metrics=self._metrics,
             settings=settings,
             grants=grants,
@@ -196,29 +215,42 @@ class AdminService:
             if name == topic:
                 begin_anew()
 
-    def _take_decisions(self, decisions: list[tuple[Share | Dispatch, int]]) -> None:
+    def _take_decisions(self, decisions: list[tuple[_Decided, int]]) -> None:
         with self._counted():
             for decision, ts in decisions:
                 if isinstance(decision, Share):
                     self._usage.take_share(decision, ts)
                 # One from the future would stand until then, whatever comes.
-                elif decision.at <= ts + MAX_AHEAD_MS:
+                elif (decision.at if isinstance(decision, Dispatch) else decision.ts) > ts + MAX_AHEAD_MS:
+                    continue
+                elif isinstance(decision, Dispatch):
                     self._deliveries.take_decision(decision)
+                elif isinstance(decision, BacklogDecision):
+                    self._backlogs.take_decision(decision)
+                else:
+                    self._backlogs.take_action(decision)
 
-    def _take_reports(self, reports: list[tuple[GroupUsage | DispatchUsage, str, int]]) -> None:
+    def _take_reports(self, reports: list[tuple[_Reported, str, int]]) -> None:
         with self._counted():
             for report, proxy, ts in reports:
                 if isinstance(report, GroupUsage):
                     self._usage.take_report(report)
-                else:
+                elif isinstance(report, DispatchUsage):
                     self._deliveries.take_usage(report, proxy, ts)
+                elif report.ts <= ts + MAX_AHEAD_MS:
+                    self._backlogs.take_report(report)
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         """Counts what is forgotten meanwhile."""
-        usage, deliveries, metrics = self._usage, self._deliveries, self._metrics
-        usage_before, deliveries_before = usage.dropped, deliveries.dropped
+        usage, deliveries, backlogs, metrics = self._usage, self._deliveries, self._backlogs, self._metrics
+        usage_before, deliveries_before, backlogs_before = usage.dropped, deliveries.dropped, backlogs.dropped
         yield
+        # Before the policies are read nobody knows how long a check may take.
+        with contextlib.suppress(Unavailable):
+            backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))
+        metrics.backlog_rows.set(len(backlogs))
+        metrics.backlog_dropped.inc(backlogs.dropped - backlogs_before)
         metrics.usage_rows.set(len(usage))
         metrics.usage_dropped.inc(usage.dropped - usage_before)
         metrics.dispatch_rows.set(len(deliveries))
@@ -261,20 +293,20 @@ def _listener(address: Address) -> socket.socket:
         raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
-def _decisions_of(message: Message) -> list[tuple[Share | Dispatch, int]]:
-    """Shares and dispatches of a record, each with when it was written: a repeated one stands anew."""
+def _decisions_of(message: Message) -> list[tuple[_Decided, int]]:
+    """What was decided in a record, each with when it was written: a repeated one stands anew."""
     ts = message.timestamp()[1]
-    decisions: list[tuple[Share | Dispatch, int]] = []
+    decisions: list[tuple[_Decided, int]] = []
     for _, kind, fields in _objects(message, _DECISIONS):
         with contextlib.suppress(BadEvent):
             decisions.append((_DECISIONS[kind](fields), ts))
     return decisions
 
 
-def _reports_of(message: Message) -> list[tuple[GroupUsage | DispatchUsage, str, int]]:
+def _reports_of(message: Message) -> list[tuple[_Reported, str, int]]:
     """Reports of a record, each with the proxy that it is from and when it was written."""
     written = message.timestamp()[1]
-    reports: list[tuple[GroupUsage | DispatchUsage, str, int]] = []
+    reports: list[tuple[_Reported, str, int]] = []
     for row, kind, fields in _objects(message, _REPORTS):
         with contextlib.suppress(BadEvent):
             ts = integer(fields, "ts", written, maximum=TS_MAX_MS)

@@ -73,4 +73,9 @@ class AdminSettings(Settings):
         "subscriptions at a broker, by proxy, whose deliveries are kept; those silent longest go first",
         minimum=1,
     )
+    backlog_rows_max: int = setting(
+        100_000,
+        "topics and their subscriptions whose backlogs are kept; topics silent longest go first",
+        minimum=1,
+    )
     stop_timeout_s: int = setting(2, "limit for answering what is under way at a stop, s", minimum=0)

@@ -7,6 +7,7 @@ from fastapi.testclient import TestClient
 
 from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant
+from enforcer.admin.backlog.table import BacklogTable
 from enforcer.admin.dispatch.table import DeliveryTable
 from enforcer.admin.groups import Changes, Entries
 from enforcer.admin.metrics import AdminMetrics
@@ -44,6 +45,7 @@ def parts(*grants: Grant, **settings: Any) -> Parts:
         store=MemoryStore(),
         usage=UsageTable(100),
         deliveries=DeliveryTable(100),
+        backlogs=BacklogTable(100),
         metrics=AdminMetrics(),
         settings=AdminSettings(**settings),
         grants=grants,

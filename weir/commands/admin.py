@@ -131,13 +131,15 @@ class _Front:
 
     def make(self, parts: "Parts") -> "ASGIApp":
         """The proxy; Pulsar's answers get what Weir knows."""
-        from enforcer.admin.dispatch.filled import fills
+        from enforcer.admin.backlog import filled as backlog_filled
+        from enforcer.admin.dispatch import filled as dispatch_filled
         from enforcer.http.filling import Filling
         from enforcer.http.service import HttpService
         from enforcer.http.settings import Table
 
         of_pulsar = self._http.table is Table.PULSAR
-        fillings = [Filling(path=path, fill=fill) for path, fill in fills(parts).items()] if of_pulsar else []
+        fills = {**dispatch_filled.fills(parts), **backlog_filled.fills(parts)} if of_pulsar else {}
+        fillings = [Filling(path=path, fill=fill) for path, fill in fills.items()]
         self._service = HttpService(
             self._id,
             self._http,

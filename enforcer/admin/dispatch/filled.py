@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from enforcer.admin.dispatch.broker import NAMES, values
-from enforcer.admin.dispatch.routes import NAMES_PATH, TOPIC
+from enforcer.admin.dispatch.routes import NAMES_PATH
 from enforcer.admin.dispatch.stats import topic_stats
 from enforcer.admin.parts import Parts
 from streaming.policy.policy_set import PolicySet
@@ -20,7 +20,6 @@ _PULSARS: Final = frozenset(("msgRateOut", "msgThroughputOut", "msgOutCounter", 
 def fills(parts: Parts) -> dict[str, Fill]:
     """By path of a GET: what fills its answer in."""
     return {
-        f"{TOPIC}/stats": lambda names, value, _: filled_stats(parts, names, value),
         NAMES_PATH: lambda _, value, __: filled_names(value),
         f"{NAMES_PATH}/values": lambda _, value, __: filled_values(parts, value),
     }

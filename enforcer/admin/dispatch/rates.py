@@ -3,11 +3,11 @@
 Paths, field names and reasons are those of Pulsar's broker (docs/protocol_notes.md 4.5, docs/admin_api.md).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from enforcer.admin.groups import Changes, Entries, Holder, Refused, object_of
+from enforcer.admin.groups import Changes, Entries, Holder, Refused, object_of, placed
 from streaming.contract.errors import BadEvent
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
@@ -32,7 +32,6 @@ RATE_SCHEMA: Final[Schema] = {
 """A dispatch rate as a request may have it."""
 _UNSET: Final = {MSG_RATE: UNLIMITED, BYTE_RATE: UNLIMITED, RELATIVE: False, PERIOD: 1}
 _INT32_MAX: Final = 2**31 - 1
-_PARTITION: Final = "-partition-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +57,7 @@ class Place:
 
     def check(self) -> None:
         """Raises Refused (412, as Pulsar): a name cannot be one, or is that of one partition."""
-        self.holder.check()
-        topic, _, partition = self.holder.name.rpartition(_PARTITION)
-        if self.holder.section is Section.TOPICS and topic and partition.isdecimal():
-            raise Refused(412, "Not allowed to set/get topic policy for a partition")
+        self.holder.check_policies()
         if self.subscription is not None:
             try:
                 check_entry(self.holder.path, {"subscriptions": {self.subscription: {}}})
@@ -130,7 +126,7 @@ def put_rate(entries: Entries, place: Place, fields: Mapping[str, Any]) -> Chang
         Refused: 412, no such name.
     """
     place.check()
-    return {place.holder.path: _placed(entries.get(place.holder.path, {}), place.keys, fields)}
+    return {place.holder.path: placed(entries.get(place.holder.path, {}), place.keys, fields)}
 
 
 def delete_rate(entries: Entries, place: Place) -> Changes:
@@ -141,15 +137,4 @@ def delete_rate(entries: Entries, place: Place) -> Changes:
     """
     if rate_at(entries, place) is None:
         return {}
-    return {place.holder.path: _placed(entries[place.holder.path], place.keys, None)}
-
-
-def _placed(
-    value: Mapping[str, Any], keys: Sequence[str], rate: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
-    """A mapping with a rate at the end of the keys, or without it; None if nothing is left."""
-    key, *inner = keys
-    new = _placed(value.get(key, {}), inner, rate) if inner else rate
-    if new is not None:
-        return {**value, key: new}
-    return {name: held for name, held in value.items() if name != key} or None
+    return {place.holder.path: placed(entries[place.holder.path], place.keys, None)}

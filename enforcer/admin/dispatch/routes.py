@@ -1,11 +1,10 @@
-"""Endpoints of dispatch limits: rates at each level, the broker's settings, stats of topics."""
+"""Endpoints of dispatch limits: rates at each level, the broker's settings."""
 
-import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 from urllib.parse import unquote, unquote_plus
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse
 
 from enforcer.admin import docs as admin_docs
@@ -19,20 +18,26 @@ from enforcer.admin.dispatch.rates import (
     rate_at,
     rate_fields,
 )
-from enforcer.admin.dispatch.stats import TopicStats, topic_stats
 from enforcer.admin.docs import refusals
-from enforcer.admin.groups import Holder, Refused
-from enforcer.admin.parts import NO_CONTENT, Name, Parts, body_of
-from streaming.policy.policy_set import PolicySet, Section
+from enforcer.admin.groups import Refused
+from enforcer.admin.parts import (
+    NAMESPACE,
+    NO_CONTENT,
+    TOPIC,
+    Flag,
+    Name,
+    Parts,
+    body_of,
+    flag,
+    namespace_holder,
+    not_global,
+    topic_holder,
+)
 from streaming.policy.topics import RateKind
 
-NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
-TOPIC: Final = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 NAMES_PATH: Final = "/admin/v2/brokers/configuration"
 _BEFORE_SUBSCRIPTION: Final = TOPIC.count("/") + 1
 _TO_SUBSCRIPTION: Final = "{subscription:path}"
-_FLAGS: Final = {"true": True, "false": False}
-_Flag = Annotated[str, Query(json_schema_extra={"enum": ["true", "false"]})]
 # Names of consumer groups may hold what paths are made of.
 _Subscription = Annotated[str, Path()]
 
@@ -45,28 +50,6 @@ def rate_routes(parts: Parts) -> APIRouter:
         _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of_topic(kind), _applied)
     own = f"{TOPIC}/{_TO_SUBSCRIPTION}/{RateKind.TOPIC}"
     _add_rates(router, parts, own, "Topics", _of_subscription, _applied)
-    return router
-
-
-def stats_routes(parts: Parts) -> APIRouter:
-    """Deliveries of a topic."""
-    router = APIRouter(tags=["Topics"])
-
-    @router.get(
-        f"{TOPIC}/stats",
-        response_model=TopicStats,
-        responses=refusals(404, 412),
-        summary="Deliveries of a topic and its subscriptions, and what may be delivered now",
-    )
-    async def stats(tenant: Name, namespace: Name, topic: Name) -> Response:
-        holder = _topic_holder(tenant, namespace, topic)
-        holder.check()
-        now_ms = time.time_ns() // 1_000_000
-        found = topic_stats(parts.deliveries, holder.name, PolicySet(parts.store.entries), now_ms)
-        if found is None:
-            raise Refused(404, f"Topic {holder.name} not found")
-        return JSONResponse(found)
-
     return router
 
 
@@ -156,15 +139,15 @@ def _add_rates(
 
 def _of_namespace(kind: RateKind) -> Callable[..., Place]:
     def place(tenant: Name, namespace: Name) -> Place:
-        return Place(holder=Holder(section=Section.NAMESPACES, name=f"{tenant}/{namespace}"), kind=kind)
+        return Place(holder=namespace_holder(tenant, namespace), kind=kind)
 
     return place
 
 
 def _of_topic(kind: RateKind) -> Callable[..., Place]:
-    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: _Flag = "false") -> Place:
-        _not_global(isGlobal)
-        return Place(holder=_topic_holder(tenant, namespace, topic), kind=kind)
+    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Place:
+        not_global(isGlobal)
+        return Place(holder=topic_holder(tenant, namespace, topic), kind=kind)
 
     return place
 
@@ -175,19 +158,15 @@ def _of_subscription(
     namespace: Name,
     topic: Name,
     subscription: _Subscription,
-    isGlobal: _Flag = "false",
+    isGlobal: Flag = "false",
 ) -> Place:
-    _not_global(isGlobal)
+    not_global(isGlobal)
     # As it was sent: pulsar-admin writes a space as a plus, which only Pulsar reads so in a path.
     sent = "/".join(request.scope["raw_path"].decode("ascii", "replace").split("/")[_BEFORE_SUBSCRIPTION:-1])
     if unquote(sent) != subscription:
         raise Refused(412, "Topic name is not valid")
-    holder = _topic_holder(tenant, namespace, topic)
+    holder = topic_holder(tenant, namespace, topic)
     return Place(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))
-
-
-def _topic_holder(tenant: str, namespace: str, topic: str) -> Holder:
-    return Holder(section=Section.TOPICS, name=f"persistent://{tenant}/{namespace}/{topic}")
 
 
 def _never() -> bool:
@@ -195,18 +174,5 @@ def _never() -> bool:
     return False
 
 
-def _applied(applied: _Flag = "false") -> bool:
-    return _flag("applied", applied)
-
-
-def _not_global(text: str) -> None:
-    if _flag("isGlobal", text):
-        raise Refused(
-            412, "Policies here are those of one cluster; there are no global ones that others would follow"
-        )
-
-
-def _flag(name: str, text: str) -> bool:
-    if text.lower() not in _FLAGS:
-        raise Refused(400, f"{name}: expected true or false")
-    return _FLAGS[text.lower()]
+def _applied(applied: Flag = "false") -> bool:
+    return flag("applied", applied)

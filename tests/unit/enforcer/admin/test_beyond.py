@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from enforcer.admin.auth import Grant, Role, digest_of
-from enforcer.admin.dispatch.filled import fills
+from enforcer.admin.backlog import filled as backlog_filled
+from enforcer.admin.dispatch import filled as dispatch_filled
 from enforcer.admin.dispatch.records import dispatch_of
 from enforcer.admin.parts import Parts
 from streaming.contract.usage_events import dispatch_usage
@@ -54,6 +55,12 @@ def front(*grants: Grant, address: str = "127.0.0.1") -> tuple[Parts, TestClient
         ("GET", CONFIGURATION, False),
         ("GET", f"{CONFIGURATION}/values", False),
         ("GET", f"{TOPIC}/stats", False),
+        ("GET", f"{TOPIC}/partitioned-stats", False),
+        ("GET", f"{TOPIC}/backlogQuotaMap", True),
+        ("POST", f"{TOPIC}/backlogQuota", True),
+        ("DELETE", "/admin/v2/namespaces/acme/orders/backlogQuota", True),
+        ("GET", "/admin/v2/namespaces/acme/orders/backlogQuotaMap", True),
+        ("PUT", f"{TOPIC}/backlogSize", False),
         ("PATCH", "/admin/v2/resourcegroups", False),
         ("PUT", "/admin/v2/tenants/acme", False),
         ("PUT", TOPIC, False),
@@ -106,7 +113,8 @@ def test_requests_beyond_are_counted_as_such() -> None:
 
 def fill(made: Parts, path: str, value: Any, **names: str) -> Any:
     """An answer, filled in."""
-    return fills(made)[path](names, value, "proxy")
+    fills = {**dispatch_filled.fills(made), **backlog_filled.fills(made)}
+    return fills[path](names, value, "proxy")
 
 
 def test_stats_are_pulsars_with_what_limits_dispatch() -> None:
