@@ -1,4 +1,4 @@
-"""What is done about backlogs is logged among the decisions: who reads those passes over it without a word."""
+"""What is done about backlogs is logged among the decisions: their readers pass over it without a word."""
 
 import orjson
 from message_kit import Record
