@@ -175,7 +175,12 @@ class Lagging:
     def rest(self, group: str, end: int, partition: int = 0) -> list[int]:
         """The offsets that a group still gets, up to the end."""
         consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
         )
         try:
             consumer.assign([TopicPartition(self.topic, partition, max(0, self.committed(group, partition)))])
