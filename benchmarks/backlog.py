@@ -163,7 +163,8 @@ def _result(
     ]
     notes = [
         f"Each topic has one partition and {scale.records} records of {_SIZE} bytes before the first check; "
-        "each group has a committed offset in one topic and no members. Broker and collector share the machine.",
+        "each group has a committed offset in one topic and no members. Broker and collector share the "
+        "machine.",
         f"Medians of {scale.checks} checks, the baseline's of {len(slow)}; the others of one.",
     ]
     return Result(name="backlog", title=TITLE, rows=rows, notes=notes)

@@ -6,12 +6,11 @@ from contextlib import closing
 
 import pytest
 from cluster_kit import Cluster, fresh
-from confluent_kafka import Producer
-from kafka import KafkaAdminClient
-from kafka.structs import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from kafka_backlog_kit import Lagging, Looker, full_name, rules
 
 from streaming.contract.broker_events import Backlog
+from streaming.kafka_io.admin_client import AdminClient, admin_options
 from streaming.laws.backlog.law import judge
 
 RECORD = 100
@@ -25,14 +24,14 @@ def looker(cluster: Cluster) -> Iterator[Looker]:
         yield own
 
 
-def lagging(cluster: Cluster, **config: str) -> Lagging:
+def lagging(cluster: Cluster) -> Lagging:
     """A new topic."""
-    return Lagging(cluster.kafka.bootstrap, fresh("acme.orders.lag"), **config)
+    return Lagging(cluster.kafka.bootstrap, fresh("acme.orders.lag"))
 
 
 def log_size(cluster: Cluster, topic: str) -> int:
     """What DescribeLogDirs says of a topic's only partition."""
-    with closing(KafkaAdminClient(bootstrap_servers=cluster.kafka.bootstrap)) as admin:
+    with closing(AdminClient(**admin_options(cluster.kafka.bootstrap, {}, 20_000))) as admin:
         answer = admin.describe_log_dirs({topic: [0]})
     return sum(
         part["partition_size"]
@@ -149,8 +148,8 @@ def test_deleted_records_are_no_backlog(cluster: Cluster, looker: Looker) -> Non
     topic.write(10)
     topic.commit("slow", 1)
     looker.look()
-    with closing(KafkaAdminClient(bootstrap_servers=cluster.kafka.bootstrap)) as admin:
-        admin.delete_records({TopicPartition(topic.topic, 0): 6})
+    for done in topic.admin.delete_records([TopicPartition(topic.topic, 0, 6)]).values():
+        done.result(20)
     report = looker.report(topic.topic)
     assert [(one.id, one.entries) for one in report.ledgers] == [(6, 4), (10, 0)]
     own = report.subscriptions[0]

@@ -74,13 +74,14 @@ def test_a_group_that_has_read_on_is_not_moved_back(looker: Looker, topic: Laggi
     assert looker.prepare(report, planned[0]) is None
 
 
-def test_an_active_group_keeps_its_offset(looker: Looker, topic: Lagging) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_active_group_keeps_its_offset(looker: Looker, topic: Lagging, protocol: str) -> None:
     """Without leave to delete records it is named; one that becomes active in between is refused by Kafka."""
     _, planned = half(looker, topic)
     report = looker.report(topic.topic)
     eviction = looker.prepare(report, planned[0])
     assert eviction is not None and eviction.how == "offsets"
-    with closing(topic.join("slow")):
+    with closing(topic.join("slow", protocol)):
         with pytest.raises(CannotEvict, match=r"group slow is active \(.*allow_delete_records: true"):
             looker.prepare(report, planned[0])
         with pytest.raises(CannotEvict, match="does not move the offset of slow"):

@@ -109,20 +109,20 @@ class Lagging:
         bootstrap: of the cluster.
         topic: Kafka's name.
         partitions: how many it has.
-        config: of the topic.
+        replicas: of each.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self._partitions = partitions
-        self._config = config
+        self._replicas = replicas
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
         self.create()
 
     def create(self) -> None:
         """Create the topic."""
-        new = NewTopic(self.topic, self._partitions, 1, config=self._config)
+        new = NewTopic(self.topic, self._partitions, self._replicas)
         self.admin.create_topics([new])[self.topic].result(LIMIT_S)
 
     def recreate(self) -> None:
@@ -155,12 +155,13 @@ class Lagging:
         answer = self.admin.list_consumer_group_offsets([asked])[group].result(LIMIT_S)
         return int(answer.topic_partitions[0].offset)
 
-    def join(self, group: str) -> Consumer:
+    def join(self, group: str, protocol: str = "classic") -> Consumer:
         """A member that has got its partitions, and commits nothing by itself."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": group,
+                "group.protocol": protocol,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
             }
