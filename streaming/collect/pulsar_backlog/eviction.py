@@ -92,6 +92,9 @@ class Evictor:
                 if failure.status is not None and failure.status != 409:
                     raise CannotEvict(str(failure)) from failure
                 said = str(failure)
+                if failure.silent is not None:
+                    # It may have been done, and that cannot be seen where nobody is asked any more.
+                    self._rest.ask_again()
             if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
                 return
             if time.monotonic() >= deadline:
