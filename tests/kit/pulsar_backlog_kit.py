@@ -115,6 +115,8 @@ class FakeBacklogs:
         fail: (method, path) -> status, or None for no answer at all, in place of an answer; 0: answer.
         namespaces: that are there besides those of the topics.
         lazy: evictions are taken and not carried out.
+        bodies: of evictions.
+        found: what is found for any time; None: the first message of that time or later.
     """
 
     def __init__(self, topics: dict[str, FakeTopic] | None = None) -> None:
@@ -124,6 +126,7 @@ class FakeBacklogs:
         self.namespaces: set[str] = {"pulsar/system"}
         self.lazy = False
         self.bodies: list[Any] = []
+        self.found: tuple[int, int] | None = None
 
     def count(self, ending: str) -> int:
         """Calls whose path ends so."""
@@ -175,9 +178,9 @@ class FakeBacklogs:
             case ["stats"]:
                 return httpx2.Response(200, json=topic.stats("getEarliestTimeInBacklog=true" in query))
             case ["messageid", at]:
-                late = [one for one in topic.entries() if topic.published[one] >= int(at)]
+                late = [one for one in topic.entries() if topic.published.get(one, NOW_MS) >= int(at)]
                 ledger, entry = max(topic.entries())
-                ledger, entry = min(late, default=(ledger, entry + 1))
+                ledger, entry = self.found or min(late, default=(ledger, entry + 1))
                 return httpx2.Response(200, json={"ledgerId": ledger, "entryId": entry})
             case ["ledger", ledger_id, "entry", number]:
                 headers = {

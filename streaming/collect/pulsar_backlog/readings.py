@@ -19,6 +19,8 @@ from streaming.contract.fields import TS_MAX_MS, Fields, integer, shown, text
 
 INTERNAL: Final = ("__", "pulsar.dedup", "pulsar.repl")
 """Cursors of the broker's own begin so: they are not evicted, and nobody is for their sake."""
+PUBLISHED: Final = "X-Pulsar-publish-time"
+"""Header of a single entry."""
 _RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 

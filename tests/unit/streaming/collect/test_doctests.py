@@ -7,11 +7,15 @@ import pytest
 
 from streaming.collect import reports
 from streaming.collect.pulsar import counters, limits, notes, readings
+from streaming.collect.pulsar_backlog import eviction
+from streaming.collect.pulsar_backlog import readings as backlog_readings
 from weir.collect import pulsar
 
 
 @pytest.mark.parametrize(
-    "module", [reports, counters, limits, notes, readings, pulsar], ids=lambda m: m.__name__
+    "module",
+    [reports, counters, limits, notes, readings, eviction, backlog_readings, pulsar],
+    ids=lambda m: m.__name__,
 )
 def test_examples(module: ModuleType) -> None:
     """All of them, and there are some."""

@@ -125,6 +125,31 @@ def test_time_does_not_reach_beyond_the_report() -> None:
     assert prepared is not None and prepared.upto == (3, 4)
 
 
+def test_time_in_disorder_takes_no_younger_one() -> None:
+    """Producers' clocks differ: an eviction ends before the first message that is too young."""
+    rig = Rig(topic())
+    before_ms = NOW_MS - 25_000 + 20_000
+    rig.topic.published[1, 7] = rig.topic.published[2, 2] = before_ms
+    # Pulsar searches in halves, and may find the last of those that are old enough.
+    rig.fake.found = (3, 0)
+    prepared = rig.prepare(before_publish_time=before_ms)
+    assert prepared is not None and (prepared.upto, prepared.messages) == ((1, 6), 4)
+    rig.topic.published[1, 3] = before_ms
+    assert rig.prepare(before_publish_time=before_ms) is None
+
+
+def test_endless_disorder_evicts_nothing() -> None:
+    """What is cut again and again is given up, with the reason."""
+    rig = Rig(topic(), eviction_sample=2)
+    # The second of two that are asked lies in the middle of what is left, and is too young each time.
+    rig.topic.ledgers[1] = 2**20
+    rig.topic.published = {(1, 3): NOW_MS - 60_000}
+    rig.report = run(rig.cluster.look(wants())).reports[0]
+    rig.fake.found = (2, 0)
+    with pytest.raises(CannotEvict, match="in disorder"):
+        rig.prepare(before_publish_time=NOW_MS)
+
+
 @pytest.mark.parametrize("ledgers", [{1: 0}, {1: 0, 2: 0}])
 def test_nothing_goes_of_an_empty_log(ledgers: dict[int, int]) -> None:
     """There is nothing left to do."""
