@@ -43,7 +43,7 @@ class Connection:
         }
         self._limit_s = settings.request_timeout_ms / 1000
         self._slots = asyncio.Semaphore(settings.requests_at_once)
-        self._opening = asyncio.Lock()
+        self._opening: asyncio.Task[AdminClient] | None = None
         self._admin: AdminClient | None = None
         self._ends: float | None = None
 
@@ -66,18 +66,7 @@ class Connection:
         Raises:
             Unanswered: there is none within the limit.
         """
-        async with self._slots:
-            limit = self._limit_s + GRACE_S
-            if self._ends is not None:
-                limit = min(limit, self._ends - time.monotonic())
-            try:
-                async with asyncio.timeout(max(0.0, limit)):
-                    return await self._answer(await self._opened(), request, node)
-            except TimeoutError as error:
-                raise Unanswered(f"{_who(node)} did not answer in {limit:.1f} s") from error
-            # The library raises its own, those of sockets, and ValueError for what it cannot write.
-            except (KafkaError, OSError, ValueError) as error:
-                raise Unanswered(f"{_who(node)}: {printable(str(error))}") from error
+        return await self._limited(node, lambda admin: admin._manager.send(request, node))
 
     async def metadata(self, topics: Sequence[str] | None) -> Any:
         """What the cluster says of its brokers and of these topics; None: of all.
@@ -90,15 +79,28 @@ class Connection:
         answer = await self.send(
             MetadataRequest(topics=named, allow_auto_topic_creation=False, min_version=10)
         )
-        admin = await self._opened()
-        known = {broker.node_id for broker in admin._manager.cluster.brokers()}
-        if not known >= {broker.node_id for broker in answer.brokers}:
-            # A broker has joined: the client looks only every five minutes.
-            await self._answer_of(admin, admin._manager.cluster.refresh_metadata)
+        there = {broker.node_id for broker in answer.brokers}
+        if self._admin is not None:
+            known = {broker.node_id for broker in self._admin._manager.cluster.brokers()}
+            if not known >= there:
+                # A broker has joined: the client by itself looks every five minutes.
+                await self._limited(None, lambda admin: admin._manager.cluster.refresh_metadata())
         return answer
 
-    async def _answer(self, admin: AdminClient, request: Any, node: int | None) -> Any:
-        return await self._answer_of(admin, admin._manager.send, request, node)
+    async def _limited(self, node: int | None, call: Callable[[AdminClient], Any]) -> Any:
+        async with self._slots:
+            limit = self._limit_s + GRACE_S
+            if self._ends is not None:
+                limit = max(0.0, min(limit, self._ends - time.monotonic()))
+            try:
+                async with asyncio.timeout(limit):
+                    admin = await self._opened()
+                    return await self._answer_of(admin, call, admin)
+            except TimeoutError as error:
+                raise Unanswered(f"{_who(node)} did not answer in {limit:.1f} s") from error
+            # The library raises its own, those of sockets, and ValueError for what it cannot write.
+            except (KafkaError, OSError, ValueError) as error:
+                raise Unanswered(f"{_who(node)}: {printable(str(error))}") from error
 
     @staticmethod
     async def _answer_of(admin: AdminClient, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -117,10 +119,18 @@ class Connection:
         return await answer
 
     async def _opened(self) -> AdminClient:
-        async with self._opening:
-            if self._admin is None:
-                self._admin = await asyncio.to_thread(AdminClient, **self._options)
+        """The client; one that is still connecting when we stop waiting is there for the next request."""
+        if self._admin is not None:
             return self._admin
+        if self._opening is None:
+            self._opening = asyncio.create_task(asyncio.to_thread(AdminClient, **self._options))
+        opening = self._opening
+        try:
+            self._admin = await asyncio.shield(opening)
+        finally:
+            if opening.done():
+                self._opening = None
+        return self._admin
 
     def close(self) -> None:
         """Close the connections, if there are any; the next request opens new ones."""

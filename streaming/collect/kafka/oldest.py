@@ -104,10 +104,13 @@ class PublishTimes:
             while waiting and (left := ends - time.monotonic()) > 0:
                 done = []
                 for message in consumer.consume(_AT_ONCE, timeout=min(_POLL_S, left)):
-                    partition = _where(message)
-                    if partition in waiting and (read := _published(message)) is not None:
-                        found[waiting.pop(partition)] = None if read < 0 else read
-                        done.append(TopicPartition(*partition))
+                    spot = waiting.get(_where(message))
+                    # One of an earlier turn may still be under way, which reads another place.
+                    if spot is None or (message.offset() or 0) < spot.offset:
+                        continue
+                    if (read := _published(message)) is not None:
+                        found[waiting.pop(spot.partition)] = None if read < 0 else read
+                        done.append(TopicPartition(*spot.partition))
                 if done:
                     # What they would still bring nobody needs.
                     consumer.incremental_unassign(done)

@@ -49,7 +49,7 @@ class KafkaBacklogSettings(Settings):
         3_000, "for which records are read in one check, ms, to know when they were published", minimum=100
     )
     publish_times_at_once: int = setting(
-        500, "partitions of which records are read at a time", minimum=1, maximum=100_000
+        2_000, "partitions of which records are read at a time", minimum=1, maximum=100_000
     )
     publish_times_buffer_bytes: int = setting(
         16 * 1024 * 1024, "limit of records that are buffered meanwhile, bytes", minimum=1024 * 1024

@@ -6,12 +6,15 @@ from types import ModuleType
 import pytest
 
 from streaming.collect import reports
+from streaming.collect.kafka import connection, ledgers
 from streaming.collect.pulsar import counters, limits, notes, readings
 from weir.collect import pulsar
 
 
 @pytest.mark.parametrize(
-    "module", [reports, counters, limits, notes, readings, pulsar], ids=lambda m: m.__name__
+    "module",
+    [reports, connection, ledgers, counters, limits, notes, readings, pulsar],
+    ids=lambda m: m.__name__,
 )
 def test_examples(module: ModuleType) -> None:
     """All of them, and there are some."""

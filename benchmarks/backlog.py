@@ -1,0 +1,267 @@
+"""What a check of a Kafka cluster's backlogs takes: 2,000 topics and 6,000 groups, in a process of its own.
+
+`python -m benchmarks.backlog BOOTSTRAP` is that process: it makes a check for every line of its input, a JSON
+object with settings and wants, and answers with a line that says what it took.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaAdminClient
+from kafka.protocol.consumer import OffsetCommitRequest
+
+from benchmarks.kit.machine import cpu_s, peak_bytes
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import Result, Row
+from benchmarks.kit.stack import Stack, work_dir
+from streaming.collect.backlog.cluster import Wants
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.contract.errors import WeirError
+from streaming.contract.namespaces import Namespaces
+from weir.stack.process import die_with_parent
+
+TITLE: Final = "Backlogs: one check of a Kafka cluster"
+DURATION_S: Final = 120
+GROUPS: Final = 3
+"""Of each topic."""
+CHECK_S: Final = 5.0
+MEMORY_MIB: Final = 300.0
+"""Targets."""
+_SIZE: Final = 200
+_LIMIT_S: Final = 60.0
+_PATTERN: Final = "tenant.namespace.topic"
+_IN_FLIGHT: Final = 32
+_CREATED_AT_ONCE: Final = 500
+_NAIVE: Final = {"offsets_per_request": 1}
+"""An OffsetFetch for each group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    """How much of everything: topics, records in each, checks of each kind."""
+
+    topics: int = 2_000
+    records: int = 10
+    checks: int = 5
+
+
+_SMOKE: Final = _Scale(topics=40, records=2, checks=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Check:
+    """What one check took: seconds, its process's own processor time, the most bytes it has had resident."""
+
+    seconds: float
+    cpu_s: float
+    peak: int
+
+
+class _Collector:
+    """The process that checks."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", topics: int) -> None:
+        self._process = process
+        self._topics = topics
+
+    def check(self, *, precise: bool = False) -> _Check:
+        """One check.
+
+        Raises:
+            WeirError: it did not read all topics, or ended.
+        """
+        assert self._process.stdin is not None and self._process.stdout is not None
+        before = cpu_s(self._process.pid)
+        self._process.stdin.write(orjson.dumps({"precise": precise}) + b"\n")
+        self._process.stdin.flush()
+        answer = orjson.loads(self._process.stdout.readline() or b'{"failures": ["it ended"]}')
+        if answer["failures"] or answer["reports"] != self._topics:
+            raise WeirError(f"a check has not read all: {answer}")
+        return _Check(
+            seconds=answer["seconds"],
+            cpu_s=cpu_s(self._process.pid) - before,
+            peak=peak_bytes(self._process.pid),
+        )
+
+
+def run(smoke: bool, progress: Progress) -> Result:
+    """Fill a cluster and check it: unchanged, grown, with publish times, and naively."""
+    scale = _SMOKE if smoke else _Scale()
+    with Stack(work_dir()) as stack:
+        progress.step(f"filling {scale.topics} topics with {GROUPS} groups each", 0.0)
+        names = [f"acme.orders.t{number:05d}" for number in range(scale.topics)]
+        _fill(stack.bootstrap, names, scale.records)
+        progress.step("checking", 0.7)
+        with _collector(stack.bootstrap, len(names), {}) as own:
+            first = own.check()
+            same = [own.check() for _ in range(scale.checks)]
+            grown = []
+            for _ in range(scale.checks):
+                _write(stack.bootstrap, names, 1)
+                grown.append(own.check())
+            progress.step("reading publish times", 0.85)
+            # The first one finds the way to every topic.
+            own.check(precise=True)
+            precise = own.check(precise=True)
+        progress.step("checking with a request for each group", 0.9)
+        with _collector(stack.bootstrap, len(names), _NAIVE) as naive:
+            naive.check()
+            slow = [naive.check() for _ in range(max(1, scale.checks // 2))]
+    return _result(scale, first, same, grown, precise, slow)
+
+
+def _result(
+    scale: _Scale,
+    first: _Check,
+    same: list[_Check],
+    grown: list[_Check],
+    precise: _Check,
+    slow: list[_Check],
+) -> Result:
+    of = f"{scale.topics:,} topics and {GROUPS * scale.topics:,} groups"
+    naive = "one OffsetFetch a group"
+    seconds = median(one.seconds for one in same)
+    rows = [
+        Row(
+            what=f"a check of {of}",
+            value=seconds,
+            unit="s",
+            baseline=median(one.seconds for one in slow),
+            baseline_what=naive,
+            target=f"< {CHECK_S:g} s",
+            met=max(one.seconds for one in same) < CHECK_S,
+        ),
+        Row(
+            what="the collector's processor time of it",
+            value=median(one.cpu_s for one in same),
+            unit="s",
+            baseline=median(one.cpu_s for one in slow),
+            baseline_what=naive,
+        ),
+        Row(what="a check when every topic has grown", value=median(one.seconds for one in grown), unit="s"),
+        Row(what="the first check, with the time index", value=first.seconds, unit="s"),
+        Row(what="a check with publish times that are known", value=precise.seconds, unit="s"),
+        Row(
+            what="most memory of the collector, publish times read",
+            value=precise.peak / 2**20,
+            unit="MiB",
+            target=f"< {MEMORY_MIB:g} MiB",
+            met=precise.peak / 2**20 < MEMORY_MIB,
+        ),
+    ]
+    notes = [
+        f"Each topic has one partition and {scale.records} records of {_SIZE} bytes before the first check; "
+        "each group has a committed offset in one topic and no members. Broker and collector share the "
+        "machine.",
+        f"Medians of {scale.checks} checks, the baseline's of {len(slow)}; the others of one.",
+    ]
+    return Result(name="backlog", title=TITLE, rows=rows, notes=notes)
+
+
+@contextmanager
+def _collector(bootstrap: str, topics: int, settings: Mapping[str, int]) -> Iterator[_Collector]:
+    command = [sys.executable, "-m", "benchmarks.backlog", bootstrap, orjson.dumps(settings).decode()]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=die_with_parent
+    )
+    try:
+        yield _Collector(process, topics)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _fill(bootstrap: str, names: list[str], records: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for begin in range(0, len(names), _CREATED_AT_ONCE):
+        new = [NewTopic(name, 1, 1) for name in names[begin : begin + _CREATED_AT_ONCE]]
+        for created in admin.create_topics(new, request_timeout=_LIMIT_S).values():
+            created.result(_LIMIT_S)
+    _write(bootstrap, names, records)
+    _commit(bootstrap, names)
+
+
+def _write(bootstrap: str, names: list[str], records: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+    for _ in range(records):
+        for name in names:
+            producer.produce(name, b"x" * _SIZE)
+            producer.poll(0)
+    if producer.flush(_LIMIT_S):
+        raise WeirError(f"records were not written in {_LIMIT_S:g} s")
+
+
+def _commit(bootstrap: str, names: list[str]) -> None:
+    """A committed offset of every group, as a tool does it: without joining."""
+    # Its first use creates the topic of offsets.
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    options = {"bootstrap_servers": [bootstrap], "max_in_flight_requests_per_connection": 2 * _IN_FLIGHT}
+    with closing(KafkaAdminClient(**options)) as client:
+        manager = client._manager
+        node = next(iter(manager.cluster.brokers())).node_id
+        waiting: deque[tuple[Any, Any]] = deque()
+        wanted = deque((name, f"{name}-{number}", number) for name in names for number in range(GROUPS))
+        deadline = time.monotonic() + 2 * _LIMIT_S
+        while wanted or waiting:
+            if time.monotonic() > deadline:
+                raise WeirError("offsets were not committed in time")
+            while wanted and len(waiting) < _IN_FLIGHT:
+                one = wanted.popleft()
+                waiting.append((one, manager.call_soon(manager.send, _commit_request(*one), node)))
+            one, future = waiting.popleft()
+            while not future.is_done and time.monotonic() < deadline:
+                time.sleep(0.0005)
+            if not future.is_done or future.exception or future.value.topics[0].partitions[0].error_code:
+                # The coordinator is not there yet.
+                wanted.append(one)
+                admin.list_groups(request_timeout=_LIMIT_S)
+                time.sleep(0.05)
+
+
+def _commit_request(topic: str, group: str, offset: int) -> Any:
+    own = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = own.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+    )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[own(name=topic, partitions=[part])],
+        max_version=8,
+    )
+
+
+async def _serve(bootstrap: str, settings: Mapping[str, int]) -> None:
+    """The process that checks, told by its input."""
+    cluster = KafkaCluster(
+        bootstrap, {}, KafkaBacklogSettings(**settings), Namespaces(_PATTERN), own_prefix="weir"
+    )
+    for line in sys.stdin:
+        precise = orjson.loads(line)["precise"]
+        begun = time.monotonic()
+        looked = await cluster.look(Wants(precise_age=precise, expires=lambda topic: False))
+        answer = {
+            "seconds": time.monotonic() - begun,
+            "reports": sum(len(one.subscriptions) == GROUPS for one in looked.reports),
+            "failures": [] if precise else looked.failures,
+        }
+        print(orjson.dumps(answer).decode(), flush=True)
+    cluster.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1], orjson.loads(sys.argv[2])))

@@ -1,0 +1,197 @@
+"""A real cluster with groups that lag, and a KafkaCluster that looks at it."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+from streaming.contract.backlog.actions import Position
+from streaming.contract.backlog.decisions import Planned
+from streaming.contract.broker_events import Backlog
+from streaming.contract.namespaces import Namespaces
+from streaming.laws.backlog.law import Quota, Rules, judge
+
+LIMIT_S = 20.0
+PATTERN = "tenant.namespace.topic"
+NEVER = -1
+
+
+def full_name(topic: str) -> str:
+    """Pulsar's name of a Kafka topic."""
+    return Namespaces(PATTERN).full_name(topic)
+
+
+class Looker:
+    """A KafkaCluster and the loop that it runs in.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        settings: of KafkaBacklogSettings.
+    """
+
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
+        self._runner = asyncio.Runner()
+        self.cluster = KafkaCluster(
+            bootstrap, {}, KafkaBacklogSettings(**settings), Namespaces(PATTERN), "weir."
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cluster.close()
+        self._runner.close()
+
+    def look(self, *, precise_age: bool = False, expires: bool = False) -> Looked:
+        """One check."""
+        wants = Wants(precise_age=precise_age, expires=lambda topic: expires)
+        return self._runner.run(self.cluster.look(wants))
+
+    def report(self, topic: str, **wants: bool) -> Backlog:
+        """What one check says of a Kafka topic, or of Pulsar's name of a partition."""
+        name = topic if "://" in topic else full_name(topic)
+        looked = self.look(**wants)
+        return next(one for one in looked.reports if one.topic == name)
+
+    def prepare(self, report: Backlog, planned: Planned, *, may_delete: bool = False) -> Eviction | None:
+        """As KafkaCluster."""
+        return self._runner.run(
+            self.cluster.prepare(Order(report=report, planned=planned, may_delete=may_delete))
+        )
+
+    def carry_out(self, eviction: Eviction) -> None:
+        """As KafkaCluster."""
+        self._runner.run(self.cluster.carry_out(eviction))
+
+    def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
+        """As KafkaCluster."""
+        return self._runner.run(self.cluster.passed(full_name(topic), subscriptions))
+
+
+def rules(*, size: int = NEVER, seconds: int = NEVER, precise: bool = True) -> Rules:
+    """Quotas that evict."""
+    policy = "consumer_backlog_eviction"
+    return Rules(
+        size=Quota(limit=size, policy=policy),
+        age=Quota(limit=seconds, policy=policy),
+        precise_size=precise,
+        precise_age=precise,
+    )
+
+
+def plans(report: Backlog, **quotas: Any) -> list[Planned]:
+    """What the law wants gone."""
+    return [
+        Planned(
+            subscription=line["subscription"],
+            ledger=line.get("ledger"),
+            entry=line.get("entry"),
+            entries=line.get("entries"),
+            before_publish_time=line.get("before_publish_time"),
+        )
+        for line in judge(report, rules(**quotas))["evict"]
+    ]
+
+
+class Lagging:
+    """A topic and its groups.
+
+    Args:
+        bootstrap: of the cluster.
+        topic: Kafka's name.
+        partitions: how many it has.
+        replicas: of each.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self._partitions = partitions
+        self._replicas = replicas
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.create()
+
+    def create(self) -> None:
+        """Create the topic."""
+        new = NewTopic(self.topic, self._partitions, self._replicas)
+        self.admin.create_topics([new])[self.topic].result(LIMIT_S)
+
+    def recreate(self) -> None:
+        """Delete the topic and create it anew."""
+        self.admin.delete_topics([self.topic])[self.topic].result(LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        while self.topic in self.admin.list_topics(timeout=LIMIT_S).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        self.create()
+
+    def write(self, count: int, size: int = 100, partition: int = 0, times: Iterable[int] = ()) -> None:
+        """Write records, a batch each so that all take the same."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0, "batch.num.messages": 1})
+        at = list(times) or [0] * count
+        for number in range(count):
+            more = {"timestamp": at[number]} if at[number] else {}
+            producer.produce(self.topic, f"{number:0{size}d}".encode(), partition=partition, **more)
+        assert producer.flush(LIMIT_S) == 0
+
+    def commit(self, group: str, offset: int, partition: int = 0) -> None:
+        """Move a group without members."""
+        part = TopicPartition(self.topic, partition, offset)
+        moved = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [part])])
+        moved[group].result(LIMIT_S)
+
+    def committed(self, group: str, partition: int = 0) -> int:
+        """How far a group has come."""
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self.topic, partition)])
+        answer = self.admin.list_consumer_group_offsets([asked])[group].result(LIMIT_S)
+        return int(answer.topic_partitions[0].offset)
+
+    def join(self, group: str, protocol: str = "classic") -> Consumer:
+        """A member that has got its partitions, and commits nothing by itself."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "group.protocol": protocol,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        consumer.subscribe([self.topic])
+        deadline = time.monotonic() + LIMIT_S
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(0.1)
+        return consumer
+
+    def rest(self, group: str, end: int, partition: int = 0) -> list[int]:
+        """The offsets that a group still gets, up to the end."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self.topic, partition, max(0, self.committed(group, partition)))])
+            found = list[int]()
+            deadline = time.monotonic() + LIMIT_S
+            while not found or found[-1] < end - 1:
+                assert time.monotonic() < deadline
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None:
+                    found.append(int(message.offset() or 0))
+            return found
+        finally:
+            consumer.close()

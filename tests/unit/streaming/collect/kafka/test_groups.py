@@ -1,0 +1,185 @@
+"""Groups whose coordinator does not answer: what is not known is never taken for what is not there."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from streaming.collect.kafka.connection import Unanswered
+from streaming.collect.kafka.groups import OFFSETS_TOPIC, Committed, GroupReader
+from streaming.collect.kafka.partitions import Partition
+from streaming.collect.kafka.settings import KafkaBacklogSettings
+
+LOADING, GONE = 14, 69
+T1, T2, T3 = (Partition(f"t{number}", 0) for number in (1, 2, 3))
+
+
+class Brokers:
+    """Stands for a Connection: two brokers with groups, of which some do not answer.
+
+    Attributes:
+        groups: (node, offsets by partition) by group.
+        silent: nodes that do not answer at all.
+        deaf: nodes that list groups and do not tell offsets.
+        errors: codes of groups.
+        listing: codes of nodes' lists.
+        kinds: types of groups.
+        asked: groups of each request for offsets.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, tuple[int, dict[Partition, int]]] = {}
+        self.silent: set[int] = set()
+        self.deaf: set[int] = set()
+        self.errors: dict[str, int] = {}
+        self.listing: dict[int, int] = {}
+        self.kinds: dict[str, str] = {}
+        self.asked: list[list[str]] = []
+
+    async def send(self, request: Any, node: int) -> Any:
+        """As Connection.send."""
+        if node in self.silent:
+            raise Unanswered(f"broker {node} did not answer")
+        if type(request).__name__ == "ListGroupsRequest":
+            own = [
+                SimpleNamespace(group_id=group, group_type=self.kinds.get(group, "classic"))
+                for group, (at, _) in self.groups.items()
+                if at == node
+            ]
+            return SimpleNamespace(error_code=self.listing.get(node, 0), groups=own, API_VERSION=5)
+        if node in self.deaf:
+            raise Unanswered(f"broker {node} did not answer")
+        names = [one.group_id for one in request.groups]
+        self.asked.append(names)
+        return SimpleNamespace(groups=[self._offsets(name) for name in names])
+
+    def _offsets(self, group: str) -> Any:
+        topics = [
+            SimpleNamespace(
+                name=partition.topic,
+                partitions=[
+                    SimpleNamespace(partition_index=partition.number, committed_offset=offset, error_code=0)
+                ],
+            )
+            for partition, offset in self.groups[group][1].items()
+        ]
+        return SimpleNamespace(group_id=group, error_code=self.errors.get(group, 0), topics=topics)
+
+
+class World:
+    """A reader and its brokers, with a group on each broker and one on both topics."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.brokers = Brokers()
+        self.brokers.groups = {"a": (1, {T1: 5}), "b": (2, {T2: 7}), "c": (2, {T1: 1, T3: -1})}
+        self.reader = GroupReader(self.brokers, KafkaBacklogSettings(**settings))  # type: ignore[arg-type]
+        self.leaderless = 0
+
+    def read(self) -> Committed:
+        """One check."""
+        offsets = SimpleNamespace(
+            name=OFFSETS_TOPIC, partitions=[SimpleNamespace(leader_id=-1)] * self.leaderless
+        )
+        metadata = SimpleNamespace(
+            brokers=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)], topics=[offsets]
+        )
+        return asyncio.run(self.reader.read(metadata))
+
+
+def test_all_answer() -> None:
+    """Offsets by partition and group; a partition without a committed offset is not the group's."""
+    found = World().read()
+    assert dict(found.offsets) == {T1: {"a": 5, "c": 1}, T2: {"b": 7}}
+    assert not found.all_unknown and not found.unknown and found.failures == []
+
+
+def test_a_silent_broker_costs_what_its_groups_had() -> None:
+    """Once it has been heard; others' topics go on."""
+    world = World()
+    world.read()
+    world.brokers.silent = {2}
+    found = world.read()
+    assert found.unknown == {T2, T1} and not found.all_unknown
+    assert found.failures == ["groups: broker 2 did not answer"]
+    world.brokers.silent = set()
+    assert world.read().unknown == set()
+
+
+def test_a_broker_that_was_never_heard_costs_all() -> None:
+    """Nobody knows which topics its groups read."""
+    world = World()
+    world.brokers.silent = {2}
+    assert world.read().all_unknown
+    world.brokers.silent = set()
+    assert not world.read().all_unknown
+
+
+def test_a_coordinator_that_tells_no_offsets() -> None:
+    """As a silent one; a group that was never read costs all topics."""
+    world = World()
+    world.read()
+    world.brokers.deaf = {1}
+    assert world.read().unknown == {T1}
+    world.brokers.groups["new"] = (1, {T3: 1})
+    assert world.read().all_unknown
+
+
+def test_a_coordinator_that_still_loads() -> None:
+    """Its list is not whole: groups that are missing from it have not gone."""
+    world = World()
+    world.read()
+    world.brokers.listing = {2: LOADING}
+    del world.brokers.groups["b"]
+    found = world.read()
+    assert found.unknown == {T2} and dict(found.offsets) == {T1: {"a": 5, "c": 1}}
+
+
+def test_groups_whose_coordinator_is_nowhere() -> None:
+    """A partition of their topic without a leader: they are on no list, and have not gone."""
+    world = World()
+    world.read()
+    world.leaderless = 1
+    del world.brokers.groups["b"]
+    found = world.read()
+    assert found.unknown == {T2}
+    world.leaderless = 0
+    assert world.read().unknown == set()
+    late = World()
+    late.leaderless = 1
+    assert late.read().all_unknown
+
+
+def test_one_group_is_refused_or_has_gone() -> None:
+    """Gone meanwhile: it is none. Refused: its topics are unread, and it is named."""
+    world = World()
+    world.read()
+    world.brokers.errors = {"a": GONE, "b": LOADING}
+    found = world.read()
+    assert found.unknown == {T2} and dict(found.offsets) == {T1: {"c": 1}}
+    assert len(found.failures) == 1 and "such as b" in found.failures[0]
+
+
+def test_share_groups_are_no_subscriptions() -> None:
+    """They commit no offsets, and are not asked for any."""
+    world = World()
+    world.brokers.kinds = {"a": "share"}
+    world.read()
+    assert not any("a" in names for names in world.brokers.asked)
+
+
+def test_answers_are_bounded_by_what_groups_had() -> None:
+    """The first time a group counts one; one group is not divided."""
+    world = World(offsets_per_request=2)
+    world.brokers.groups = {
+        f"g{number}": (1, {Partition(f"t{topic}", 0): 1 for topic in range(number)}) for number in range(4)
+    }
+    world.read()
+    assert world.brokers.asked == [["g0", "g1"], ["g2", "g3"]]
+    world.brokers.asked = []
+    world.read()
+    assert world.brokers.asked == [["g0", "g1"], ["g2"], ["g3"]]
+
+
+def test_more_groups_than_are_read() -> None:
+    """Nobody knows what the others hold back."""
+    found = World(groups_max=2).read()
+    assert found.all_unknown and "groups_max" in found.failures[0]
