@@ -72,7 +72,8 @@ class PulsarCollectSettings(Settings):
     )
     eviction_sample: int = setting(
         100,
-        "entries of one eviction that are asked how many messages they hold; of more, so many evenly apart",
+        "entries of one eviction that are asked how many messages they hold and, by time, whether they are"
+        " old enough; of more, so many evenly apart",
         minimum=1,
         maximum=10_000,
     )

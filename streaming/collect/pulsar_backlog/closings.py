@@ -12,21 +12,23 @@ from streaming.collect.pulsar_backlog.readings import TopicLog
 class Closings:
     """The close times of one topic's ledgers, look by look."""
 
-    __slots__ = ("_loose", "_times")
+    __slots__ = ("_loose", "_open", "_times")
 
     def __init__(self) -> None:
         self._times: dict[int, int] | None = None
         self._loose: set[int] = set()
+        self._open: tuple[int, int] | None = None
 
     def take(self, log: TopicLog, at_ms: int) -> None:
         """A look at `at_ms`, by our clock."""
+        created = self._created(log)
         # A broker's clock before ours must not close ledgers in the future.
-        known_by = at_ms if log.created is None else min(at_ms, log.created)
+        known_by = at_ms if created is None else min(at_ms, created)
         before, first = self._times or {}, self._times is None
         closed = [one.id for one in log.ledgers[: log.closed]]
         self._times = {ledger: before.get(ledger, known_by) for ledger in closed}
         if first:
-            exact = closed[-1:] if log.created is not None else []
+            exact = closed[-1:] if created is not None else []
             self._loose.update(closed)
             self._loose.difference_update(exact)
         self._loose.intersection_update(closed)
@@ -44,3 +46,13 @@ class Closings:
         if self._times is not None and ledger in self._times:
             self._times[ledger] = min(self._times[ledger], published)
             self._loose.discard(ledger)
+
+    def _created(self, log: TopicLog) -> int | None:
+        """When the open ledger was created; None also while Pulsar still tells when the one before was."""
+        if log.created is None:
+            return None
+        now = log.ledgers[-1].id, log.created
+        if self._open is not None and self._open[1] == now[1] and self._open[0] != now[0]:
+            return None
+        self._open = now
+        return log.created

@@ -18,6 +18,7 @@ from streaming.collect.pulsar_backlog.closings import Closings
 from streaming.collect.pulsar_backlog.eviction import Evictor, has_passed
 from streaming.collect.pulsar_backlog.listing import Listing
 from streaming.collect.pulsar_backlog.readings import (
+    PUBLISHED,
     Cursor,
     TopicLog,
     durabilities,
@@ -34,7 +35,6 @@ from streaming.contract.printable import printable
 FAILURES_MAX: Final = 5
 """Failures that a round tells one by one."""
 _EARLIEST: Final = "?getEarliestTimeInBacklog=true"
-PUBLISHED: Final = "X-Pulsar-publish-time"
 
 
 @dataclass(slots=True)

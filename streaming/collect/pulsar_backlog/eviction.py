@@ -10,6 +10,7 @@ import contextlib
 import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 from urllib.parse import quote_plus
@@ -17,16 +18,27 @@ from urllib.parse import quote_plus
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError, part
-from streaming.collect.pulsar_backlog.readings import Cursor, Stretch, TopicLog, topic_log
+from streaming.collect.pulsar_backlog.readings import PUBLISHED, Cursor, Stretch, TopicLog, topic_log, when
 from streaming.contract.backlog.actions import Position
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import partitioned_topic_of
 from streaming.contract.printable import printable
 
 HOW: Final = "expire"
+NARROWED_MAX: Final = 10
+"""How often an eviction by time is cut before one that is too young."""
 _POLL_S: Final = 0.05
 _POLL_MAX_S: Final = 1.0
 _MESSAGES: Final = "X-Pulsar-num-batch-message"
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An entry: where it is, its messages, and when it was published; None: not known."""
+
+    position: Position
+    messages: int
+    published: int | None
 
 
 class Evictor:
@@ -35,7 +47,7 @@ class Evictor:
     Args:
         rest: the admin API.
         wait_s: limit of waiting for a subscription to move.
-        sample: entries of one eviction that are asked how many messages they hold.
+        sample: entries of one eviction that are asked what they hold.
     """
 
     def __init__(self, rest: Rest, wait_s: float, sample: int) -> None:
@@ -43,39 +55,14 @@ class Evictor:
 
     async def prepare(self, order: Order) -> Eviction | None:
         """See PulsarBacklogs."""
-        topic, planned = order.report.topic, order.planned
         try:
-            log = await self._log(topic)
-            cursor = log.cursors.get(planned.subscription)
-            if cursor is None:
-                # It was deleted, and its backlog with it.
-                return None
-            if planned.before_publish_time is not None:
-                upto = await self._by_time(order, log, planned.before_publish_time)
-            elif planned.ledger is None or planned.entry is None:
-                raise CannotEvict(f"no position is planned for {printable(planned.subscription)}")
-            else:
-                upto = (planned.ledger, planned.entry)
-            if upto is None or cursor.position >= upto:
-                return None
-            if log.size_of(upto[0]) is None:
-                raise CannotEvict(f"{topic}: ledger {upto[0]} of the plan is not there any more")
-            messages, size = await self._amount(topic, log, cursor, upto)
+            return await self._prepare(order)
         except RestError as failure:
             if failure.absent:
                 return None
             raise CannotEvict(str(failure)) from failure
         except BadEvent as failure:
             raise CannotEvict(printable(str(failure))) from failure
-        return Eviction(
-            topic=topic,
-            subscription=planned.subscription,
-            how=HOW,
-            since=cursor.position,
-            upto=upto,
-            messages=messages,
-            bytes=size,
-        )
 
     async def carry_out(self, eviction: Eviction) -> None:
         """See PulsarBacklogs."""
@@ -92,6 +79,9 @@ class Evictor:
                 if failure.status is not None and failure.status != 409:
                     raise CannotEvict(str(failure)) from failure
                 said = str(failure)
+                if failure.silent is not None:
+                    # It may have been done, and that cannot be seen where nobody is asked any more.
+                    self._rest.ask_again()
             if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
                 return
             if time.monotonic() >= deadline:
@@ -120,6 +110,40 @@ class Evictor:
     async def _log(self, topic: str) -> TopicLog:
         return topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))
 
+    async def _prepare(self, order: Order) -> Eviction | None:
+        topic, planned = order.report.topic, order.planned
+        log = await self._log(topic)
+        cursor = log.cursors.get(planned.subscription)
+        if cursor is None:
+            # It was deleted, and its backlog with it.
+            return None
+        if planned.before_publish_time is not None:
+            upto = await self._by_time(order, log, planned.before_publish_time)
+        elif planned.ledger is None or planned.entry is None:
+            raise CannotEvict(f"no position is planned for {printable(planned.subscription)}")
+        else:
+            upto = (planned.ledger, planned.entry)
+        for _ in range(NARROWED_MAX):
+            if upto is None or cursor.position >= upto:
+                return None
+            if log.size_of(upto[0]) is None:
+                raise CannotEvict(f"{topic}: ledger {upto[0]} of the plan is not there any more")
+            held = await self._sampled(topic, log, cursor, upto)
+            young = [one.position for one in held if _is_younger(one, planned.before_publish_time)]
+            if not young:
+                messages, size = _amount(log, cursor, upto, held)
+                return Eviction(
+                    topic=topic,
+                    subscription=planned.subscription,
+                    how=HOW,
+                    since=cursor.position,
+                    upto=upto,
+                    messages=messages,
+                    bytes=size,
+                )
+            upto = log.before(min(young))
+        raise CannotEvict(f"{topic}: its publish times are in disorder")
+
     async def _by_time(self, order: Order, log: TopicLog, before_ms: int) -> Position | None:
         """The last entry that was published before a time and was there when that was planned.
 
@@ -137,33 +161,43 @@ class Evictor:
             ) from error
         return log.before(min(first_kept, (last.id, last.entries)))
 
-    async def _amount(self, topic: str, log: TopicLog, cursor: Cursor, upto: Position) -> tuple[int, int]:
-        """Messages and bytes between: of the entries that are not acknowledged one by one."""
-        entries, size = 0, 0.0
-        for ledger, first, end in log.between(cursor.position, upto):
-            left = end - first - _acknowledged(log, cursor, (ledger.id, first - 1), (ledger.id, end - 1))
-            entries += left
-            size += left * ledger.size / ledger.entries
-        asked = [
+    async def _sampled(self, topic: str, log: TopicLog, cursor: Cursor, upto: Position) -> list[_Held]:
+        """Entries that would go, all of them or some that stand evenly apart."""
+        positions = [
             position
             for position in _spread(list(log.between(cursor.position, upto)), self._sample)
             if not _acknowledged(log, cursor, (position[0], position[1] - 1), position)
         ]
-        held = await asyncio.gather(*(self._messages_of(topic, position) for position in asked))
-        return round(entries * sum(held) / len(held)) if held else entries, round(size)
+        return await asyncio.gather(*(self._held(topic, position) for position in positions))
 
-    async def _messages_of(self, topic: str, position: Position) -> int:
-        """How many messages an entry holds; 1 if that cannot be read."""
+    async def _held(self, topic: str, position: Position) -> _Held:
+        """What an entry holds; one message if that cannot be read."""
         with contextlib.suppress(RestError, ValueError):
             headers = await self._rest.head(f"{topic_path(topic)}/ledger/{position[0]}/entry/{position[1]}")
-            return max(1, int(headers.get(_MESSAGES, 1)))
-        return 1
+            return _Held(position, max(1, int(headers.get(_MESSAGES, 1))), when(headers.get(PUBLISHED)))
+        return _Held(position, 1, None)
 
 
 def has_passed(log: TopicLog, subscription: str, position: Position) -> bool | None:
     """Whether a subscription has acknowledged all up to a position; None: there is no such one."""
     cursor = log.cursors.get(subscription)
     return None if cursor is None else cursor.position >= position
+
+
+def _is_younger(held: _Held, before_ms: int | None) -> bool:
+    """Whether it must stay: producers' clocks may differ, and Pulsar looks for a time as if they did not."""
+    return before_ms is not None and held.published is not None and held.published >= before_ms
+
+
+def _amount(log: TopicLog, cursor: Cursor, upto: Position, held: Sequence[_Held]) -> tuple[int, int]:
+    """Messages and bytes that would go: of the entries that are not acknowledged one by one."""
+    entries, size = 0, 0.0
+    for ledger, first, end in log.between(cursor.position, upto):
+        left = end - first - _acknowledged(log, cursor, (ledger.id, first - 1), (ledger.id, end - 1))
+        entries += left
+        size += left * ledger.size / ledger.entries
+    messages = sum(one.messages for one in held)
+    return round(entries * messages / len(held)) if held else entries, round(size)
 
 
 def _acknowledged(log: TopicLog, cursor: Cursor, since: Position, upto: Position) -> int:

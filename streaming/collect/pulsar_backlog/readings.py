@@ -19,6 +19,8 @@ from streaming.contract.fields import TS_MAX_MS, Fields, integer, shown, text
 
 INTERNAL: Final = ("__", "pulsar.dedup", "pulsar.repl")
 """Cursors of the broker's own begin so: they are not evicted, and nobody is for their sake."""
+PUBLISHED: Final = "X-Pulsar-publish-time"
+"""Header of a single entry."""
 _RANGE: Final = re.compile(r"\((\d+):(-?\d+)\.\.(\d+):(-?\d+)\]")
 
 
@@ -110,10 +112,7 @@ def topic_log(topic: str, answer: Any) -> TopicLog:
         ledgers = [_stretch(one) for one in answer["ledgers"]]
         is_open = bool(ledgers) and not ledgers[-1].entries
         if is_open:
-            # It is listed as empty, and what it holds stands elsewhere. Once it is closed its own numbers are
-            # right, and these stay until the next one is created: they would count twice.
-            entries, size = (integer(answer, f"currentLedger{name}", None) for name in ("Entries", "Size"))
-            ledgers[-1] = Stretch(ledgers[-1].id, entries, size)
+            ledgers[-1] = _open_ledger(ledgers[-1].id, answer)
         if any(after.id <= before.id for before, after in pairwise(ledgers)):
             raise BadEvent("ledgers: ids that ascend were expected")
         return TopicLog(
@@ -179,6 +178,18 @@ def position_of(said: str) -> Position:
 
 def _stretch(said: Fields) -> Stretch:
     return Stretch(*(integer(said, name, None) for name in ("ledgerId", "entries", "size")))
+
+
+def _open_ledger(ledger: int, answer: Fields) -> Stretch:
+    """It is listed as empty, and what it holds stands elsewhere.
+
+    Once it is closed its own numbers are right, and these stay until the next one is created. They are not
+    read at one moment either: of a ledger without a confirmed entry they are still those of the one before.
+    """
+    entries, size = (integer(answer, f"currentLedger{name}", None) for name in ("Entries", "Size"))
+    confirmed = position_of(text(answer, "lastConfirmedEntry", None))
+    there = min(entries, confirmed[1] + 1) if confirmed[0] == ledger else 0
+    return Stretch(ledger, there, size * there // entries if there else 0)
 
 
 def _named(cursors: Fields) -> Iterator[tuple[str, Any]]:

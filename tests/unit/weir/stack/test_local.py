@@ -211,7 +211,8 @@ def test_nobody_is_stopped_whom_another_still_needs(world: World) -> None:
 def test_collectors_run_where_there_is_something_to_collect(world: World) -> None:
     """Quotas and backlogs in one part; backlogs of Pulsar, which a proxy meters already, in another."""
     stack = world.stack(pulsar_admin="http://p:1")
-    assert world.words["collect"][0] == "kafka" and world.words["collect"][-2:] == ["--metrics", "127.0.0.1:0"]
+    words = world.words["collect"]
+    assert words[0] == "kafka" and words[-2:] == ["--metrics", "127.0.0.1:0"]
     assert world.commands[PULSAR_COLLECTOR] == "collect"
     words = world.words[PULSAR_COLLECTOR]
     assert words[0] == "pulsar" and words[-3:] == ["--no-usage", "--admin", "http://p:1"]

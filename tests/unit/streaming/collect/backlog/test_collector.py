@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,13 @@ from streaming.collect.backlog.cluster import Looked, Wants
 from streaming.collect.backlog.collector import Outcome
 from streaming.collect.reports import TakenOver
 from streaming.contract.errors import WeirError
+
+
+async def reached(condition: Callable[[], bool]) -> None:
+    """Wait until it is."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
 
 
 class Asked(FakeCluster):
@@ -122,14 +130,11 @@ def test_checks_follow_the_interval_that_is_in_force(monkeypatch: pytest.MonkeyP
 
         cluster.before["look"] = one_at_a_time
         task = asyncio.create_task(desk.collector.run(lambda: checked.append(time.monotonic())))
-        while not checked:
-            await asyncio.sleep(0.001)
+        await reached(lambda: len(checked) == 1)
         await asyncio.sleep(0.05)
         assert len(checked) == 1
         desk.entries = policies(backlogQuotaCheckIntervalInSeconds=1)
-        async with asyncio.timeout(20):
-            while len(checked) < 3:
-                await asyncio.sleep(0.01)
+        await reached(lambda: len(checked) == 3)
         assert checked[2] - checked[1] > 0.9
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -158,9 +163,7 @@ def test_a_check_that_takes_too_long_is_said(
 
         cluster.before["look"] = slow
         task = asyncio.create_task(desk.collector.run(checked))
-        async with asyncio.timeout(20):
-            while done < 4:
-                await asyncio.sleep(0.001)
+        await reached(lambda: done >= 4)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert desk.value("weir_backlog_behind_total") >= 3

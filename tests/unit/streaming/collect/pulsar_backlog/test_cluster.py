@@ -1,0 +1,202 @@
+"""Rounds over all topics: what is asked, what is reported, and what a failure costs."""
+
+import pytest
+from limits_kit import run
+from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
+
+from streaming.collect.pulsar.rest import RestError
+from streaming.collect.pulsar_backlog import cluster
+from streaming.collect.pulsar_backlog.cluster import FAILURES_MAX
+from streaming.contract.broker_events import Ledger, Subscription
+
+T1, T2 = "persistent://acme/orders/t1", "persistent://acme/orders/t2-partition-0"
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Our time; its only item may be set."""
+    now = [NOW_MS]
+    monkeypatch.setattr(cluster, "now_ms", lambda: now[0])
+    return now
+
+
+def times(topic: FakeTopic) -> FakeTopic:
+    """With publish times, a second apart."""
+    first = NOW_MS - 60_000
+    topic.published = {one: first + 1_000 * number for number, one in enumerate(topic.entries())}
+    return topic
+
+
+def test_a_topic_is_reported_as_it_stands() -> None:
+    """Ledgers with their close times, subscriptions with positions; readers are not durable."""
+    topic = FakeTopic({1: 10, 2: 3}, {"slow": (1, 4), "reader": (2, 2)}, readers={"reader"})
+    looked = run(cluster_of(FakeBacklogs({T1: topic})).look(wants()))
+    [report] = looked.reports
+    assert (looked.unread, looked.failures) == (0, [])
+    assert (report.id, report.topic, report.ts) == ("", T1, NOW_MS)
+    assert report.ledgers == (
+        Ledger(id=1, entries=10, size=1000, close_time=NOW_MS - 5_000),
+        Ledger(id=2, entries=3, size=300, close_time=None),
+    )
+    assert report.subscriptions == (
+        Subscription(name="reader", ledger=2, entry=2, durable=False, oldest_publish_time=None),
+        Subscription(name="slow", ledger=1, entry=4, durable=True, oldest_publish_time=None),
+    )
+
+
+def test_pulsars_own_topics_are_left_out() -> None:
+    """Of the system namespace, and those whose names begin with two underscores."""
+    own = "persistent://acme/orders/__change_events"
+    system = "persistent://pulsar/system/transaction_coordinator_assign-partition-0"
+    fake = FakeBacklogs({name: FakeTopic({1: 1}) for name in (T1, own, system)})
+    assert [one.topic for one in run(cluster_of(fake).look(wants())).reports] == [T1]
+    assert not any("system/" in path for _, path in fake.calls)
+
+
+def test_a_steady_round_asks_once_a_topic() -> None:
+    """`stats` only when a subscription is new, or was made anew under the same name."""
+    topic = FakeTopic({1: 10}, {"a": (1, -1)})
+    fake = FakeBacklogs({T1: topic})
+    rounds = cluster_of(fake)
+    counts = []
+    for change in (None, None, {"b": (1, -1)}, None):
+        topic.positions |= change or {}
+        run(rounds.look(wants()))
+        counts.append((fake.count("/internalStats"), fake.count("/stats")))
+    assert counts == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    topic.born, topic.readers = "2026-11-20T10:00:00Z", {"a"}
+    [report] = run(rounds.look(wants())).reports
+    assert [one.durable for one in report.subscriptions] == [False, True]
+
+
+def test_publish_times_are_asked_again_only_where_a_position_moved() -> None:
+    """Each costs Pulsar a read; without a backlog there is none."""
+    topic = times(FakeTopic({1: 10, 2: 3}, {"done": (2, 2), "fast": (1, 8), "slow": (1, 2)}))
+    fake = FakeBacklogs({T1: topic})
+    rounds, first = cluster_of(fake), NOW_MS - 60_000
+    asked, seen = [], []
+    for move in (None, None, {"slow": (1, 3)}, {"done": (2, 2)}):
+        topic.positions |= move or {}
+        [report] = run(rounds.look(wants(expires=True))).reports
+        seen.append([one.oldest_publish_time for one in report.subscriptions])
+        asked.append(fake.count("=true"))
+    assert asked == [1, 1, 2, 2]
+    assert seen[0] == seen[1] == [None, first + 9_000, first + 3_000]
+    assert seen[2] == seen[3] == [None, first + 9_000, first + 4_000]
+
+
+def test_of_precise_ages_only_the_oldest_is_asked() -> None:
+    """Another one's position may move as it likes."""
+    topic = times(FakeTopic({1: 10}, {"fast": (1, 5), "slow": (1, 2), "reader": (1, 0)}, readers={"reader"}))
+    fake = FakeBacklogs({T1: topic})
+    rounds = cluster_of(fake)
+    for entry in (5, 6, 7):
+        topic.positions["fast"] = (1, entry)
+        [report] = run(rounds.look(wants(precise_age=True))).reports
+        assert [one.oldest_publish_time for one in report.subscriptions] == [None, None, NOW_MS - 57_000]
+    assert fake.count("=true") == 1
+
+
+def test_an_unknown_publish_time_is_asked_again() -> None:
+    """0 is none, and is not kept."""
+    topic = FakeTopic({1: 10}, {"slow": (1, 2)})
+    fake = FakeBacklogs({T1: topic})
+    rounds = cluster_of(fake)
+    for _ in range(2):
+        [report] = run(rounds.look(wants(precise_age=True))).reports
+        assert report.subscriptions[0].oldest_publish_time is None
+    assert fake.count("=true") == 2
+
+
+def test_after_a_start_old_ledgers_are_dated_by_what_follows_them() -> None:
+    """Once for a ledger, and only for that of the oldest subscription."""
+    topic = times(FakeTopic({1: 10, 2: 10, 3: 10, 4: 0}, {"slow": (1, 2), "fast": (3, 2)}))
+    fake = FakeBacklogs({T1: topic})
+    rounds = cluster_of(fake)
+    for _ in range(2):
+        [report] = run(rounds.look(wants())).reports
+        closed = [one.close_time for one in report.ledgers]
+        assert closed == [NOW_MS - 50_000, NOW_MS - 5_000, NOW_MS - 5_000, None]
+    assert [path for method, path in fake.calls if method == "HEAD"] == [
+        "/admin/v2/persistent/acme/orders/t1/ledger/2/entry/0"
+    ]
+
+
+def test_a_failed_dating_costs_nothing_but_age() -> None:
+    """The later time stands, and the next round asks again."""
+    topic = times(FakeTopic({1: 10, 2: 10, 3: 0}, {"slow": (1, 2)}))
+    fake = FakeBacklogs({T1: topic})
+    fake.fail = lambda method, _path: 403 if method == "HEAD" else 0
+    rounds = cluster_of(fake)
+    looked = run(rounds.look(wants()))
+    assert (looked.unread, looked.reports[0].ledgers[0].close_time) == (0, NOW_MS - 5_000)
+    fake.fail = lambda _method, _path: 0
+    assert run(rounds.look(wants())).reports[0].ledgers[0].close_time == NOW_MS - 50_000
+
+
+@pytest.mark.parametrize(
+    "ending", ["/t1/internalStats", "/t1/stats", "/t1/stats?getEarliestTimeInBacklog=true"]
+)
+def test_a_topic_that_cannot_be_read_is_not_half_reported(ending: str) -> None:
+    """The others are; it counts, and is told."""
+    fake = FakeBacklogs({name: times(FakeTopic({1: 10}, {"a": (1, -1)})) for name in (T1, T2)})
+    fake.fail = lambda _method, path: 500 if path.endswith(ending) else 0
+    looked = run(cluster_of(fake).look(wants(expires=True)))
+    assert ([one.topic for one in looked.reports], looked.unread) == ([T2], 1)
+    assert "because 500" in looked.failures[0]
+
+
+def test_an_answer_in_another_form_is_one_unread_topic() -> None:
+    """It is told with the topic's name."""
+    fake = FakeBacklogs({name: FakeTopic({1: 10}, {"a": (1, -1)}) for name in (T1, T2)})
+    fake.topics[T1].internal_stats = lambda: {"ledgers": 7}  # type: ignore[method-assign]
+    fake.topics[T2].stats = lambda _earliest: {"subscriptions": []}  # type: ignore[method-assign, assignment, return-value]
+    looked = run(cluster_of(fake).look(wants()))
+    assert (looked.reports, looked.unread) == ([], 2)
+    assert all(name in " ".join(looked.failures) for name in (T1, T2))
+
+
+@pytest.mark.parametrize("ending", ["/t1/internalStats", "/t1/stats"])
+def test_a_topic_that_has_gone_meanwhile_is_no_failure(ending: str) -> None:
+    """It was listed, and is not there any more."""
+    fake = FakeBacklogs({name: FakeTopic({1: 10}, {"a": (1, -1)}) for name in (T1, T2)})
+    fake.fail = lambda _method, path: 404 if path.endswith(ending) else 0
+    looked = run(cluster_of(fake).look(wants()))
+    assert ([one.topic for one in looked.reports], looked.unread, looked.failures) == ([T2], 0, [])
+
+
+def test_failures_are_told_a_few_at_a_time() -> None:
+    """All count."""
+    fake = FakeBacklogs({f"persistent://acme/orders/t{number}": FakeTopic({1: 1}) for number in range(20)})
+    fake.fail = lambda _method, path: 403 if path.endswith("internalStats") else 0
+    looked = run(cluster_of(fake).look(wants()))
+    assert (looked.unread, len(looked.failures)) == (20, FAILURES_MAX + 1)
+    assert looked.failures[-1] == "15 further failures in this round"
+
+
+def test_topics_beyond_the_most_are_unread() -> None:
+    """What is kept of topics has a bound, and who lies beyond it is said."""
+    fake = FakeBacklogs({f"persistent://acme/orders/t{number}": FakeTopic({1: 1}) for number in range(5)})
+    looked = run(cluster_of(fake, topics_max=3).look(wants()))
+    assert (len(looked.reports), looked.unread) == (3, 2)
+    assert looked.failures == ["2 topics beyond collect_pulsar.topics_max are not read"]
+
+
+def test_a_cluster_that_does_not_answer_raises() -> None:
+    """Nothing could be read."""
+    fake = FakeBacklogs({T1: FakeTopic({1: 1})})
+    fake.fail = lambda _method, _path: None
+    with pytest.raises(RestError, match="does not answer"):
+        run(cluster_of(fake).look(wants()))
+
+
+def test_whether_positions_are_passed() -> None:
+    """By the cursors; of who is not there nothing is known."""
+    fake = FakeBacklogs({T1: FakeTopic({1: 10, 2: 5}, {"a": (1, 4), "b": (2, -1)})})
+    asked = [("a", (1, 4)), ("a", (1, 5)), ("b", (1, 9)), ("c", (1, 0))]
+    rounds = cluster_of(fake)
+    assert run(rounds.passed(T1, asked)) == [True, False, True, None]
+    assert run(rounds.passed(T2, asked[:2])) == [None, None]
+    fake.fail = lambda _method, _path: 503
+    with pytest.raises(RestError):
+        run(rounds.passed(T1, asked))
