@@ -17,9 +17,19 @@ from weir.collect import pulsar
 @pytest.mark.parametrize(
     "module",
     [
-        reports, sent, unsettled, connection, ledgers, counters, limits, notes, readings, eviction,
-        backlog_readings, pulsar,
-    ],  # fmt: skip
+        reports,
+        sent,
+        unsettled,
+        connection,
+        ledgers,
+        counters,
+        limits,
+        notes,
+        readings,
+        eviction,
+        backlog_readings,
+        pulsar,
+    ],
     ids=lambda m: m.__name__,
 )
 def test_examples(module: ModuleType) -> None:
