@@ -54,12 +54,11 @@ class FakeCluster:
         self.before: dict[str, Callable[[], Awaitable[None]]] = {}
         self.refused: list[Exception] = []
         self.after: list[Exception] = []
-        self.unread = 0
         self.under_way = self.most_under_way = 0
 
     async def look(self, wants: Wants) -> Looked:
         await self._call("look")
-        return Looked(reports=[report(topic, **subs) for topic, subs in self.read.items()], unread=self.unread)
+        return Looked(reports=[report(topic, **subs) for topic, subs in self.read.items()])
 
     async def prepare(self, order: Order) -> Eviction | None:
         topic, planned = order.report.topic, order.planned
@@ -140,7 +139,11 @@ class Desk:
     """
 
     def __init__(
-        self, cluster: FakeCluster, entries: Mapping[str, Any] | None = None, name: str = NAME, **settings: Any
+        self,
+        cluster: FakeCluster,
+        entries: Mapping[str, Any] | None = None,
+        name: str = NAME,
+        **settings: Any,
     ) -> None:
         self.cluster, self.entries = cluster, dict(policies() if entries is None else entries)
         self.actions: list[BacklogAction] = []

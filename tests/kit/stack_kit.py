@@ -163,10 +163,15 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def decisions(values: Sequence[bytes]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Decisions by (type, id), repeats aside; fails if a repeated one says something else."""
+    """Decisions by (type, id), repeats aside; fails if a repeated one says something else.
+
+    Actions are none: all steps of one have the same id.
+    """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for value in values:
         decision = orjson.loads(value)
+        if decision["type"] == "backlog_action":
+            continue
         decision.pop("repeat", None)
         key = (decision["type"], decision["id"])
         assert found.setdefault(key, decision) == decision, f"two different decisions for {key}"

@@ -20,6 +20,7 @@ from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.publishing.desk import Desk as PublishDesk
 from enforcer.pulsar.settings import PulsarSettings
+from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
@@ -149,6 +150,19 @@ def test_metrics_of_the_collector_are_listed() -> None:
     """The same for those of the collector of Pulsar."""
     families = {family.name: family.type for family in CollectMetrics().registry.collect()}
     assert {name: kind for name, (kind, _) in documented("weir_collect_").items()} == families
+
+
+@pytest.mark.parametrize("topic_metrics", [True, False])
+def test_metrics_of_backlogs_are_listed(topic_metrics: bool) -> None:
+    """The same for those of the collectors of backlogs."""
+    registry = CollectorRegistry()
+    BacklogMetrics(registry, "c", topic_metrics=topic_metrics, topics_max=1)
+    families = {family.name: family.type for family in registry.collect()}
+    parts = ("weir_backlog_", "pulsar_storage_", "pulsar_broker_storage_")
+    listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
+    assert families.items() <= listed.items()
+    if topic_metrics:
+        assert families == listed
 
 
 def test_metrics_of_job_and_stack_are_listed() -> None:

@@ -10,7 +10,7 @@ from streaming.contract.errors import WeirError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_MAX_BYTES = 16 * 1024 * 1024
-SECOND = ("pulsar_proxy",)
+SECOND = ("pulsar_proxy", "collect_pulsar")
 """Parts whose series another part has too."""
 _UP = "weir_part_up"
 # The parts are on this machine: an HTTP proxy of the environment could not reach them.

@@ -33,7 +33,7 @@ from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("weir.collect")
 
 NOTHING, DECIDED_ONLY, WITHDRAWN, PUT_OFF = "nothing", "decided_only", "withdrawn", "put_off"
 """What becomes of a line of a plan beside DONE and FAILED: there was nothing left to do, the policy does not

@@ -23,7 +23,7 @@ from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("weir.collect")
 
 PROGRESS_S: Final = 60.0
 _LOOK_S: Final = 1.0

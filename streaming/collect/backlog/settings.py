@@ -53,4 +53,4 @@ class BacklogSettings(Settings):
     topic_metrics: bool = setting(
         True, "metrics of each topic, as Pulsar's exposeTopicLevelMetricsInPrometheus; else of each namespace"
     )
-    metrics_topics_max: int = setting(10_000, "topics that metrics show; the others are counted", minimum=1)
+    metrics_topics_max: int = setting(5_000, "topics that metrics show; the others are counted", minimum=1)

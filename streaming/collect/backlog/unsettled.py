@@ -20,7 +20,7 @@ from streaming.contract.backlog.actions import BEGUN, DONE, ENDED, FAILED, Backl
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("weir.collect")
 
 NOT_DONE: Final = "the collector ended in between, and it was not carried out"
 NOT_KNOWN: Final = "the collector ended in between, and it is not known whether it was carried out"

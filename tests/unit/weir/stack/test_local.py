@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from streaming.collect.backlog.settings import BacklogSettings
 from weir.foreground import StopSignal
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
 from weir.stack import local, topics
-from weir.stack.local import PULSAR_PROXY, Stack, StackOptions, StackSettings
+from weir.stack.local import PULSAR_COLLECTOR, PULSAR_PROXY, Stack, StackOptions, StackSettings
 from weir.stack.parts import Change
 
 OWN = "127.0.0.1:6650"
@@ -101,7 +102,13 @@ class World:
         monkeypatch.setattr(topics, "ensure_topics", lambda *args, **others: [])
         monkeypatch.setattr(topics, "cluster_id", lambda *args: "C")
 
-    def stack(self, proxy_id: str = "", **given: Any) -> Stack:
+    def stack(
+        self,
+        proxy_id: str = "",
+        collect: CollectSettings | None = None,
+        backlog: BacklogSettings | None = None,
+        **given: Any,
+    ) -> Stack:
         """A stack with these options, started."""
         options = {
             "policies": None, "kafka": None, "pulsar": None, "pulsar_admin": None, "settings_file": None,
@@ -110,7 +117,11 @@ class World:
         made = Stack(
             StackOptions(data=self._folder, **options),
             StackSettings(
-                kafka=KafkaSettings(), local=LocalSettings(), collect=CollectSettings(), proxy_id=proxy_id
+                kafka=KafkaSettings(),
+                local=LocalSettings(),
+                collect=collect or CollectSettings(),
+                backlog=backlog or BacklogSettings(),
+                proxy_id=proxy_id,
             ),
             StopSignal(),
             lambda line: None,
@@ -192,6 +203,27 @@ def test_nobody_is_stopped_whom_another_still_needs(world: World) -> None:
         "end admin", "wait admin",
         "end proxy", "end pulsar_proxy", "wait proxy", "wait pulsar_proxy",
         "end job", "wait job",
-        "end collect", "wait collect",
+        "end collect", "end collect_pulsar", "wait collect", "wait collect_pulsar",
         "end kafka", "end pulsar", "wait kafka", "wait pulsar",
     ]  # fmt: skip
+
+
+def test_collectors_run_where_there_is_something_to_collect(world: World) -> None:
+    """Quotas and backlogs in one part; backlogs of Pulsar, which a proxy meters already, in another."""
+    stack = world.stack(pulsar_admin="http://p:1")
+    words = world.words["collect"]
+    assert words[0] == "kafka" and words[-2:] == ["--metrics", "127.0.0.1:0"]
+    assert world.commands[PULSAR_COLLECTOR] == "collect"
+    words = world.words[PULSAR_COLLECTOR]
+    assert words[0] == "pulsar" and words[-3:] == ["--no-usage", "--admin", "http://p:1"]
+    assert PULSAR_COLLECTOR in stack.addresses()["pids"]
+    stack.stop()
+    no_quotas, no_backlogs = CollectSettings(quotas_from_kafka=False), BacklogSettings(enabled=False)
+    for collect, backlog, there in (
+        (no_quotas, None, {"collect", PULSAR_COLLECTOR}),
+        (None, no_backlogs, {"collect"}),
+        (no_quotas, no_backlogs, set()),
+    ):
+        stack = world.stack(collect=collect, backlog=backlog, pulsar_admin="http://p:1")
+        assert {part.name for part in stack.parts} & {"collect", PULSAR_COLLECTOR} == there
+        stack.stop()

@@ -239,7 +239,8 @@ def test_both_quotas_and_several_subscriptions_are_one_eviction_each() -> None:
         time = {"limitTime": 10, "policy": "consumer_backlog_eviction", "actions": True}
         desk = Desk(cluster, policies(EVICTS, time))
         await desk.round()
-        assert [one.id.partition("/")[2] for one in desk.actions[::2]] == ["size/a", "size/b", "time/a", "time/b"]
+        names = [one.id.partition("/")[2] for one in desk.actions[::2]]
+        assert names == ["size/a", "size/b", "time/a", "time/b"]
         assert [one.limit for one in desk.actions[::2]] == [4_000, 4_000, 10, 10]
         for quota_type, messages in (("size", 110), ("time", 80)):
             assert desk.value(EXCEEDED, **PLACE, quota_type=quota_type) == 1

@@ -1,4 +1,4 @@
-"""What a collector that was killed has begun: settled by where the subscriptions are, and never done twice."""
+"""What a collector that was killed has begun: settled by where subscriptions are, never done twice."""
 
 import asyncio
 import time
