@@ -77,7 +77,7 @@ class Handler:
         self._desk = hub.fetch_desk
         # Made with the first request that needs it.
         self._dispatched: Dispatched | None = None
-        self._blocks = hub.block_desk
+        self._blocks = hub.block_desk.blocks
         self._producing: Producing | None = None
         self._guard = hub.guard
         self._heard = True
