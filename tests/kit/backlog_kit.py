@@ -1,215 +1,103 @@
-"""A cluster in memory and a collector of its backlogs, with the law itself in between."""
+"""Decisions on backlogs and policies of them, in the place of a collector and the job."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+import itertools
+import time
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+import orjson
+from cluster_kit import Cluster
+from confluent_kafka import Consumer, Producer, TopicPartition
+from proxy_kit import WAIT_S, PolicyWriter, ProxyThread, until
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Looked, Order, Wants
-from streaming.collect.backlog.collector import BacklogCollector
-from streaming.collect.backlog.metrics import BacklogMetrics
-from streaming.collect.backlog.settings import BacklogSettings
-from streaming.contract.backlog.actions import BacklogAction, Position
-from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
-from streaming.contract.broker_events import Backlog, Ledger, Subscription
-from streaming.contract.errors import WeirError
-from streaming.laws.backlog.law import judge, rules_for
-from streaming.policy.policy_set import PolicySet
+from streaming.contract.backlog.decisions import BacklogDecision
+from streaming.contract.topics import Topics
 
-T0 = 1_795_166_700_000
-TOPIC = "persistent://acme/orders/t1"
-CLUSTER = "c1"
-ENTRIES, SIZE = 100, 10_000
-"""Of the open ledger 1 of each topic."""
-EVICTS = {"limitSize": 4_000, "policy": "consumer_backlog_eviction", "actions": True}
-NAME = f"collect-kafka-{CLUSTER}-00000001"
-PRECISE = {"preciseBacklogSize": True, "preciseTimeBasedBacklogQuotaCheck": True}
+HOLD, EXCEPTION = "producer_request_hold", "producer_exception"
+_numbers = itertools.count(1)
 
 
-def policies(
-    size: Mapping[str, Any] | None = EVICTS, time: Mapping[str, Any] | None = None, topic: str = TOPIC,
-    **broker: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Entries with the quotas of one topic."""
-    quotas = {"destination_storage": size, "message_age": time}
-    given = {kind: dict(quota) for kind, quota in quotas.items() if quota is not None}
-    return {f"topics.{topic}": {"backlogQuotaMap": given}, "broker": {**PRECISE, **broker}}
+def now_ms() -> int:
+    """The time, ms since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
-class FakeCluster:
-    """Topics of one ledger; a subscription's position is the last entry that it has read.
+def full(topic: str) -> str:
+    """What a Kafka topic of a test is called in policies."""
+    return f"persistent://public/default/{topic}"
 
-    Attributes:
-        read: topic -> subscription -> that entry.
-        calls: what was asked, in order.
-        before: by name of a call, what is done before it.
-        refused: raised by the next calls of `carry_out`.
+
+def quota(policy: str = HOLD, limit: int = 5_000, **more: Any) -> dict[str, Any]:
+    """An entry of a topic with a quota of size that is carried out."""
+    size = {"limitSize": limit, "policy": policy, "actions": True, **more}
+    return {"backlogQuotaMap": {"destination_storage": size}}
+
+
+def decision(topic: str, size: float, *, age: int = -1, ts: int = 0, **more: Any) -> BacklogDecision:
+    """A decision on a topic's backlog, as it is read."""
+    fields: dict[str, Any] = {
+        "id": f"b{next(_numbers)}", "ts": ts, "topic": topic, "size": float(size), "limit_size": -1,
+        "limit_time": -1, "age": age, "oldest": None, "exceeded": (), "evict": (), "ttl_ms": 60_000,
+        "repeated": False,
+    }  # fmt: skip
+    return BacklogDecision(**fields | more)
+
+
+class BacklogWriter:
+    """Writes what the job would.
+
+    Args:
+        cluster: where.
+        topics: of the installation.
     """
 
-    def __init__(self, **read: int) -> None:
-        self.read: dict[str, dict[str, int]] = {TOPIC: dict(read)}
-        self.calls: list[str] = []
-        self.before: dict[str, Callable[[], Awaitable[None]]] = {}
-        self.refused: list[Exception] = []
-        self.after: list[Exception] = []
-        self.under_way = self.most_under_way = 0
+    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+        self.bootstrap, self.topics = cluster.kafka.bootstrap, topics
+        self.policies = PolicyWriter(self.bootstrap, topics)
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": "0", "log_level": "0"})
 
-    async def look(self, wants: Wants) -> Looked:
-        await self._call("look")
-        return Looked(reports=[report(topic, **subs) for topic, subs in self.read.items()])
+    def limit(self, topic: str, policy: str = HOLD, limit: int = 5_000) -> None:
+        """Give a topic a quota of size."""
+        self.policies.put(f"topics.{full(topic)}", quota(policy, limit))
 
-    async def prepare(self, order: Order) -> Eviction | None:
-        topic, planned = order.report.topic, order.planned
-        await self._call(f"prepare {planned.subscription}")
-        if planned.subscription not in self.read[topic]:
-            raise CannotEvict("the subscription has gone")
-        now = self.read[topic][planned.subscription]
-        upto = ENTRIES - 1 if planned.entry is None else planned.entry
-        if now >= upto:
-            return None
-        count = upto - now
-        return Eviction(
-            topic=topic,
-            subscription=planned.subscription,
-            how="offsets",
-            since=(1, now),
-            upto=(1, upto),
-            messages=count,
-            bytes=count * SIZE // ENTRIES,
-        )
+    def say(self, topic: str, size: float, *, age: int = -1, ts: int = 0, **more: Any) -> str:
+        """Say how large a backlog is; returns the id of that."""
+        name = f"b{next(_numbers)}"
+        said = {
+            "type": "backlog", "id": name, "ts": ts or now_ms(), "topic": topic, "backlogSize": float(size),
+            "backlogQuotaLimitSize": -1, "backlogQuotaLimitTime": -1, "oldestBacklogMessageAgeSeconds": age,
+            "oldestBacklogMessageSubscriptionName": None, "exceeded": [], "actions": [], "evict": [],
+            "ttl_ms": 60_000, **more,
+        }  # fmt: skip
+        self._producer.produce(self.topics.decisions, key=topic, value=orjson.dumps(said))
+        assert self._producer.flush(WAIT_S) == 0
+        return name
 
-    async def carry_out(self, eviction: Eviction) -> None:
-        self.under_way += 1
-        self.most_under_way = max(self.under_way, self.most_under_way)
-        try:
-            await self._call(f"carry_out {eviction.subscription}")
-            if self.refused:
-                raise self.refused.pop(0)
-            self.read[eviction.topic][eviction.subscription] = eviction.upto[1]
-            if self.after:
-                raise self.after.pop(0)
-        finally:
-            self.under_way -= 1
-
-    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
-        await self._call(f"passed {topic}")
-        held = self.read.get(topic, {})
-        return [None if name not in held else (1, held[name]) >= place for name, place in subscriptions]
-
-    async def _call(self, what: str) -> None:
-        self.calls.append(what)
-        before = self.before.get(what.split()[0])
-        if before is not None:
-            await before()
+    def actions(self, topic: str) -> list[dict[str, Any]]:
+        """The actions logged about a topic, in order."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "actions", "enable.auto.commit": "false",
+             "enable.partition.eof": "true", "log_level": "0"}
+        )  # fmt: skip
+        consumer.assign([TopicPartition(self.topics.decisions, 0, 0)])
+        found = []
+        while (message := consumer.poll(WAIT_S)) is not None and message.error() is None:
+            said = orjson.loads(message.value() or b"{}")
+            if said["type"] == "backlog_action" and said["topic"] == topic:
+                found.append(said)
+        consumer.close()
+        return found
 
 
-def report(topic: str = TOPIC, **read: int) -> Backlog:
-    """What a look at one topic of `FakeCluster` gives."""
-    return Backlog(
-        id="",
-        ts=T0,
-        at=T0,
-        broker="",
-        topic=topic,
-        ledgers=(Ledger(id=1, entries=ENTRIES, size=SIZE, close_time=None),),
-        subscriptions=tuple(
-            Subscription(name=name, ledger=1, entry=entry, durable=True, oldest_publish_time=T0 - 100_000)
-            for name, entry in read.items()
-        ),
-    )
+def until_blocked(proxy: ProxyThread, topic: str, *, blocked: bool = True) -> None:
+    """Wait until a proxy has a block of a topic, or has none."""
+    assert proxy.proxy is not None
+    blocks = proxy.proxy.enforcement.blocks
+    until(lambda: (blocks.block(topic) is not None) == blocked, what=f"{topic}: blocked is {blocked}")
 
 
-def decided(event: Backlog, entries: Mapping[str, Any], **more: Any) -> BacklogDecision:
-    """What the law says of a report."""
-    said = judge(event, rules_for(PolicySet(entries), event.topic))
-    head = {"type": "backlog", "id": event.id, "ts": event.ts, "topic": event.topic}
-    return backlog_decision({**head, **said, "ttl_ms": TTL_MS, **more})
-
-
-class Desk:
-    """One run of a collector.
-
-    Attributes:
-        entries: the policies in force.
-        actions: that were logged.
-        log_fails: so many of the next writes fail.
-        write_fails: raised by the next writes of reports.
-    """
-
-    def __init__(
-        self,
-        cluster: FakeCluster,
-        entries: Mapping[str, Any] | None = None,
-        name: str = NAME,
-        **settings: Any,
-    ) -> None:
-        self.cluster, self.entries = cluster, dict(policies() if entries is None else entries)
-        self.actions: list[BacklogAction] = []
-        self.written: list[list[Backlog]] = []
-        self.log_fails = 0
-        self.write_fails: list[Exception] = []
-        self.known = True
-        self.registry = CollectorRegistry()
-        self.settings = BacklogSettings(**settings)
-        self.metrics = BacklogMetrics(
-            self.registry,
-            CLUSTER,
-            topic_metrics=self.settings.topic_metrics,
-            topics_max=self.settings.metrics_topics_max,
-        )
-        self.collector = BacklogCollector(
-            cluster,
-            name,
-            lambda: PolicySet(self.entries),
-            self._write,
-            self._log,
-            self.settings,
-            self.metrics,
-            lambda: self.known,
-        )
-
-    async def check(self) -> list[Backlog]:
-        """One check; the reports that it has written."""
-        await self.collector.check()
-        return self.written[-1] if self.written else []
-
-    async def decide(self, reports: Sequence[Backlog]) -> list[BacklogDecision]:
-        """Decide on reports, and wait until all that follows was done."""
-        decisions = [decided(one, self.entries) for one in reports]
-        for decision in decisions:
-            self.collector.take(decision)
-        await self.collector.actions.idle()
-        return decisions
-
-    async def round(self) -> list[BacklogDecision]:
-        """A check, the decisions on it, and what follows."""
-        return await self.decide(await self.check())
-
-    def steps(self) -> list[tuple[str, str]]:
-        """(subscription, step) of all actions so far."""
-        return [(one.subscription, one.step) for one in self.actions]
-
-    def value(self, name: str, **labels: str) -> float:
-        """A metric; 0: there is none."""
-        return self.registry.get_sample_value(name, labels) or 0.0
-
-    async def _write(self, reports: Sequence[Backlog]) -> Sequence[str]:
-        await asyncio.sleep(0)
-        if self.write_fails:
-            raise self.write_fails.pop(0)
-        self.written.append(list(reports))
-        return []
-
-    async def _log(self, action: BacklogAction) -> None:
-        await asyncio.sleep(0)
-        if self.log_fails:
-            self.log_fails -= 1
-            raise WeirError("Kafka is away")
-        self.actions.append(action)
-
-
-def begun(action: BacklogAction, ts: int) -> BacklogAction:
-    """An action as an earlier run has begun it."""
-    return replace(action, step="begun", ts=ts, actor=f"collect-kafka-{CLUSTER}-0000000f")
+def counted(proxy: ProxyThread, outcome: str, policy: str = HOLD, quota_type: str = "size") -> float:
+    """How many requests came to this."""
+    assert proxy.proxy is not None
+    labels = {"quota_type": quota_type, "policy": policy, "outcome": outcome}
+    name = "weir_producer_block_requests_total"
+    return proxy.proxy.metrics.registry.get_sample_value(name, labels) or 0.0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from backlog_kit import EVICTS, NAME, SIZE, TOPIC, Desk, FakeCluster, decided, policies, report
+from collector_kit import EVICTS, NAME, SIZE, TOPIC, Desk, FakeCluster, decided, policies, report
 
 from streaming.collect.backlog.cluster import CannotEvict, NotKnown
 from streaming.contract.backlog.actions import backlog_action

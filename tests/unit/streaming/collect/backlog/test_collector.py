@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backlog_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies
+from collector_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies
 
 from streaming.collect.backlog import collector as module
 from streaming.collect.backlog.cluster import Looked, Wants

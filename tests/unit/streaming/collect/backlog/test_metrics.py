@@ -1,7 +1,7 @@
 """Series of topics and namespaces: which are there, and when they go."""
 
 import pytest
-from backlog_kit import EVICTS, TOPIC, decided, policies, report
+from collector_kit import EVICTS, TOPIC, decided, policies, report
 from prometheus_client import CollectorRegistry, generate_latest
 
 from streaming.collect.backlog.metrics import GONE_AFTER, BacklogMetrics, used_ratios

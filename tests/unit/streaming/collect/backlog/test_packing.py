@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pytest
-from backlog_kit import T0, TOPIC, report
+from collector_kit import T0, TOPIC, report
 from kafka.partitioner.default import murmur2
 from law_kit import T0 as LAW_T0
 from pack_kit import records_with

@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from backlog_kit import CLUSTER, NAME, TOPIC, Desk, FakeCluster, begun
+from collector_kit import CLUSTER, NAME, TOPIC, Desk, FakeCluster, begun
 
 from streaming.collect.backlog.unsettled import NOT_DONE, NOT_KNOWN
 from streaming.contract.backlog.actions import BacklogAction

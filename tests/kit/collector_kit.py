@@ -1,0 +1,215 @@
+"""A cluster in memory and a collector of its backlogs, with the law itself in between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, Looked, Order, Wants
+from streaming.collect.backlog.collector import BacklogCollector
+from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.settings import BacklogSettings
+from streaming.contract.backlog.actions import BacklogAction, Position
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.broker_events import Backlog, Ledger, Subscription
+from streaming.contract.errors import WeirError
+from streaming.laws.backlog.law import judge, rules_for
+from streaming.policy.policy_set import PolicySet
+
+T0 = 1_795_166_700_000
+TOPIC = "persistent://acme/orders/t1"
+CLUSTER = "c1"
+ENTRIES, SIZE = 100, 10_000
+"""Of the open ledger 1 of each topic."""
+EVICTS = {"limitSize": 4_000, "policy": "consumer_backlog_eviction", "actions": True}
+NAME = f"collect-kafka-{CLUSTER}-00000001"
+PRECISE = {"preciseBacklogSize": True, "preciseTimeBasedBacklogQuotaCheck": True}
+
+
+def policies(
+    size: Mapping[str, Any] | None = EVICTS, time: Mapping[str, Any] | None = None, topic: str = TOPIC,
+    **broker: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Entries with the quotas of one topic."""
+    quotas = {"destination_storage": size, "message_age": time}
+    given = {kind: dict(quota) for kind, quota in quotas.items() if quota is not None}
+    return {f"topics.{topic}": {"backlogQuotaMap": given}, "broker": {**PRECISE, **broker}}
+
+
+class FakeCluster:
+    """Topics of one ledger; a subscription's position is the last entry that it has read.
+
+    Attributes:
+        read: topic -> subscription -> that entry.
+        calls: what was asked, in order.
+        before: by name of a call, what is done before it.
+        refused: raised by the next calls of `carry_out`.
+    """
+
+    def __init__(self, **read: int) -> None:
+        self.read: dict[str, dict[str, int]] = {TOPIC: dict(read)}
+        self.calls: list[str] = []
+        self.before: dict[str, Callable[[], Awaitable[None]]] = {}
+        self.refused: list[Exception] = []
+        self.after: list[Exception] = []
+        self.under_way = self.most_under_way = 0
+
+    async def look(self, wants: Wants) -> Looked:
+        await self._call("look")
+        return Looked(reports=[report(topic, **subs) for topic, subs in self.read.items()])
+
+    async def prepare(self, order: Order) -> Eviction | None:
+        topic, planned = order.report.topic, order.planned
+        await self._call(f"prepare {planned.subscription}")
+        if planned.subscription not in self.read[topic]:
+            raise CannotEvict("the subscription has gone")
+        now = self.read[topic][planned.subscription]
+        upto = ENTRIES - 1 if planned.entry is None else planned.entry
+        if now >= upto:
+            return None
+        count = upto - now
+        return Eviction(
+            topic=topic,
+            subscription=planned.subscription,
+            how="offsets",
+            since=(1, now),
+            upto=(1, upto),
+            messages=count,
+            bytes=count * SIZE // ENTRIES,
+        )
+
+    async def carry_out(self, eviction: Eviction) -> None:
+        self.under_way += 1
+        self.most_under_way = max(self.under_way, self.most_under_way)
+        try:
+            await self._call(f"carry_out {eviction.subscription}")
+            if self.refused:
+                raise self.refused.pop(0)
+            self.read[eviction.topic][eviction.subscription] = eviction.upto[1]
+            if self.after:
+                raise self.after.pop(0)
+        finally:
+            self.under_way -= 1
+
+    async def passed(self, topic: str, subscriptions: Sequence[tuple[str, Position]]) -> list[bool | None]:
+        await self._call(f"passed {topic}")
+        held = self.read.get(topic, {})
+        return [None if name not in held else (1, held[name]) >= place for name, place in subscriptions]
+
+    async def _call(self, what: str) -> None:
+        self.calls.append(what)
+        before = self.before.get(what.split()[0])
+        if before is not None:
+            await before()
+
+
+def report(topic: str = TOPIC, **read: int) -> Backlog:
+    """What a look at one topic of `FakeCluster` gives."""
+    return Backlog(
+        id="",
+        ts=T0,
+        at=T0,
+        broker="",
+        topic=topic,
+        ledgers=(Ledger(id=1, entries=ENTRIES, size=SIZE, close_time=None),),
+        subscriptions=tuple(
+            Subscription(name=name, ledger=1, entry=entry, durable=True, oldest_publish_time=T0 - 100_000)
+            for name, entry in read.items()
+        ),
+    )
+
+
+def decided(event: Backlog, entries: Mapping[str, Any], **more: Any) -> BacklogDecision:
+    """What the law says of a report."""
+    said = judge(event, rules_for(PolicySet(entries), event.topic))
+    head = {"type": "backlog", "id": event.id, "ts": event.ts, "topic": event.topic}
+    return backlog_decision({**head, **said, "ttl_ms": TTL_MS, **more})
+
+
+class Desk:
+    """One run of a collector.
+
+    Attributes:
+        entries: the policies in force.
+        actions: that were logged.
+        log_fails: so many of the next writes fail.
+        write_fails: raised by the next writes of reports.
+    """
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        entries: Mapping[str, Any] | None = None,
+        name: str = NAME,
+        **settings: Any,
+    ) -> None:
+        self.cluster, self.entries = cluster, dict(policies() if entries is None else entries)
+        self.actions: list[BacklogAction] = []
+        self.written: list[list[Backlog]] = []
+        self.log_fails = 0
+        self.write_fails: list[Exception] = []
+        self.known = True
+        self.registry = CollectorRegistry()
+        self.settings = BacklogSettings(**settings)
+        self.metrics = BacklogMetrics(
+            self.registry,
+            CLUSTER,
+            topic_metrics=self.settings.topic_metrics,
+            topics_max=self.settings.metrics_topics_max,
+        )
+        self.collector = BacklogCollector(
+            cluster,
+            name,
+            lambda: PolicySet(self.entries),
+            self._write,
+            self._log,
+            self.settings,
+            self.metrics,
+            lambda: self.known,
+        )
+
+    async def check(self) -> list[Backlog]:
+        """One check; the reports that it has written."""
+        await self.collector.check()
+        return self.written[-1] if self.written else []
+
+    async def decide(self, reports: Sequence[Backlog]) -> list[BacklogDecision]:
+        """Decide on reports, and wait until all that follows was done."""
+        decisions = [decided(one, self.entries) for one in reports]
+        for decision in decisions:
+            self.collector.take(decision)
+        await self.collector.actions.idle()
+        return decisions
+
+    async def round(self) -> list[BacklogDecision]:
+        """A check, the decisions on it, and what follows."""
+        return await self.decide(await self.check())
+
+    def steps(self) -> list[tuple[str, str]]:
+        """(subscription, step) of all actions so far."""
+        return [(one.subscription, one.step) for one in self.actions]
+
+    def value(self, name: str, **labels: str) -> float:
+        """A metric; 0: there is none."""
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+    async def _write(self, reports: Sequence[Backlog]) -> Sequence[str]:
+        await asyncio.sleep(0)
+        if self.write_fails:
+            raise self.write_fails.pop(0)
+        self.written.append(list(reports))
+        return []
+
+    async def _log(self, action: BacklogAction) -> None:
+        await asyncio.sleep(0)
+        if self.log_fails:
+            self.log_fails -= 1
+            raise WeirError("Kafka is away")
+        self.actions.append(action)
+
+
+def begun(action: BacklogAction, ts: int) -> BacklogAction:
+    """An action as an earlier run has begun it."""
+    return replace(action, step="begun", ts=ts, actor=f"collect-kafka-{CLUSTER}-0000000f")
