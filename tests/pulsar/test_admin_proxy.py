@@ -7,13 +7,16 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from admin_backlog_kit import decision, eviction
 from admin_process_kit import Admin as Weir
 from admin_process_kit import pulsar_admin
 from broker_fixtures import apart, cluster
 from cluster_kit import Cluster
+from confluent_kafka import Producer
 from proxy_kit import until
 from pulsar_kit import Admin, fresh
 
+from enforcer.admin.backlog.stats import LIMITS
 from weir.stack.pulsar import LocalPulsar
 
 __all__ = ["cluster"]
@@ -136,6 +139,53 @@ def test_pulsars_own_and_weirs_own_side_by_side(weir: Weir, admin: Admin) -> Non
     assert "dispatchThrottlingRateInMsg" not in admin.do("GET", "brokers/configuration/values")
     found = proxied.do("GET", f"/lookup/v2/topic/{path}")
     assert (found["brokerUrl"], found["httpUrl"]) == ("pulsar://127.0.0.1:16650", weir.url)
+
+
+def test_backlog_quotas_are_weirs_and_stats_pulsars(weir: Weir, own: Cluster, admin: Admin) -> None:
+    """What Pulsar holds under these names is neither shown nor changed; its stats get Weir's limits."""
+    proxied = Admin(weir.url)
+    policy = "producer_request_hold"
+    topic, parted = admin.topic(fresh("quota")), admin.topic(fresh("parted"), 2)
+    path, wide = (name.replace("://", "/") for name in (topic, parted))
+    pulsars = {"limitSize": 5_000_000, "limitTime": -1, "policy": policy}
+    assert admin.ask("POST", "namespaces/public/default/backlogQuota", pulsars).status == 204
+    held = admin.do("GET", "namespaces/public/default/backlogQuotaMap")
+    assert proxied.do("GET", "namespaces/public/default/backlogQuotaMap") == {}
+    until(
+        lambda: proxied.do("GET", f"{path}/stats")["backlogQuotaLimitSize"] == 5_000_000, what="Pulsar's own"
+    )
+    quota = {"limitTime": 3_600, "policy": policy}
+    kind = "backlogQuotaType=message_age"
+    assert proxied.ask("POST", f"namespaces/public/default/backlogQuota?{kind}", quota).status == 204
+    assert proxied.ask("POST", f"{path}/backlogQuota", {"limitSize": 700, "policy": policy}).status == 204
+    shown = {"limit": 700, "limitSize": 700, "limitTime": -1, "policy": policy}
+    assert proxied.do("GET", f"{path}/backlogQuotaMap") == {"destination_storage": shown}
+    assert admin.do("GET", "namespaces/public/default/backlogQuotaMap") == held
+    stats, its = proxied.do("GET", f"{path}/stats"), admin.do("GET", f"{path}/stats")
+    assert (stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"]) == (700, 3_600)
+    assert (its["backlogQuotaLimitSize"], its["backlogQuotaLimitTime"]) == (5_000_000, -1)
+    assert stats | {name: its[name] for name in LIMITS.values()} == its
+    stats = proxied.do("GET", f"{wide}/partitioned-stats")
+    assert (stats["backlogQuotaLimitSize"], stats["backlogQuotaLimitTime"]) == (5_000_000, 3_600)
+    assert {part["backlogQuotaLimitTime"] for part in stats["partitions"].values()} == {3_600}
+    assert (
+        proxied.ask("GET", f"{wide}/stats").status == proxied.ask("GET", f"{path}/partitioned-stats").status
+    )
+    producer = Producer({"bootstrap.servers": own.kafka.bootstrap})
+    now = time.time_ns() // 1_000_000
+    for fields in (decision(topic, ts=now), eviction("slow", topic=topic, ts=now)):
+        producer.produce(own.topics.decisions, json.dumps(fields).encode())
+    assert producer.flush(10) == 0
+
+    def evicted() -> bool:
+        seen = proxied.do("GET", f"{path}/stats").get("evictionsBySizeQuota", {})
+        return bool(seen.get("msgs") == 4)
+
+    until(evicted, what="the eviction")
+    assert proxied.do("GET", f"{path}/stats")["oldestBacklogMessageAgeSeconds"] == -1
+    for asked in (admin, proxied):
+        assert asked.ask("DELETE", "namespaces/public/default/backlogQuota").status == 204
+    assert proxied.ask("DELETE", f"namespaces/public/default/backlogQuota?{kind}").status == 204
 
 
 @pytest.mark.soak

@@ -100,9 +100,10 @@ def quota_fields(body: bytes, place: QuotaPlace) -> dict[str, Any]:
             )
     if fields.get(_POLICY) not in _QUOTAS[BacklogKind.SIZE]["properties"][_POLICY]["enum"]:
         fields.pop(_POLICY, None)
-        section = place.holder.section.removesuffix("s")
+        # Of a topic Pulsar names the namespace too.
+        namespace = place.holder.name.partition("://")[2].rpartition("/")[0] or place.holder.name
         wrong.append(
-            f"Set {section}[{place.holder.name}] backlog quota failed because the data validation failed. "
+            f"Set namespace[{namespace}] backlog quota failed because the data validation failed. "
             f"the attribute policy cannot be null; expected one of {_POLICIES}"
         )
     found = _FORM.check({MAP: {place.kind.value: fields}})

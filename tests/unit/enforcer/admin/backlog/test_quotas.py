@@ -21,6 +21,7 @@ NAMESPACE = Holder(section=Section.NAMESPACES, name="acme/orders")
 TOPIC = Holder(section=Section.TOPICS, name="persistent://acme/orders/t1")
 SIZE = QuotaPlace(holder=NAMESPACE, kind=BacklogKind.SIZE)
 AGE = QuotaPlace(holder=NAMESPACE, kind=BacklogKind.AGE)
+OF_TOPIC = QuotaPlace(holder=TOPIC, kind=BacklogKind.AGE)
 HOLD = "producer_request_hold"
 
 
@@ -61,6 +62,7 @@ def test_what_pulsar_admin_sends_is_taken() -> None:
         (SIZE, {"limitSize": 5, "policy": "bogus"}, "the attribute policy cannot be null; expected one of"),
         (SIZE, {"limitSize": 5, "policy": [HOLD]}, "the attribute policy cannot be null"),
         (SIZE, {}, "the attribute policy cannot be null"),
+        (OF_TOPIC, {}, "Set namespace[acme/orders] backlog quota failed"),
     ],
 )  # fmt: skip
 def test_bad_bodies(place: QuotaPlace, fields: dict[str, Any], said: str) -> None:
