@@ -13,7 +13,7 @@ from functools import partial
 from enforcer.core.clock import BrokersClock, Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.deciding.joining import Joining
-from enforcer.core.feeds.decisions import Decision, Read, standing_shares
+from enforcer.core.feeds.decisions import Decision, Read, Standing, standing
 from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.feeds.limits import LimitDecision
 from enforcer.core.feeds.policies import policies_tail
@@ -23,6 +23,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.questions.request_events import probe
 from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
+from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.topics import CHECK_MS, Topics
 from streaming.kafka_io.topic_watch import TopicWatch
 
@@ -51,6 +52,9 @@ class Brain:
         take_dispatches: gets all dispatch decisions, those that are read back too; set by whoever delivers.
         take_limits: gets what was decided of concurrency limits, nothing where only others were; set by
             whoever keeps these.
+        take_backlogs: gets what was decided of backlogs, that which is read back too; set by whoever blocks
+            producers.
+        send_action: takes (action, record key) for `weir.decisions`, and `acked`; False if it was dropped.
         brokers_ms: the brokers' clock, ms since the epoch.
         ready: set once probe requests are decided in time.
 
@@ -95,10 +99,9 @@ class Brain:
         self.coordinator = self._in_the_loop(QuotaCoordinator(proxy_id, *args), speaks)
         self._reports.refused = self._refused
         self.send_usage = partial(self._reports.send, topic=topics.usage)
+        self.send_action = partial(self._reports.send, topic=topics.decisions)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
-        self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
-        self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
-        self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
+        self._tell_nobody()
         self.ready = asyncio.Event()
         of_policies, of_decisions = (
             Complaints(topic, metrics.unusable.labels(topic).inc)
@@ -127,6 +130,12 @@ class Brain:
             on_replaced=self._begin_anew,
         )
 
+    def _tell_nobody(self) -> None:
+        self.take_shares: Callable[[list[Share | Elsewhere]], None] = lambda _shares: None
+        self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
+        self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
+        self.take_backlogs: Callable[[list[BacklogDecision]], None] = lambda _backlogs: None
+
     async def start(self) -> None:
         """Connect, and read the policies and what was decided before, for at most start_timeout_ms."""
         limit_ms = self._settings.start_timeout_ms
@@ -142,27 +151,28 @@ class Brain:
             logger.warning("the policies could not be read within %.0f s; going on without", limit_ms / 1000)
         await self._joining.open((self._start_until_ms - self.clock.steady_ms()) / 1000)
 
-    async def read_back_shares(self, back_ms: int) -> None:
-        """Take the shares that still stand, for what `start` has left of its time.
+    async def read_back(self, back_ms: int) -> None:
+        """Take the shares and backlogs that still stand, for what `start` has left of its time.
 
-        An enforcer that comes back under its old name goes on with them, instead of 5 % for a round.
+        An enforcer that comes back under its old name goes on with its shares, instead of 5 % for a round.
 
         Args:
-            back_ms: the longest life time of a share.
+            back_ms: the longest life time.
         """
-        tail = standing_shares(
+        tail = standing(
             self._connection,
             self._topics.decisions,
-            self.take_shares,
+            self._take_standing,
             back_ms,
             own=self.coordinator.proxy_id,
+            now_ms=lambda record_ms: max(self.brokers_ms(), record_ms),
         )
         tail.start(self._loop)
         try:
             async with asyncio.timeout(max(0.0, self._start_until_ms - self.clock.steady_ms()) / 1000):
                 await tail.caught_up.wait()
         except TimeoutError:
-            logger.warning("the decisions could not be read back in time; shares come with the next round")
+            logger.warning("the decisions could not be read back in time; they come with the next round")
         finally:
             await tail.stop(_TAIL_STOP_S)
 
@@ -216,11 +226,17 @@ class Brain:
             self._policies_tail.begin_anew()
         self._joining.begin_anew(topic)
 
+    def _take_standing(self, found: list[Standing]) -> None:
+        self.take_shares([share for share in found if isinstance(share, Share | Elsewhere)])
+        self.take_backlogs([said for said in found if isinstance(said, BacklogDecision)])
+
     def _take(self, decisions: list[Read]) -> None:
         self.coordinator.take([decision for decision in decisions if isinstance(decision, Decision)])
-        # Those that are read back have lived a part of their life time: read_back_shares takes them.
+        # Those that are read back have lived a part of their life time: read_back takes them.
         if self._joining.caught_up:
             self.take_shares([share for share in decisions if isinstance(share, Share | Elsewhere)])
+            if backlogs := [said for said in decisions if isinstance(said, BacklogDecision)]:
+                self.take_backlogs(backlogs)
         self.take_dispatches([said for said in decisions if isinstance(said, Dispatched)])
         if decisions:
             self.take_limits([limit for limit in decisions if isinstance(limit, LimitDecision)])

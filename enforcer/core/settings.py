@@ -36,6 +36,13 @@ class ExpiredShare(StrEnum):
     CLOSED = "closed"
 
 
+class BacklogStale(StrEnum):
+    """What becomes of a block of producers when what is known of the backlog is too old."""
+
+    OPEN = "open"
+    KEEP = "keep"
+
+
 class Alter(StrEnum):
     """Who may make changes of some sort through the proxy."""
 
@@ -284,6 +291,28 @@ class ProxySettings(Settings):
     )
     inflight_throttle_ms: int = setting(
         100, "throttle time of requests for mutations that find no slot (error 89), ms", minimum=1
+    )
+    backlog_hold_ms: int = setting(
+        25_000,
+        "a Produce is held at most so long by producer_request_hold, then it fails (error 7), ms; to be below"
+        " the clients' request.timeout.ms, whose timeout in the request counts too",
+        minimum=0,
+    )
+    backlog_topics_max: int = setting(
+        10_000,
+        "topics beyond or near a backlog quota that blocks producers, known at a time; further ones are not"
+        " blocked",
+        minimum=1,
+    )
+    backlog_stale_checks: int = setting(
+        3,
+        "a decision on a backlog is too old after so many of backlogQuotaCheckIntervalInSeconds, at least"
+        " 60 s",
+        minimum=1,
+    )
+    backlog_stale: BacklogStale = setting(
+        BacklogStale.OPEN,
+        "producers that were blocked by a decision that is too old by now: open (they go on) or keep",
     )
     brain_away_ms: int = setting(
         5_000,

@@ -128,6 +128,7 @@ class Connection(asyncio.Protocol):
             or not self._pacer.idle
             or self._proxy.meter.active
             or self._proxy.fetch_desk.dispatch.active
+            or self._proxy.block_desk.active
             or (flow is not None and not flow.spare)
             # The last one that may wait stops the reading.
             or len(answers) >= self._settings.inflight_max - 1
@@ -266,6 +267,7 @@ class Connection(asyncio.Protocol):
                     turns.end(begun_s)
             if requests.pos < len(requests.data):
                 requests.count()
+                self._handler.look_behind(requests, over=self.ending.input_over)
             else:
                 # An idle connection keeps nothing of the last request.
                 requests.data, requests.pos = b"", 0

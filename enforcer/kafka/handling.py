@@ -7,6 +7,7 @@ from typing import Final
 from enforcer.core.gate import Action, MutationQuota, Verdict
 from enforcer.core.pacing import Pacer
 from enforcer.core.questions.open_questions import line_of
+from enforcer.kafka.backlog.producing import NO_ACKS, Producing, both
 from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.dispatch.dispatched import Dispatched
 from enforcer.kafka.link import GatedLink, Hub, Line, Slot
@@ -36,11 +37,13 @@ from enforcer.kafka.protocol.mutations import (
     decode_request,
 )
 from enforcer.kafka.protocol.sasl import SaslObserver, Unreadable
-from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS
+from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
 from enforcer.kafka.responses import SASL_KEYS
 
 _ITEM_BYTES: Final = 500
 """What an item of a request for mutations takes beside its frame, about."""
+_BLOCKED_KEYS: Final = frozenset({PRODUCE})
+"""APIs whose requests are read while some topic takes nothing of its producers."""
 _ASKS: Final = frozenset({Action.ASK, Action.DECIDE})
 """Where the job may be asked."""
 _STRICT_WAYS: Final[dict[Action, type[Admission]]] = {
@@ -74,6 +77,8 @@ class Handler:
         self._desk = hub.fetch_desk
         # Made with the first request that needs it.
         self._dispatched: Dispatched | None = None
+        self._blocks = hub.block_desk
+        self._producing: Producing | None = None
         self._guard = hub.guard
         self._heard = True
         self._gate: Admission | None = None
@@ -112,13 +117,16 @@ class Handler:
     def asked(self) -> frozenset[int]:
         """APIs that `must_read` is to be asked about now."""
         asked = METERED_KEYS if self._meter.active else ASKED_KEYS
+        if self._blocks.active:
+            asked |= _BLOCKED_KEYS
         return asked | self._desk.keys if self._desk.dispatch.active else asked
 
     def must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
         user, name = self._observer.principal, client_name(client_id)
         return (
-            (self._desk.dispatch.active and key in self._desk.keys)
+            (self._blocks.active and key == PRODUCE)
+            or (self._desk.dispatch.active and key in self._desk.keys)
             or (self._meter.active and self._hub.frame_meter.reads(key, user, name))
             or (key == METADATA and forbids_creation(self._coordinator, user, name))
         )
@@ -139,15 +147,31 @@ class Handler:
             self._line.end("unsupported_version")
             return
         judged = self._guard.judge(frame, header, self._observer.principal)
-        if judged is None:
-            self._dispatch(frame, header, probing, frame)
-        elif judged.frame is None:
+        if judged is not None and judged.frame is None:
             if judged.answer is not None:
                 self._answer(header, judged.answer)
-        else:
-            self._line.amend(judged.finish)
-            self._dispatch(judged.frame, header, probing, frame)
-            self._line.amend(None)
+            return
+        left, finish = (frame, None) if judged is None else (judged.frame, judged.finish)
+        self._line.amend(finish)
+        ends = False
+        producing = self._producing
+        if header.api_key == PRODUCE and (self._blocks.active or (producing is not None and producing.holds)):
+            if producing is None:
+                producing = self._producing = Producing(self._hub, self._line, self._pacer)
+            assert left is not None
+            left, of_blocks, ends = producing.judge(left, header, self._observer.principal, frame)
+            self._line.amend(both(finish, of_blocks))
+        if left is not None:
+            self._dispatch(left, header, probing, frame)
+        self._line.amend(None)
+        if ends:
+            # As a broker does where nobody can be told of an error.
+            self._line.end(NO_ACKS)
+
+    def look_behind(self, requests: Requests, *, over: bool) -> None:
+        """What stands behind a request that waits, and whether that is all that will ever come."""
+        if self._producing is not None:
+            self._producing.look_behind(requests, over=over)
 
     def _dispatch(self, frame: bytes, header: RequestHeader, probing: bool, whole: bytes) -> None:
         """Send a request, or what is left of the whole one, on the way of its API."""
@@ -174,6 +198,8 @@ class Handler:
     def unheard(self) -> None:
         """Nobody hears answers any more: what waits, or would wait, to be admitted is dropped."""
         self._heard = False
+        if self._producing is not None:
+            self._producing.unheard()
         slot = self.unadmitted
         if self._gate is not None and slot is not None:
             self._gate.gone()
@@ -199,6 +225,8 @@ class Handler:
         self._metered.close()
         if self._dispatched is not None:
             self._dispatched.close()
+        if self._producing is not None:
+            self._producing.close()
         self._counting.close()
         if self._gate is not None:
             gate, self._gate = self._gate, None

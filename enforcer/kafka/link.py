@@ -11,6 +11,7 @@ from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
@@ -113,6 +114,7 @@ class Hub(Protocol):
     meter: Meter
     frame_meter: FrameMeter
     fetch_desk: FetchDesk
+    block_desk: BlockDesk
     recent_topics: RecentTopics
     free_questions: FreeQuestions
     auto_creations: AutoCreations

@@ -21,6 +21,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.core.sockets.descriptors import Room
 from enforcer.core.sockets.listening import listen_at
 from enforcer.core.sockets.sockets import ended
+from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Broker, Brokers
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
@@ -101,6 +102,7 @@ class KafkaProxy:
         self.fetch_desk = FetchDesk(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
+        self.block_desk = BlockDesk(limits.blocks, self.settings, self.frame_meter.names)
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         self.mover = Mover()

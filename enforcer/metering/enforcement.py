@@ -7,6 +7,7 @@ it after the last client has left.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 
+from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.brain import Brain
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.metrics import Metrics
@@ -14,6 +15,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.metering.concurrency.measuring import Counted, Measuring, Upstreams
 from enforcer.metering.dispatch.shares import DispatchShares
 from enforcer.metering.groups import Groups
+from streaming.contract.backlog.decisions import TTL_MS
 from streaming.contract.topics import CHECK_MS, Topics
 
 
@@ -28,6 +30,7 @@ class Enforcement:
         meter: the accounts of these.
         dispatch: dispatch rates.
         measuring: concurrency limits of the brokers behind it.
+        blocks: topics that take nothing of their producers.
 
     Args:
         proxy_id: see there.
@@ -68,6 +71,12 @@ class Enforcement:
         self.groups.alive = lambda: self.coordinator.local.metering
         self.meter = self.groups.meter
         self.dispatch = self._make_dispatch(settings, metrics)
+        # A block of another process of the same name is another one.
+        self.blocks = Blocks(
+            f"{proxy_id}-{brain.clock.wall_ms()}", settings, metrics, brain.clock, brain.brokers_ms,
+            self.coordinator.policies, brain.send_action,
+        )  # fmt: skip
+        brain.take_backlogs = self.blocks.take
         self.measuring = Measuring(
             proxy_id, settings, metrics, brain, self.groups, upstreams, connections
         )  # fmt: skip
@@ -78,17 +87,28 @@ class Enforcement:
         self.groups.look()
         self.dispatch.look()
         self.measuring.look()
-        if self.meter.active or self.dispatch.active or self.measuring.partitions.active:
-            await self.brain.read_back_shares(self.groups.share_life_ms)
+        self.blocks.look()
+        shares = self.meter.active or self.dispatch.active or self.measuring.partitions.active
+        backlogs = self.blocks.acting
+        if shares or backlogs:
+            life_ms = self.groups.share_life_ms if shares else 0
+            await self.brain.read_back(max(life_ms, TTL_MS if backlogs else 0))
 
     def work(self) -> list[Coroutine[None, None, None]]:
         """What is to be run, each until it is cancelled but for the probe, which ends once it is decided."""
-        return [self.brain.probe(), self.groups.run(), self.dispatch.run(), self.measuring.run()]
+        return [
+            self.brain.probe(),
+            self.groups.run(),
+            self.dispatch.run(),
+            self.measuring.run(),
+            self.blocks.run(),
+        ]
 
     async def stop(self) -> None:
         """Say what is left to be said, and end."""
         self.groups.stop()
         self.dispatch.stop()
+        self.blocks.stop()
         await self.brain.stop()
 
     def _make_dispatch(self, settings: ProxySettings, metrics: Metrics) -> Dispatch:

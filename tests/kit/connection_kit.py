@@ -7,11 +7,13 @@ from typing import Any, cast
 
 from coordinator_kit import Desk
 
+from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.health.pool import Pool
 from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
+from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
@@ -165,6 +167,15 @@ def _dispatch_of(desk: Desk) -> Dispatch:
     )
 
 
+def _blocks_of(desk: Desk) -> Blocks:
+    """Blocks of producers by the desk's clock and policies; what is logged of them stands in its events."""
+    coordinator = desk.coordinator
+    return Blocks(
+        "p1", desk.settings, desk.metrics, coordinator.clock, coordinator.clock.wall_ms,
+        coordinator.policies, desk.send,
+    )  # fmt: skip
+
+
 class Rig:
     """A connection between a fake client and a fake broker.
 
@@ -190,6 +201,8 @@ class Rig:
         self.fetch_desk = FetchDesk(
             self.dispatch, desk.settings, desk.metrics, self.brokers, self.frame_meter.names, self.now_ms
         )
+        blocks = _blocks_of(desk) if beside is None else beside.block_desk.blocks
+        self.block_desk = BlockDesk(blocks, desk.settings, self.frame_meter.names)
         protected = Protected(Topics(), desk.settings.protect_topics)
         self.guard = Guard(protected, desk.settings, desk.metrics, self.now_ms)
         self.shown = Shown(protected, self.brokers.rewrite)

@@ -1,4 +1,4 @@
-"""Decisions as the proxy reads them from `weir.decisions` (docs/contract.md 3.1 to 3.3)."""
+"""Decisions as the proxy reads them from `weir.decisions` (docs/contract.md 3.1 to 3.5)."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,11 +13,15 @@ from enforcer.core.feeds.rows import objects_of, packed
 from enforcer.core.feeds.shares import Elsewhere, Share, elsewhere_in, share_of
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
+from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
+from streaming.contract.names import namespace_of
 
-_KINDS: Final = frozenset({"admission", "share", "dispatch", "limit"})
+_KINDS: Final = frozenset({"admission", "share", "dispatch", "limit", "backlog"})
+_UNREAD: Final = {"backlog": frozenset({"evict"})}
+"""What no enforcer needs of packed ones; the plan of one topic may name thousands of subscriptions."""
 LONGEST_THROTTLE_MS: Final = 2**31 - 1
 """What an answer of Kafka's protocol can say, 24.8 days; a longer wait is cut to it and asked about then."""
 
@@ -62,7 +66,7 @@ class Decision:
         return self.ts if self.applied_ts is None else self.applied_ts
 
 
-Read = Decision | Share | Elsewhere | Dispatched | LimitDecision
+Read = Decision | Share | Elsewhere | Dispatched | LimitDecision | BacklogDecision
 """What is read of the decisions."""
 
 
@@ -91,7 +95,7 @@ def decisions_in(
     try:
         if own is not None and key and key != own.encode() and packed(message):
             return [elsewhere_in(message.value() or b"")]
-        for fields in objects_of(message, _KINDS):
+        for fields in objects_of(message, _KINDS, _UNREAD):
             try:
                 decision = _decision(fields, latest_ms)
             except BadEvent as bad:
@@ -112,11 +116,21 @@ def _decision(fields: Fields, latest_ms: int) -> Read | None:
         return dispatch_of(fields, latest_ms)
     if kind == "limit":
         return limit_of(fields)
+    if kind == "backlog":
+        return _backlog(fields, latest_ms)
     if kind != "admission":
         return None
     decision = _admission(fields)
     if decision.at > latest_ms:
         raise BadEvent(f"applied at {decision.at}, which is too far ahead; {latest_ms} at most was expected")
+    return decision
+
+
+def _backlog(fields: Fields, latest_ms: int) -> BacklogDecision:
+    decision = backlog_decision(fields)
+    namespace_of(decision.topic)
+    if decision.ts > latest_ms:
+        raise BadEvent(f"of {decision.ts}, which is too far ahead; {latest_ms} at most was expected")
     return decision
 
 
@@ -164,7 +178,7 @@ def decisions_tail(
     """Follow the decisions of all proxies.
 
     Others' decisions are wanted too: a subject that must wait must wait at every proxy. Shares that were
-    decided earlier are `standing_shares`.
+    decided earlier are `standing`.
 
     Args:
         properties: librdkafka properties of the connection.
@@ -190,14 +204,20 @@ def decisions_tail(
     )
 
 
-def standing_shares(
+Standing = Share | Elsewhere | BacklogDecision
+"""What holds until something else is said, and is read back at the start."""
+
+
+def standing(
     properties: Mapping[str, str],
     topic: str,
-    deliver: Callable[[list[Share | Elsewhere]], None],
+    deliver: Callable[[list[Standing]], None],
     back_ms: int,
     own: str | None = None,
-) -> Tail[Share | Elsewhere]:
-    """Read back the shares that still stand (docs/contract.md 1), each with what is left of its life time.
+    now_ms: Callable[[int], int] | None = None,
+) -> Tail[Standing]:
+    """Read back the shares and backlogs that still stand (docs/contract.md 1), each with what is left of its
+    life time.
 
     A reader apart from `decisions_tail`, so that old admissions, of which there may be very many, never keep
     a request waiting for its own.
@@ -205,17 +225,18 @@ def standing_shares(
     Args:
         properties: librdkafka properties of the connection.
         topic: of the decisions.
-        deliver: gets the shares of all brokers, in the loop.
+        deliver: gets them, of all brokers and topics, in the loop.
         back_ms: the longest life time.
         own: name of this enforcer (decisions_in).
+        now_ms: see decisions_in.
     """
 
-    def parse(message: Message) -> list[Share | Elsewhere]:
+    def parse(message: Message) -> list[Standing]:
         age_ms = max(0, time.time_ns() // 1_000_000 - message.timestamp()[1])
         return [
-            replace(share, ttl_ms=share.ttl_ms - age_ms)
-            for share in decisions_in(message, own)
-            if isinstance(share, Share | Elsewhere) and age_ms < share.ttl_ms
+            replace(said, ttl_ms=said.ttl_ms - age_ms)
+            for said in decisions_in(message, own, now_ms=now_ms)
+            if isinstance(said, Share | Elsewhere | BacklogDecision) and age_ms < said.ttl_ms
         ]
 
     return Tail(properties, topic, from_beginning=False, back_ms=back_ms, parse=parse, deliver=deliver)

@@ -1,6 +1,7 @@
 """The JSON objects of a record, whether it is a single one or packed (docs/contract.md 1)."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import Message
@@ -12,13 +13,18 @@ from streaming.contract.fields import Fields
 _NULLABLE: Final = frozenset({"limit", "limits"})
 """Fields in which a null says something; in others it is an absent one."""
 
+NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 
-def objects_of(message: Message, types: Collection[str] = ()) -> Iterator[Fields]:
+
+def objects_of(
+    message: Message, types: Collection[str] = (), unread: Mapping[str, Collection[str]] = NOTHING
+) -> Iterator[Fields]:
     """The objects of a record, in order.
 
     Args:
         message: the record.
         types: of a packed record of other types nothing is read; none: of all.
+        unread: type -> columns that are left out of a packed record, since they may be large.
 
     Raises:
         BadEvent: it is neither JSON nor packed, or packed in a way that cannot be read.
@@ -29,6 +35,9 @@ def objects_of(message: Message, types: Collection[str] = ()) -> Iterator[Fields
     kind, rows = unpack(message.value() or b"")
     if types and kind not in types:
         return
+    left_out = set(unread.get(kind, ())) & set(rows.schema.names)
+    if left_out:
+        rows = rows.drop_columns(sorted(left_out))
     for row in rows.to_pylist(maps_as_pydicts="strict"):
         yield {"type": kind, **without_nulls(row)}
 

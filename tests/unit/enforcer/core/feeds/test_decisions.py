@@ -61,7 +61,7 @@ def test_what_is_no_decision_is_skipped(value: bytes | None) -> None:
 def test_other_decisions_are_not_for_proxies() -> None:
     """They are skipped without a word."""
     reasons = list[str]()
-    assert read(b'{"type":"backlog"}', reasons) == []
+    assert read(b'{"type":"backlog_action"}', reasons) == []
     assert reasons == []
 
 

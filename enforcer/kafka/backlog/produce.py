@@ -1,0 +1,131 @@
+"""Produce requests of which some partitions are blocked: taken apart, answered, put together again.
+
+Kafka's errors of an answer are per partition, so what is free of a request goes on as a request of its own,
+and the broker's answer gets the errors of the rest (docs/protocol_notes.md 3.8).
+"""
+
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
+from enforcer.kafka.protocol import fields
+from enforcer.kafka.protocol.fields import Cursor
+from enforcer.kafka.protocol.frames import (
+    PRODUCE,
+    RequestHeader,
+    acks_offset,
+    is_flexible,
+    response_body_offset,
+)
+from enforcer.kafka.protocol.traffic import PRODUCE_IDS_FROM
+
+Place = tuple[bytes, int]
+"""A partition: its topic's name, or id from version 13 on, and its number."""
+_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
+_NUMBER: Final = struct.Struct(">i")
+_NOWHERE: Final = {"BaseOffset": -1}
+
+
+class Asked(NamedTuple):
+    """What a Produce request asks for.
+
+    Attributes:
+        acks: 0: there is no answer.
+        timeout_ms: how long the client lets the broker take.
+        places: where its records are to go.
+    """
+
+    acks: int
+    timeout_ms: int
+    places: list[Place]
+
+
+class Refused(NamedTuple):
+    """What is said of one partition.
+
+    Attributes:
+        code: Kafka's error.
+        message: for whoever reads the client's log.
+    """
+
+    code: int
+    message: str
+
+
+def asked_in(frame: bytes, header: RequestHeader) -> Asked:
+    """Read a Produce request; records are stepped over.
+
+    Raises:
+        BadFrame: it ends too early or a length in it is impossible.
+    """
+    flexible, by_id = is_flexible(PRODUCE, header.api_version), header.api_version >= PRODUCE_IDS_FROM
+    offset = acks_offset(frame, header)
+    cursor = Cursor(frame, offset, flexible)
+    cursor.skip(_ACKS_AND_TIMEOUT.size)
+    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, offset)
+    places = []
+    for _ in cursor.elements():
+        topic = cursor.raw(len(fields.NO_ID) if by_id else max(0, cursor.string_length()))
+        for _ in cursor.elements():
+            places.append((topic, _NUMBER.unpack(cursor.raw(_NUMBER.size))[0]))
+            cursor.skip_bytes()
+            cursor.skip_tags()
+        cursor.skip_tags()
+    return Asked(acks, timeout_ms, places)
+
+
+def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> bytes:
+    """The request without some of its partitions; at least one is left.
+
+    Raises:
+        BadFrame: it cannot be read, or has too many partitions to be taken apart.
+    """
+    layout = request_layout(PRODUCE, header.api_version)
+    body = read_body(layout, frame, header.body_offset, ASKED_MAX)
+    name = _name_of(header)
+    topics = []
+    for topic in body["TopicData"]:
+        parts = [part for part in topic["PartitionData"] if (topic[name], part["Index"]) not in taken]
+        if parts:
+            topics.append({**topic, "PartitionData": parts})
+    return frame[: header.body_offset] + layout.write({**body, "TopicData": topics})
+
+
+def answer(header: RequestHeader, refused: Mapping[Place, Refused]) -> bytes:
+    """The answer to a request of which nothing is left."""
+    flexible = is_flexible(PRODUCE, header.api_version)
+    body = _with(header, {}, refused)
+    head = fields.int32(header.correlation_id) + fields.tags(flexible)
+    return head + response_layout(PRODUCE, header.api_version).write(body)
+
+
+def merged(header: RequestHeader, refused: Mapping[Place, Refused], response: bytes) -> bytes:
+    """The broker's answer to what was left of a request, with what was refused.
+
+    Raises:
+        BadFrame: the answer cannot be read.
+    """
+    offset = response_body_offset(PRODUCE, header.api_version, response)
+    layout = response_layout(PRODUCE, header.api_version)
+    body = read_body(layout, response, offset)
+    return response[:offset] + layout.write(_with(header, body, refused))
+
+
+def _with(header: RequestHeader, body: Fields, refused: Mapping[Place, Refused]) -> Fields:
+    name = _name_of(header)
+    topics: Sequence[Fields] = body.get("Responses") or ()
+    said: dict[bytes, Fields] = {
+        topic[name]: {**topic, "PartitionResponses": list(topic["PartitionResponses"])} for topic in topics
+    }
+    for (topic, number), one in refused.items():
+        parts: list[dict[str, Any]] = said.setdefault(topic, {name: topic, "PartitionResponses": []})[
+            "PartitionResponses"
+        ]
+        verdict = {"Index": number, "ErrorCode": one.code, "ErrorMessage": one.message.encode()}
+        parts.append({**verdict, **_NOWHERE})
+    return {**body, "Responses": list(said.values())}
+
+
+def _name_of(header: RequestHeader) -> str:
+    return "TopicId" if header.api_version >= PRODUCE_IDS_FROM else "Name"

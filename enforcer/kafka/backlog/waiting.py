@@ -1,0 +1,104 @@
+"""One connection's held Produce request: since when it is, and whether others stand behind it.
+
+Answers leave in the order of requests, so whatever stands behind a held one waits with it. That may be so for
+requests that are held themselves; for all others the held one gives way.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from enforcer.core.backlog.blocks import Blocks
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.protocol.frames import LENGTH_BYTES, PRODUCE
+from enforcer.kafka.requests import Requests
+
+BLIND_MS: Final = 1_000.0
+"""A request is held so long when nothing more of its connection is read: nobody sees what waits behind."""
+_ARRIVED_MAX: Final = 4_096
+_LENGTH: Final = struct.Struct(">i")
+_HEAD: Final = struct.Struct(">ihhi")  # length, key, version, correlation id
+
+IsHeld = Callable[[bytes], bool]
+"""Whether a request, were it first, would be held: it is a Produce, and all of its partitions are."""
+
+
+class Waiting:
+    """Times of the held requests of one connection.
+
+    Attributes:
+        since_ms: since when the request at the head is held; None: it is not.
+        gives_way: others stand behind it.
+
+    Args:
+        blocks: of the proxy.
+        settings: bounds.
+        is_held: see there.
+    """
+
+    def __init__(self, blocks: Blocks, settings: ProxySettings, is_held: IsHeld) -> None:
+        self.since_ms: float | None = None
+        self.gives_way = False
+        self._blocks = blocks
+        self._settings = settings
+        self._is_held = is_held
+        self._blind = False
+        # Correlation id -> when a request was seen behind a held one, to be held as well.
+        self._arrived: dict[int, float] = {}
+        self._generation = -1
+
+    def begin(self, correlation_id: int, now_ms: float) -> bool:
+        """The request at the head is held; True: from now on."""
+        if self.since_ms is not None:
+            return False
+        self.since_ms = self._arrived.pop(correlation_id, now_ms)
+        return True
+
+    def end(self) -> None:
+        """It is not any more."""
+        self.since_ms = None
+        self.gives_way = self._blind = False
+
+    def left_ms(self, timeout_ms: int, now_ms: float) -> float:
+        """How long it may be held yet; 0: no longer.
+
+        Somewhat less than the client waits for its answer, which it says in the request: else it would cut
+        the connection and try again on another one.
+        """
+        if self.gives_way or self.since_ms is None:
+            return 0.0
+        own_ms = timeout_ms - max(50.0, timeout_ms / 10)
+        limit_ms = min(own_ms, self._settings.backlog_hold_ms, BLIND_MS if self._blind else own_ms)
+        return max(0.0, self.since_ms + limit_ms - now_ms)
+
+    def look(self, requests: Requests, now_ms: float) -> bool:
+        """See what stands behind the held one; True if that changes how long it may be held."""
+        before = self.gives_way, self._blind
+        settings = self._settings
+        self._blind = (
+            requests.waiting >= settings.held_frames_max or requests.waiting_bytes >= settings.held_bytes_max
+        )
+        self.gives_way = self.gives_way or self._others_behind(requests, now_ms)
+        return before != (self.gives_way, self._blind)
+
+    def _others_behind(self, requests: Requests, now_ms: float) -> bool:
+        data, end = requests.data, requests.pos + requests.waiting_bytes
+        known = self._generation == self._blocks.generation
+        self._generation = self._blocks.generation
+        if len(self._arrived) > _ARRIVED_MAX:
+            self._arrived.clear()
+        pos = requests.pos + LENGTH_BYTES + _LENGTH.unpack_from(data, requests.pos)[0]
+        while len(data) - pos >= _HEAD.size:
+            length, key, _, correlation_id = _HEAD.unpack_from(data, pos)
+            if key != PRODUCE:
+                return True
+            stop = pos + LENGTH_BYTES + length
+            if stop > end:
+                # Not whole: what it asks for is not known yet.
+                return False
+            if not (known and correlation_id in self._arrived):
+                if not self._is_held(requests.copy(pos + LENGTH_BYTES, stop)):
+                    return True
+                self._arrived.setdefault(correlation_id, now_ms)
+            pos = stop
+        return False
