@@ -130,6 +130,7 @@ class Blocks:
 
     def take(self, decisions: Iterable[BacklogDecision]) -> None:
         """Decisions that were read, in order."""
+        self._look_at_policies()
         now_ms = self._clock.steady_ms()
         for said in decisions:
             self._take(said, now_ms)
@@ -137,11 +138,7 @@ class Blocks:
 
     def look(self) -> None:
         """See which policies are in force, and what has become too old."""
-        policies = self._policies.at(self._brokers_ms())
-        if policies is not self._used:
-            self._used = policies
-            for topic, statement in [*self._beyond.items(), *self._near.items()]:
-                self._place(topic, statement, POLICY)
+        self._look_at_policies()
         self._look_at_age()
         self._settle()
 
@@ -156,6 +153,13 @@ class Blocks:
         for topic in list(self._blocks):
             self._set(topic, None, STOP)
         self._settle()
+
+    def _look_at_policies(self) -> None:
+        policies = self._policies.at(self._brokers_ms())
+        if policies is not self._used:
+            self._used = policies
+            for topic, statement in [*self._beyond.items(), *self._near.items()]:
+                self._place(topic, statement, POLICY)
 
     def _take(self, said: BacklogDecision, now_ms: float) -> None:
         topic = said.topic

@@ -14,7 +14,10 @@ from enforcer.kafka.protocol.frames import LENGTH_BYTES, PRODUCE
 from enforcer.kafka.requests import Requests
 
 BLIND_MS: Final = 1_000.0
-"""A request is held so long when nothing more of its connection is read: nobody sees what waits behind."""
+"""A request is held so long when no more may come on its connection: nobody sees what waits behind."""
+WINDOW: Final = 5
+"""Requests without an answer that clients have on a connection at most (max.in.flight.requests.per.connection
+of idempotent ones, and the default of most): what they would send else waits in the client."""
 _ARRIVED_MAX: Final = 4_096
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ihhi")  # length, key, version, correlation id
@@ -76,7 +79,8 @@ class Waiting:
         before = self.gives_way, self._blind
         settings = self._settings
         self._blind = (
-            requests.waiting >= settings.held_frames_max or requests.waiting_bytes >= settings.held_bytes_max
+            requests.waiting >= min(WINDOW, settings.held_frames_max)
+            or requests.waiting_bytes >= settings.held_bytes_max
         )
         self.gives_way = self.gives_way or self._others_behind(requests, now_ms)
         return before != (self.gives_way, self._blind)
