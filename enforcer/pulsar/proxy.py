@@ -118,7 +118,7 @@ class PulsarProxy:
         )  # fmt: skip
         self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
         enforcement = self.enforcement
-        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics)
+        publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics, enforcement.blocks)
         smoothing = Smoothing(self.settings.dispatch_rows_max)
         laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, smoothing)
         deliver = DeliveryDesk(laws, self.pulsar, self.metrics, self.call_later)

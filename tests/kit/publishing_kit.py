@@ -6,8 +6,12 @@ from itertools import count
 from math import inf
 from typing import Any
 
+from backlog_kit import HOLD, decision, quota
+
+from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.clock import Clock
 from enforcer.core.concurrency.limiter import Limiter
+from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.meter import Meter
@@ -28,6 +32,7 @@ from enforcer.pulsar.proxy import NAMES
 from enforcer.pulsar.publishing.desk import Desk
 from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
+from streaming.contract.events import PolicyChange
 from streaming.policy.policy_set import PolicySet
 
 TEN: dict[str, Any] = {
@@ -55,6 +60,9 @@ class World:
     Attributes:
         now_ms: the steady clock.
         meter: all accounts.
+        known: policies as they were read, for blocks.
+        blocks: topics that take nothing of their producers.
+        actions: what was logged of these.
         desk: what the connections share.
 
     Args:
@@ -65,12 +73,18 @@ class World:
     def __init__(self, policies: Mapping[str, Any] | None = None, **pulsar: Any) -> None:
         self.now_ms = 0.0
         self.settings = ProxySettings(namespace_pattern=NAMES)
-        clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: 10**12 + int(self.now_ms))
+        clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=self._wall_ms)
         self.meter = Meter(self.settings, clock)
         # One that is alone may use all of each limit.
         self.meter.newcomers.set_alive(1, -10_000.0)
         self.metrics = Metrics(10)
-        self.desk = Desk(self.meter, self.settings, PulsarSettings(**pulsar), self.metrics)
+        self.known = Policies(lambda _ts: None, clock.wall_ms)
+        self.actions: list[Mapping[str, Any]] = []
+        self.blocks = Blocks(
+            "p1", self.settings, self.metrics, clock, clock.wall_ms, self.known, self._note
+        )  # fmt: skip
+        own = PulsarSettings(**pulsar)
+        self.desk = Desk(self.meter, self.settings, own, self.metrics, self.blocks)
         self.links: list[FakeLink] = []
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = count()
@@ -79,6 +93,29 @@ class World:
     def set(self, policies: Mapping[str, Any]) -> None:
         """These policies are in force now."""
         self.meter.set_policies(PolicySet(dict(policies)))
+
+    def block(self, topic: str, policy: str = HOLD, size: float = 10_240) -> None:
+        """A topic's backlog is so large, and its quota 5,000 bytes."""
+        path = f"topics.{topic}"
+        if path not in self.known.at(self._wall_ms()).entries:
+            change = PolicyChange(
+                id=path, ts=self._wall_ms(), path=path, value=quota(policy), version=None
+            )  # fmt: skip
+            self.known.apply([change])
+            self.blocks.look()
+        self.blocks.take([decision(topic, size, ts=self._wall_ms())])
+
+    def lift(self, topic: str) -> None:
+        """It is inside again."""
+        self.block(topic, size=100)
+
+    def _wall_ms(self) -> int:
+        return 10**12 + int(self.now_ms)
+
+    def _note(self, event: Mapping[str, Any], key: str, *, acked: Any = None) -> bool:
+        assert key == event["topic"] and acked is not None
+        self.actions.append(event)
+        return True
 
     def join(self, limiter: Limiter | None = None, user: str = "ANONYMOUS") -> "FakeLink":
         """A client comes."""
@@ -228,10 +265,15 @@ class FakeLink:
         """The broker refuses a request."""
         self.down(ERROR, request_id=request_id, error=6, message="no")
 
-    def close(self, producer_id: int) -> None:
-        """The client closes a producer."""
+    def close(self, producer_id: int) -> int:
+        """The client closes a producer; returns the request's id."""
         request_id = next(self._requests)
         self.up(command(CLOSE_PRODUCER, producer_id=producer_id, request_id=request_id))
+        return request_id
+
+    def closings(self) -> list[int]:
+        """Request ids of the CLOSE_PRODUCERs that the broker got."""
+        return [body.request_id for _, kind, body in self.sent if kind == CLOSE_PRODUCER]
 
     def arrived(self, producer_id: int) -> list[int]:
         """Sequence ids that the broker got of a producer, in order."""

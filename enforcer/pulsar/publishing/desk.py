@@ -5,12 +5,14 @@ from typing import Final
 
 from prometheus_client import Histogram
 
+from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import PUBLISH, Account
 from enforcer.metering.meter import Meter
 from enforcer.metering.topic_accounts import Bill, Charged, Owed, TopicAccounts
 from enforcer.pulsar.protocol.commands import TEXT_MAX
+from enforcer.pulsar.publishing.closer import Closer
 from enforcer.pulsar.publishing.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
 from enforcer.pulsar.publishing.room import Room
 from enforcer.pulsar.settings import PulsarSettings
@@ -28,6 +30,7 @@ class Desk:
         meter: all accounts.
         settings: of all proxies.
         pulsar: of this kind alone.
+        closer: what stands in the way of producers.
         room: what waits.
         numbers: counts of what is done to SENDs.
         waits: how long those waited that did.
@@ -37,14 +40,21 @@ class Desk:
         settings: see there.
         pulsar: see there.
         metrics: gets the numbers too.
+        blocks: topics that take nothing of their producers.
     """
 
     def __init__(
-        self, meter: Meter, settings: ProxySettings, pulsar: PulsarSettings, metrics: Metrics
+        self,
+        meter: Meter,
+        settings: ProxySettings,
+        pulsar: PulsarSettings,
+        metrics: Metrics,
+        blocks: Blocks,
     ) -> None:
         self.meter = meter
         self.settings = settings
         self.pulsar = pulsar
+        self.closer = Closer(blocks)
         self.room = Room(pulsar.publish_queue_bytes, pulsar.publish_queue_total_bytes)
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
         self.waits = Histogram(

@@ -28,6 +28,8 @@ class Unsent(StrEnum):
     """The client has closed the producer and waited for `pulsar.publish_wait_ms`, or sent more after it."""
     BROKER = "broker"
     """The broker has closed the producer, or refused it: the client makes it again, and sends them again."""
+    BLOCKED = "blocked"
+    """The producer was closed since its topic is blocked, they waited or came after that; the same."""
 
 
 @dataclass(slots=True)

@@ -57,7 +57,8 @@ class Producer:
 
     Attributes:
         producer_id: of its connection.
-        namespace: of its topic.
+        topic: full name of where it sends to.
+        namespace: of that.
         asked_ms: when the client asked for it.
         parked: the broker has it wait for its topic (exclusive access), for however long.
         ready: the broker lets it send.
@@ -72,6 +73,7 @@ class Producer:
 
     def __init__(self, lane: Lane, producer_id: int, topic: Topic) -> None:
         self.producer_id = producer_id
+        self.topic = topic.name
         self.namespace = topic.namespace
         self.asked_ms = lane.link.now_ms()
         self.parked = self.ready = self.gone = False
@@ -122,6 +124,15 @@ class Producer:
         if self._closings and (self.ready or self.parked):
             self._forget(Unsent.CLOSED)
             self._close()
+
+    def cut(self) -> bool:
+        """Send nothing more, since its topic is blocked; whether it is still to be closed."""
+        if self._closings:
+            self.give_up()
+            return False
+        self.gone = True
+        self._forget(Unsent.BLOCKED)
+        return True
 
     def refused(self) -> None:
         """The broker refused it, closed it, or said nothing for long."""

@@ -2,7 +2,7 @@
 
 What may not go on yet waits here, in a queue for each producer, while the connection is read on, so that its
 other producers, its consumers and their acks are not touched. No SEND is refused, and none overtakes another
-one of its producer.
+one of its producer. Producers whose topic is blocked are closed, and not made (shutting.Shutting).
 """
 
 from math import inf
@@ -20,6 +20,7 @@ from enforcer.pulsar.protocol.frames import (
     SEND,
     SEND_ERROR,
     SEND_RECEIPT,
+    SUCCESS,
     BadFrame,
     Reason,
 )
@@ -29,11 +30,14 @@ from enforcer.pulsar.publishing.metrics import Unsent
 from enforcer.pulsar.publishing.producer import Lane, Producer
 from enforcer.pulsar.publishing.room import Held
 from enforcer.pulsar.publishing.sends import read_answer, read_send
+from enforcer.pulsar.publishing.shutting import Shutting
 from enforcer.pulsar.publishing.unfinished import Window
 
 _UP: Final = frozenset({PRODUCER, CLOSE_PRODUCER})
 _DOWN: Final = frozenset({PRODUCER_SUCCESS, ERROR, CLOSE_PRODUCER})
 _ANSWERS: Final = frozenset({SEND_RECEIPT, SEND_ERROR})
+_DONE: Final = frozenset({SUCCESS, ERROR})
+_NONE: Final[frozenset[int]] = frozenset()
 _GRACE_MS: Final = 5_000.0
 """After the deadline of slots: what nobody answers is found by the limiter first."""
 _ASKED_MS: Final = 120_000.0
@@ -51,7 +55,8 @@ class Publishing:
     """The part of one connection that looks after its producers (link.Part).
 
     Which producers there are is followed always, and SENDs and their answers are looked at only while
-    somebody is charged for them or slots are counted. Else they pass as bytes.
+    somebody is charged for them or slots are counted, or a producer is closed for a block. Else they pass as
+    bytes.
 
     Attributes:
         up: kinds from the client that it wants to see.
@@ -78,6 +83,9 @@ class Publishing:
         # What decides whether it is limited, and whether it is.
         self._state: tuple[int, Limiter | None, str] | None = None
         self._limited = False
+        # SENDs and their answers are looked at.
+        self._looks = False
+        self._shutting = Shutting(link, desk.closer, self._set_kinds)
         self._sweep_ms = 0.0
         self._pong_ms = inf
         self._closed = False
@@ -85,7 +93,8 @@ class Publishing:
     @property
     def held_bytes(self) -> int:
         """What waits, and producers at that: there may be very many of them."""
-        return self._held.size + _PRODUCER_BYTES * (len(self._asked) + len(self._by_id))
+        producers = len(self._asked) + len(self._by_id) + len(self._shutting)
+        return self._held.size + _PRODUCER_BYTES * producers
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part.
@@ -94,14 +103,11 @@ class Publishing:
             BadFrame: it cannot be read, or no client of Pulsar's would send it.
         """
         if kind == SEND:
-            send = read_send(frame)
-            producer = self._find(send.producer_id)
-            # One that is not known the broker does not know either.
-            return frame if producer is None or producer.take(send, frame) else None
+            return self._take(frame)
         body = parse(frame)
         if kind == PRODUCER:
             return self._ask(body, frame)
-        return self._close_one(body.producer_id, frame)
+        return None if self._shutting.closes(body) else self._close_one(body.producer_id, frame)
 
     def take_down(self, kind: int, frame: bytes) -> bytes | None:
         """See link.Part.
@@ -115,9 +121,13 @@ class Publishing:
         body = parse(frame)
         if kind == PRODUCER_SUCCESS:
             self._succeed(body)
-        elif kind == ERROR:
-            self._fail(body.request_id)
+        elif kind in _DONE:
+            if self._shutting.answered(body.request_id):
+                return None
+            if kind == ERROR:
+                self._fail(body.request_id)
         else:
+            self._shutting.broker_closes(body.producer_id)
             producer = self._by_id.pop(body.producer_id, None)
             if producer is not None:
                 producer.refused()
@@ -125,8 +135,9 @@ class Publishing:
 
     def check(self, now_ms: float) -> None:
         """See link.Part."""
+        self._shutting.look(self._by_id.values(), now_ms)
         self._watch()
-        if SEND in self.up:
+        if self._looks:
             self._look_at_unfinished(now_ms)
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + _SWEEP_MS
@@ -153,6 +164,18 @@ class Publishing:
         if not self._closed:
             self._link.resume(self)
 
+    def _take(self, frame: bytes) -> bytes | None:
+        """A SEND of the client's."""
+        if self._shutting.active and self._shutting.drops(parse(frame).producer_id):
+            self._desk.numbers.unsent[Unsent.BLOCKED] += 1
+            return None
+        if not self._looks:
+            return frame
+        send = read_send(frame)
+        producer = self._find(send.producer_id)
+        # One that is not known the broker does not know either.
+        return frame if producer is None or producer.take(send, frame) else None
+
     def _ask(self, body: Any, frame: bytes) -> bytes | None:
         """The client asks for a producer."""
         try:
@@ -165,6 +188,10 @@ class Publishing:
             return None
         if body.request_id in self._asked:
             raise BadFrame(Reason.UNEXPECTED)
+        blocked = self._shutting.refusal(body.producer_id, topic.name)
+        if blocked is not None:
+            self._refuse(body, *blocked)
+            return None
         if len(self._asked) + len(self._by_id) >= self._desk.pulsar.producers_max:
             text = "this connection has as many producers as pulsar.producers_max allows"
             self._refuse(body, ServerError.NOT_ALLOWED, text)
@@ -219,6 +246,7 @@ class Publishing:
             self._by_id[producer.producer_id] = producer
             producer.ready = True
             producer.wake()
+            self._shutting.came(producer)
 
     def _fail(self, request_id: int) -> None:
         """The broker refused a request, which may be for a producer."""
@@ -292,16 +320,24 @@ class Publishing:
             for producer in self._busy():
                 # Whom they wait for may be another one now, or nobody.
                 producer.wake()
-        if self._limited != (SEND in self.up) and (self._limited or not self._busy()):
+        if self._limited != self._looks and (self._limited or not self._busy()):
             self._look_at_sends(self._limited)
 
     def _look_at_sends(self, wanted: bool) -> None:
-        self.up = _UP | {SEND} if wanted else _UP
-        self.down = _DOWN | _ANSWERS if wanted else _DOWN
+        self._looks = wanted
         if not wanted:
             for producer in self._by_id.values():
                 producer.unfinished.clear()
-        self._link.look_again()
+        self._set_kinds()
+
+    def _set_kinds(self) -> None:
+        """Tell the link what is to be seen now, if that is something else."""
+        shuts = self._shutting.active
+        up = _UP | {SEND} if self._looks or shuts else _UP
+        down = _DOWN | (_ANSWERS if self._looks else _NONE) | (_DONE if shuts else _NONE)
+        if (up, down) != (self.up, self.down):
+            self.up, self.down = up, down
+            self._link.look_again()
 
     def _limits(self, namespace: str) -> bool:
         """Whether SENDs to topics of a namespace are charged or counted."""
