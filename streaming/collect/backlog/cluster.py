@@ -80,7 +80,11 @@ class Eviction:
 
 
 class CannotEvict(WeirError):
-    """An order cannot be carried out now: nothing was done, or nobody knows; the next check tries again."""
+    """An order cannot be carried out now and nothing was done; the next check tries again."""
+
+
+class NotKnown(CannotEvict):
+    """It is not known whether an order was carried out: where the subscription stands tells."""
 
 
 class BacklogCluster(Protocol):
@@ -106,7 +110,8 @@ class BacklogCluster(Protocol):
         """Do it, and see that it was done.
 
         Raises:
-            CannotEvict: it was refused, or it is not known whether it was done.
+            CannotEvict: it was refused, nothing was done.
+            NotKnown: it may have been done.
         """
         ...
 

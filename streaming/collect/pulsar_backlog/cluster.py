@@ -109,7 +109,8 @@ class PulsarBacklogs:
         """Move the subscription, and see that it was.
 
         Raises:
-            CannotEvict: it was refused, or it is not known whether it was done.
+            CannotEvict: it was refused, nothing was done.
+            NotKnown: it may have been done.
         """
         await self._evictor.carry_out(eviction)
 

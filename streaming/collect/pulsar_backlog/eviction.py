@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote_plus
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError, part
 from streaming.collect.pulsar_backlog.readings import PUBLISHED, Cursor, Stretch, TopicLog, topic_log, when
@@ -70,6 +70,7 @@ class Evictor:
         ledger, entry = eviction.upto
         body = {"ledgerId": ledger, "entryId": entry, "partitionIndex": _partition(eviction.topic)}
         deadline = time.monotonic() + self._wait_s
+        first = True
         while True:
             said = "it did not move"
             try:
@@ -77,15 +78,17 @@ class Evictor:
             except RestError as failure:
                 # 409: it is being moved already, for the same reason or another.
                 if failure.status is not None and failure.status != 409:
-                    raise CannotEvict(str(failure)) from failure
+                    nothing_done = first and failure.status < 500
+                    raise (CannotEvict if nothing_done else NotKnown)(str(failure)) from failure
                 said = str(failure)
                 if failure.silent is not None:
                     # It may have been done, and that cannot be seen where nobody is asked any more.
                     self._rest.ask_again()
+            first = False
             if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
                 return
             if time.monotonic() >= deadline:
-                raise CannotEvict(f"not at {ledger}:{entry} within {self._wait_s:g} s: {said}")
+                raise NotKnown(f"not at {ledger}:{entry} within {self._wait_s:g} s: {said}")
 
     async def _arrived(self, eviction: Eviction, deadline: float) -> bool:
         """Whether it is seen there before `deadline`; looks once at least."""
@@ -94,13 +97,13 @@ class Evictor:
                 log = await self._log(eviction.topic)
             except RestError as failure:
                 if failure.absent:
-                    raise CannotEvict(str(failure)) from failure
+                    raise NotKnown(str(failure)) from failure
                 log = None
             except BadEvent as failure:
-                raise CannotEvict(printable(str(failure))) from failure
+                raise NotKnown(printable(str(failure))) from failure
             if log is not None:
                 if eviction.subscription not in log.cursors:
-                    raise CannotEvict(f"{eviction.topic}: the subscription has gone")
+                    raise NotKnown(f"{eviction.topic}: the subscription has gone")
                 if has_passed(log, eviction.subscription, eviction.upto):
                     return True
             if time.monotonic() + _POLL_S >= deadline:
