@@ -1,12 +1,13 @@
 """A real cluster with groups that lag, and a KafkaCluster that looks at it."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
@@ -146,8 +147,16 @@ class Lagging:
     def commit(self, group: str, offset: int, partition: int = 0) -> None:
         """Move a group without members."""
         part = TopicPartition(self.topic, partition, offset)
-        moved = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [part])])
-        moved[group].result(LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        # The coordinator of a new cluster is not there at once, and a partition's error is only told.
+        while True:
+            with contextlib.suppress(KafkaException):
+                asked = [ConsumerGroupTopicPartitions(group, [part])]
+                self.admin.alter_consumer_group_offsets(asked)[group].result(LIMIT_S)
+                if self.committed(group, partition) == offset:
+                    return
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
     def committed(self, group: str, partition: int = 0) -> int:
         """How far a group has come."""
