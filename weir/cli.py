@@ -19,6 +19,7 @@ COMMANDS = {
     "up": "weir.commands.up",
     "demo": "weir.commands.demo",
     "tail": "weir.commands.tail",
+    "backlog": "weir.commands.backlog",
     "send": "weir.commands.send",
     "policy": "weir.commands.policy",
     "dump": "weir.commands.dump",

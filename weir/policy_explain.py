@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import (
     UNLIMITED,
     Algorithm,
@@ -193,7 +194,15 @@ def _dispatch(rate: Mapping[str, Any]) -> str:
 
 def _backlog(quota: Mapping[str, Any]) -> str:
     limit = f"{quota['limitSize']} bytes" if "limitSize" in quota else f"{quota['limitTime']} s"
-    return f"{limit}, {quota['policy']}"
+    words = [limit, quota["policy"], _flag(quota, "actions")]
+    if quota["policy"] == EVICTION:
+        words.append(_flag(quota, "allow_delete_records"))
+    return ", ".join(words)
+
+
+def _flag(quota: Mapping[str, Any], key: str) -> str:
+    # The broker's defaults have no such key, and are never acted on.
+    return f"{key}: {'true' if quota.get(key, False) else 'false'}"
 
 
 def _number(value: float) -> str:

@@ -97,6 +97,26 @@ def unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
 
 
+def type_of(value: bytes) -> str:
+    """The type of a packed record's rows, of which nothing else is read.
+
+    Raises:
+        BadEvent: it is none, or says no type.
+    """
+    try:
+        with pa.ipc.open_stream(value) as reader:
+            return _type_in(reader.schema)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
+
+
+def _type_in(schema: pa.Schema) -> str:
+    named = (schema.metadata or {}).get(TYPE)
+    if named is None:
+        raise BadEvent("weir.type: missing in the schema's metadata; the type of the rows was expected")
+    return str(named.decode())
+
+
 def columns_in(value: bytes, type: str, names: Sequence[str]) -> list[pa.Array]:
     """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
 
@@ -125,9 +145,7 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
     _check_size(value)
     with pa.ipc.open_stream(value) as reader:
         schema = reader.schema
-        named = (schema.metadata or {}).get(TYPE)
-        if named is None:
-            raise BadEvent("weir.type: missing in the schema's metadata; the type of the rows was expected")
+        type = _type_in(schema)
         if len(set(schema.names)) < len(schema.names):
             raise BadEvent("a column stands there twice; columns of different names were expected")
         for field in schema:
@@ -141,7 +159,7 @@ def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:
         raise BadEvent("no row; at least one was expected")
     if len(batches) > 1:
         batches = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()
-    type, rows = named.decode(), _of_one_type(named.decode(), batches[0])
+    rows = _of_one_type(type, batches[0])
     decoded = decoded_bytes(rows)
     if decoded > DECODED_BYTES:
         raise BadEvent(f"{decoded} bytes decompressed; at most {DECODED_BYTES} was expected")

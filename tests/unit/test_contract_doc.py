@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 import pytest
 
+from streaming.contract.backlog.actions import STEPS, TYPE, backlog_action
 from streaming.contract.errors import ConfigError
 from streaming.policy.files import load_policies
 from streaming.replay import Replayed, replay_local, summarise
@@ -116,6 +117,26 @@ def test_events_give_exactly_what_is_shown(tmp_path: Path, example: Example) -> 
     else:
         assert [line.decode() for line in given.decisions] == example.given.get("Decisions", [])
     assert [line.decode() for line in given.dead_letters] == example.given.get("Dead letters", [])
+
+
+def actions() -> list[str]:
+    """The lines of the page that log what was done about backlogs."""
+    return [line for _, called, text in blocks() if called == "Actions" for line in text.splitlines()]
+
+
+def test_actions_are_written_as_shown() -> None:
+    """Read and written again, byte for byte, by the module that logs them."""
+    assert actions()
+    for line in actions():
+        assert orjson.dumps(backlog_action(orjson.loads(line)).fields()).decode() == line
+
+
+def test_the_steps_and_fields_of_actions_are_described() -> None:
+    """In their own table, since some of the names mean other things elsewhere."""
+    table = DOC.read_text().partition("Who acts logs it")[2].partition("**Actions:**")[0]
+    described = set(re.findall(r"`(\w+)`", table))
+    assert {field for line in actions() for field in orjson.loads(line)} - {"type"} <= described
+    assert {*STEPS, TYPE} <= described
 
 
 def test_every_type_has_an_example() -> None:

@@ -6,6 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
+from streaming.policy.files import load_policies
+from streaming.policy.policy_set import PolicySet
+from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
 from streaming.replay import Replayed, replay_local
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
@@ -69,6 +72,24 @@ def test_the_oldest_subscription_its_age_and_what_must_go() -> None:
     assert first["evict"] == [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}]
     assert (decisions["k2"]["backlogSize"], decisions["k2"]["exceeded"]) == (300, [])
     assert decisions["k3"]["actions"] == [{"quota_type": "time", "policy": "producer_request_hold"}]
+
+
+def test_backlog_quotas_have_a_topic_of_each_policy() -> None:
+    """Those that are named are carried out, all others are only reported, and nobody waits a minute."""
+    policies = PolicySet(load_policies(str(EXAMPLES / "backlog_quotas.yaml")))
+    named = {name: f"persistent://public/default/{name}" for name in ("invoices", "sensors", "clicks")}
+    quotas = {name: backlog_quota(policies, topic, BacklogKind.SIZE) for name, topic in named.items()}
+    assert {name: quota.policy for name, quota in quotas.items()} == {
+        "invoices": "producer_request_hold",
+        "sensors": "producer_exception",
+        "clicks": "consumer_backlog_eviction",
+    }
+    assert all(quota.actions for quota in quotas.values())
+    assert [name for name, quota in quotas.items() if quota.allow_delete_records] == ["clicks"]
+    for kind in BacklogKind:
+        other = backlog_quota(policies, "persistent://public/default/other", kind)
+        assert other.limit > 0 and not other.actions
+    assert check_interval_s(policies) == 5
 
 
 def test_all_together_decide_the_same() -> None:

@@ -27,7 +27,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--subject",
         help="only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
     )
-    parser.add_argument("--type", help="only decisions of this type, such as admission or share")
+    parser.add_argument(
+        "--type",
+        help="only this type: admission, share, dispatch, limit, backlog, or backlog_action, what was done"
+        " about a backlog",
+    )
     parser.add_argument(
         "--repeats", action="store_true", help="show standing decisions that are only said again, too"
     )

@@ -251,10 +251,12 @@ def _time(event: dict[str, Any], default: int, name: str = "ts") -> int:
 
 
 def _whose(decision: dict[str, Any]) -> object:
-    """Whose time a decision moves on: a subject's, or that of a broker's counters."""
+    """Whose time a decision moves on: a subject's, that of a broker's counters, or a topic's."""
+    # No subject begins so: all begin with user= or client-id=.
     if decision.get("type") == "dispatch":
-        # No subject begins so: all begin with user= or client-id=.
         return f"broker {decision.get('broker')}"
+    if decision.get("type") == "backlog":
+        return f"topic {decision.get('topic')}"
     return decision.get("subject")
 
 

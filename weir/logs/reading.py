@@ -2,14 +2,14 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.columns.json_rows import objects
-from streaming.columns.packed import is_packed, unpack
+from streaming.columns.packed import is_packed, type_of, unpack
 from streaming.contract.errors import BadEvent, WeirError
 
 ASK_LIMIT_S = 10.0
@@ -102,8 +102,12 @@ class TopicReader:
             raise WeirError(f"{self._bootstrap} does not answer: {failure.args[0].str()}") from failure
         return found
 
-    def read(self, span: Span) -> Iterator[Record]:
+    def read(self, span: Span, types: Collection[str] = ()) -> Iterator[Record]:
         """The records of one span, in order.
+
+        Args:
+            span: where they are.
+            types: packed records of other types are left out unread; none: no record is.
 
         Raises:
             WeirError: nothing came for STALL_LIMIT_S although the span is not at its end.
@@ -121,7 +125,7 @@ class TopicReader:
                 deadline = time.monotonic() + STALL_LIMIT_S
                 if int(message.offset() or 0) >= span.end:
                     return
-                yield from records_of(message)
+                yield from records_of(message, types)
             if time.monotonic() > deadline:
                 raise WeirError(f"reading {span.topic} stalled at offset {position} of {span.end}")
 
@@ -156,8 +160,8 @@ class TopicReader:
         return found.offset if found.offset >= 0 else end
 
 
-def records_of(message: Message) -> Iterator[Record]:
-    """A message of the library as our own data, a packed one row by row."""
+def records_of(message: Message, types: Collection[str] = ()) -> Iterator[Record]:
+    """A message of the library as our own data, a packed one row by row; `types` as of TopicReader.read."""
     whole = Record(
         topic=str(message.topic()),
         partition=int(message.partition() or 0),
@@ -170,6 +174,8 @@ def records_of(message: Message) -> Iterator[Record]:
         yield whole
         return
     try:
+        if types and type_of(whole.value) not in types:
+            return
         kind, rows = unpack(whole.value)
     except BadEvent as error:
         logger.debug("%s-%d at %d: %s", whole.topic, whole.partition, whole.offset, error.reason)

@@ -1,19 +1,44 @@
-"""Decisions as lines for people: when, what is allowed, to whom, and why (docs/contract.md 3)."""
+"""Decisions as lines for people: when, what is allowed, to whom, and why (docs/contract.md 3).
 
+The laws say how theirs are shown; what else is logged on the topic stands in LOGGED.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from streaming.contract.backlog import actions
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import is_probe
 from streaming.contract.printable import printable, printable_json
 from streaming.contract.times import clock
+from streaming.laws.law import Said
 from streaming.laws.registry import LAWS
+from weir.logs import action_lines
 
 OUTCOME_WIDTH: Final = 9
 SUBJECT_WIDTH: Final = 34
 NUMBERS_WIDTH: Final = 24
 _FLAGS: Final = ("late", "shadow", "repeat")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """What one type of record that no law decides looks like to people.
+
+    Attributes:
+        subject: the field that names whom it is about.
+        line: as of a law (LawSpec).
+    """
+
+    subject: str
+    line: Callable[[Mapping[str, Any]], Said]
+
+
+LOGGED: Final[Mapping[str, Logged]] = {actions.TYPE: Logged(subject="topic", line=action_lines.line)}
+"""By `type`: what stands on the topic beside decisions."""
 
 
 def subject_of(decision: dict[str, Any]) -> str:
@@ -22,6 +47,10 @@ def subject_of(decision: dict[str, Any]) -> str:
     >>> subject_of({"type": "share", "group": "rg1", "broker": "b1"}), subject_of({"type": "share"})
     ('rg1/b1', '')
     """
+    kind = decision.get("type")
+    if isinstance(kind, str) and kind in LOGGED:
+        subject = decision.get(LOGGED[kind].subject)
+        return subject if isinstance(subject, str) else ""
     try:
         return LAWS.subject_of(decision)
     except BadEvent:
@@ -42,8 +71,9 @@ def _described(decision: dict[str, Any]) -> str:
     when = clock(ts) if isinstance(ts, int) and not isinstance(ts, bool) else "?"
     kind = decision.get("type", "?")
     try:
-        outcome, numbers, reasons = LAWS.by_decision[kind].line(decision)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+        shown = LOGGED[kind] if kind in LOGGED else LAWS.by_decision[kind]
+        outcome, numbers, reasons = shown.line(decision)
+    except (BadEvent, KeyError, TypeError, ValueError, AttributeError, IndexError):
         rest = {key: value for key, value in decision.items() if key not in ("type", "ts")}
         return f"{when}  {kind!s:<{OUTCOME_WIDTH}} {orjson.dumps(rest).decode()}"
     parts = [

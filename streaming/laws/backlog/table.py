@@ -66,7 +66,7 @@ class BacklogTable(SubjectTable, LawState):
         rules, kind = _rules_for(reports, at, batch.timeline)
         if not batch.replay:
             self.bound(MAX_TOPICS)
-        return _decisions(reports, rules, kind, judge_all(reports, rules, kind))
+        return _decisions(reports, rules, kind, judge_all(reports, rules, kind), at)
 
     def sweep(self, timeline: PolicyTimeline, horizon: int) -> None:
         """Forget topics whose newest report is older than `horizon`: no report is taken back that far."""
@@ -88,8 +88,10 @@ def _rules_for(reports: Reports, at: Integers, timeline: PolicyTimeline) -> tupl
     return rules, kind
 
 
-def _decisions(reports: Reports, rules: Sequence[Rules], kind: Integers, judged: Judged) -> DecisionRows:
-    """The decisions of docs/contract.md 3.5."""
+def _decisions(
+    reports: Reports, rules: Sequence[Rules], kind: Integers, judged: Judged, at: Integers
+) -> DecisionRows:
+    """The decisions of docs/contract.md 3.5; `at`: when each was applied, ms."""
     rows, verdicts, quotas = reports.rows, judged.verdicts, Quotas.of(rules)
     oldest = reports.positions.name[verdicts.oldest] if len(reports.positions.name) else verdicts.oldest
     columns = {
@@ -105,6 +107,10 @@ def _decisions(reports: Reports, rules: Sequence[Rules], kind: Integers, judged:
         "evict": _evictions(reports, judged),
         "ttl_ms": pa.array(np.full(len(rows), TTL_MS)),
     }
+    late = at != rows["ts"].to_numpy()
+    if late.any():
+        # By other policies than those of its own time, perhaps: a replay must know.
+        columns["applied_ts"] = pa.array(at, mask=~late)
     return DecisionRows(
         type=DECISION.type,
         rows=pa.RecordBatch.from_pydict(columns),

@@ -30,7 +30,7 @@ namespaces:
   acme/orders:
     dispatchRate: {dispatchThrottlingRateInMsg: 10, ratePeriodInSecond: 2}
     subscriptionDispatchRate: {dispatchThrottlingRateInByte: 99}
-    backlogQuotaMap: {message_age: {limitTime: 3600, policy: consumer_backlog_eviction}}
+    backlogQuotaMap: {message_age: {limitTime: 3600, policy: consumer_backlog_eviction, actions: true}}
   acme/own: {resourcegroup: rg2}
   public/default:
     subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 3, ratePeriodInSecond: 5, across_brokers: true}
@@ -115,6 +115,20 @@ def test_check_prints_one_line_a_problem(capsys: pytest.CaptureFixture[str], tmp
     ]
 
 
+def test_check_names_a_wrong_flag_of_a_backlog_quota(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A misspelt action would never be carried out: status 2, with file, line and key."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "version: 1\nnamespaces:\n  acme/orders:\n    backlogQuotaMap:\n      message_age:\n"
+        "        limitTime: 5\n        policy: producer_exception\n        actions: yes\n"
+    )
+    assert main(["policy", "check", str(path)]) == 2
+    key = "namespaces.acme/orders.backlogQuotaMap.message_age.actions"
+    assert capsys.readouterr().err == f"{path}:8: {key}: is the text 'yes'; expected true or false\n"
+
+
 def test_explain_begins_with_level_entity_rate_and_burst(
     capsys: pytest.CaptureFixture[str], file: str
 ) -> None:
@@ -189,6 +203,27 @@ def test_explain_of_a_topic_shows_precedence(capsys: pytest.CaptureFixture[str],
     other = explained(capsys, file, "--topic", T2, "--subscription", "any")
     assert other[0].startswith("level 3: namespaces.acme/orders.subscriptionDispatchRate")
     assert "9 bytes, producer_request_hold" in applying(other, "Backlog quota destination_storage")
+
+
+def test_explain_says_whether_a_backlog_quota_is_carried_out(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
+    """Both flags where they mean something; the broker's defaults are never acted on."""
+    lines = explained(capsys, file, "--topic", T1)
+    told = "3600 s, consumer_backlog_eviction, actions: true, allow_delete_records: false: applies"
+    assert applying(lines, "Backlog quota message_age").endswith(told)
+    told = "1000 bytes, producer_exception, actions: false: applies"
+    assert applying(lines, "Backlog quota destination_storage").endswith(told)
+    lines = explained(capsys, file, "--topic", T2)
+    told = "9 bytes, producer_request_hold, actions: false: applies"
+    assert applying(lines, "Backlog quota destination_storage").endswith(told)
+    path = tmp_path / "deleting.yaml"
+    path.write_text(
+        "version: 1\nnamespaces:\n  acme/orders:\n    backlogQuotaMap:\n      destination_storage:\n"
+        "        {limitSize: 5, policy: consumer_backlog_eviction, allow_delete_records: true}\n"
+    )
+    lines = explained(capsys, str(path), "--topic", T1)
+    assert "actions: false, allow_delete_records: true" in applying(lines, "Backlog quota destination")
 
 
 def test_explain_knows_short_names_and_rates_across_brokers(

@@ -17,6 +17,7 @@ from streaming.columns.packed import (
     is_packed,
     pack,
     plain_form,
+    type_of,
     unpack,
 )
 from streaming.contract.errors import BadEvent
@@ -146,6 +147,17 @@ def test_a_bomb_is_refused_before_it_is_decompressed(compression: str) -> None:
     with pytest.raises(BadEvent, match=f"at most {DECODED_BYTES}"):
         unpack(value)
     assert pa.default_memory_pool().max_memory() == before
+
+
+def test_the_type_is_told_without_reading_rows() -> None:
+    """Of damaged rows too; of what is no stream, or says none, the reason."""
+    (value,) = packed(REPORTS)
+    assert type_of(value) == "group_usage"
+    assert type_of(value[: len(value) * 3 // 4]) == "group_usage"
+    nameless = stream_of(pa.record_batch({"a": [1]}), None)
+    for wrong, reason in ((b"x", "not an Arrow IPC stream"), (nameless, "weir.type: missing")):
+        with pytest.raises(BadEvent, match=reason):
+            type_of(wrong)
 
 
 def test_a_bomb_of_references_is_refused() -> None:

@@ -34,7 +34,8 @@ namespaces:
     subscriptionDispatchRate: {dispatchThrottlingRateInMsg: 10}
     backlogQuotaMap:
       destination_storage: {limitSize: 0, policy: producer_request_hold}
-      message_age: {limitTime: 3600, policy: consumer_backlog_eviction}
+      message_age:
+        {limitTime: 3600, policy: consumer_backlog_eviction, actions: true, allow_delete_records: true}
 topics:
   persistent://acme/orders/t1:
     subscriptions: {sub1: {dispatchRate: {dispatchThrottlingRateInMsg: 5}}}

@@ -174,3 +174,18 @@ def test_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump_lines, "IDS_MAX", 2)
     with pytest.raises(WeirError, match="shorter"):
         History().read_decisions([decision(str(n), n, late=True) for n in range(3)])
+
+
+def test_a_report_on_a_backlog_that_came_late_is_placed_by_its_topic() -> None:
+    """Judged by the policies of its topic's newest time; other topics are not moved on by that."""
+    history = History()
+    own = {"type": "backlog", "topic": "persistent://a/n/t"}
+    told = [
+        own | {"id": "new", "ts": 1000},
+        own | {"id": "other", "ts": 500, "topic": "persistent://a/n/u"},
+        own | {"id": "late", "ts": 400, "applied_ts": 1000},
+    ]
+    history.read_decisions([orjson.dumps(decision) for decision in told])
+    assert history.applied == {"late": 1000}
+    line = Annotator(history, Counts()).line(record(0, {"type": "backlog", "id": "late", "ts": 400}))
+    assert (line is not None and line.at, written(line)["applied_ts"]) == (1000, 1000)

@@ -71,6 +71,27 @@ BACKLOG = {
         {"subscription": "slow", "before_publish_time": 40_000},
     ],
 }
+ACTION = {
+    "type": "backlog_action",
+    "id": "k1/size/slow",
+    "ts": 0,
+    "topic": "persistent://a/n/t",
+    "quota_type": "size",
+    "policy": "consumer_backlog_eviction",
+    "limit": 100000,
+    "actor": "collect-kafka",
+    "step": "done",
+    "how": "offsets",
+    "subscription": "slow",
+    "since": {"ledger": 1, "entry": -1},
+    "upto": {"ledger": 1, "entry": 99},
+    "messages": 100,
+    "bytes": 103600,
+}
+BLOCK = {name: value for name, value in ACTION.items() if name not in ("subscription", "since", "upto")} | {
+    "id": "k1/time/p1", "quota_type": "time", "policy": "producer_exception", "limit": 60, "actor": "p1",
+    "step": "begun", "how": "refuse",
+}  # fmt: skip
 EMPTY = {"oldestBacklogMessageSubscriptionName": None, "exceeded": [], "actions": [], "evict": []}
 
 
@@ -133,6 +154,29 @@ def test_admission_tells_who_what_and_why() -> None:
             "within, persistent://a/n/t, 103900 bytes behind, oldest x, age not known",
         ),
         (BACKLOG | EMPTY | {"backlogSize": 0.0}, "empty, persistent://a/n/t, 0 bytes"),
+        (
+            ACTION,
+            "evicted, persistent://a/n/t, 100 messages, slow from 1:-1 to 1:99 (offsets), 103600 bytes, "
+            "over 100000 bytes: consumer_backlog_eviction, by collect-kafka",
+        ),
+        (
+            ACTION | {"step": "failed", "how": "", "since": None, "reason": "slow has a member"},
+            "failed, persistent://a/n/t, 100 messages, slow to 1:99, 103600 bytes, "
+            "over 100000 bytes: consumer_backlog_eviction, by collect-kafka, slow has a member",
+        ),
+        (BLOCK, "refusing, persistent://a/n/t, producers, over 60 s: producer_exception, by p1"),
+        (
+            BLOCK | {"step": "ended", "actor": "", "reason": "inside"},
+            "lifted, persistent://a/n/t, producers, over 60 s: producer_exception, inside",
+        ),
+        (
+            BLOCK | {"how": "hold", "policy": "producer_request_hold"},
+            "holding, persistent://a/n/t, producers, over 60 s: producer_request_hold, by p1",
+        ),
+        (
+            BLOCK | {"how": "other", "step": "failed"},
+            "failed, persistent://a/n/t, producers, over 60 s: producer_exception, by p1",
+        ),
     ],
 )
 def test_every_form_tells_whom_what_and_why(decision: dict[str, Any], expected: str) -> None:
@@ -161,6 +205,11 @@ def test_filters_leave_out_the_rest() -> None:
     found = [line(SHARE, subject="rg1/b1"), line(DISPATCH, subject="persistent://a/n/t/s")]
     assert None not in found
     assert line(LIMIT, subject="orders-4") is None
+    topic = "persistent://a/n/t"
+    assert line(ACTION, subject=topic, kind="backlog_action") == describe(ACTION)
+    assert line(BACKLOG, subject=topic) and line(BACKLOG, subject=topic, kind="backlog_action") is None
+    assert line(ACTION, subject=f"{topic}/slow") is None
+    assert line(ACTION | {"topic": 7}, subject=topic) is None
 
 
 def test_repeats_are_shown_when_asked_for() -> None:
@@ -198,7 +247,7 @@ def test_what_costs_is_no_probe(more: dict[str, Any]) -> None:
 HOSTILE = "a\n09:24:28.375  allow     user=b\x1b[2K\r\x9b\u202e"
 
 
-@pytest.mark.parametrize("decision", [ADMISSION, SHARE, DISPATCH, LIMIT, BACKLOG])
+@pytest.mark.parametrize("decision", [ADMISSION, SHARE, DISPATCH, LIMIT, BACKLOG, ACTION])
 def test_names_forge_no_lines(decision: dict[str, Any]) -> None:
     """Whatever field holds them; --json keeps them by its own escapes."""
     for name in (name for name, value in decision.items() if isinstance(value, str)):
@@ -222,7 +271,7 @@ def test_garbage_on_the_topic_is_shown_and_does_no_harm() -> None:
         assert render(value, as_json=False, subject="user=a", kind=None) is None
 
 
-@pytest.mark.parametrize("decision", [ADMISSION, SHARE, DISPATCH, LIMIT, BACKLOG])
+@pytest.mark.parametrize("decision", [ADMISSION, SHARE, DISPATCH, LIMIT, BACKLOG, ACTION])
 def test_a_decision_that_lacks_something_is_shown_field_by_field(decision: dict[str, Any]) -> None:
     """Any field may be missing or of another kind; the line still says what there is."""
     for name in decision:

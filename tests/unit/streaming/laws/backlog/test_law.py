@@ -295,7 +295,10 @@ def test_policies_are_those_of_the_report_s_time() -> None:
     table = BacklogTable()
     fold(table, [report(SLOW, at_ms=6)], timeline, NOW)
     (late,) = fold(through_bytes(table), [report(SLOW, at_ms=1)], timeline, NOW)
-    assert (late["backlogQuotaLimitSize"], late["ts"]) == (7, T0 + 1)
+    assert (late["backlogQuotaLimitSize"], late["ts"], late["applied_ts"]) == (7, T0 + 1, T0 + 6)
+    assert not any("applied_ts" in decision for decision in found)
+    (again,) = replay([report(SLOW, at_ms=1) | {"applied_ts": T0 + 6}], timeline)
+    assert again == late
 
 
 def test_a_table_forgets_old_topics_and_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,201 @@
+"""What `weir backlog` prints, with a cluster that is made up: tests/kafka/backlog has the real one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.policy_topic import PolicyLog
+from weir.backlog import view
+from weir.backlog.standing import Newest
+from weir.backlog.view import Asked, Nothing, View, show, watch
+from weir.cli import main
+
+CLUSTER = Cluster(bootstrap="127.0.0.1:1", topics=Topics("w."), client={})
+T1, T2 = "persistent://public/default/t1", "persistent://public/default/t2"
+ALL = Asked(topic=None, limit=None, as_json=False)
+
+
+class FakePolicies:
+    """Policies that say nothing."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __enter__(self) -> "FakePolicies":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def read(self, timeout_s: float) -> PolicyLog:
+        """Nothing."""
+        return PolicyLog()
+
+
+class FakeStanding:
+    """Decisions that are there; an error comes in its turn."""
+
+    turns: Iterator[Newest | WeirError]
+
+    def __init__(self, *_: Any) -> None:
+        self.newest = Newest()
+
+    def read(self, interval_s: int) -> Newest:
+        """The next turn."""
+        found = next(self.turns)
+        if isinstance(found, WeirError):
+            raise found
+        self.newest = found
+        return found
+
+
+def said(*topics: str, bad: int = 0, beyond: int = 0) -> Newest:
+    """A decision a topic, the first one the largest."""
+    newest = Newest()
+    for number, topic in enumerate(topics):
+        fields = {"type": "backlog", "id": topic, "ts": 5, "topic": topic, "backlogSize": 100.0 - number}
+        newest.take(orjson.dumps(fields), 2**62)
+    newest.bad, newest.beyond, newest.last_bad = bad, beyond, "so\nbad" if bad else ""
+    return newest
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> type[FakeStanding]:
+    """What is found, turn by turn."""
+    monkeypatch.setattr(view, "PolicyReader", FakePolicies)
+    monkeypatch.setattr(view, "Standing", FakeStanding)
+    return FakeStanding
+
+
+class Stop:
+    """Ends the watch after so many turns."""
+
+    def __init__(self, turns: int) -> None:
+        self.left = turns
+        self.waited: list[float] = []
+
+    @property
+    def requested(self) -> bool:
+        """Whether it is over."""
+        return self.left == 0
+
+    def wait(self, limit_s: float) -> bool:
+        """A turn is over."""
+        self.left -= 1
+        self.waited.append(limit_s)
+        return self.requested
+
+
+def test_json_is_an_array_of_the_records(
+    turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the order of the table; all of them but with --limit."""
+    turns.turns = iter([said(T1, T2), said(T1, T2), said()])
+    for asked, count in ((None, 2), (1, 1), (None, 0)):
+        show(CLUSTER, Asked(topic=None, limit=asked, as_json=True))
+        found = orjson.loads(capsys.readouterr().out)
+        assert [one["topic"] for one in found] == [T1, T2][:count]
+
+
+def test_an_unknown_topic_is_an_error_that_says_what_to_do(turns: type[FakeStanding]) -> None:
+    """It may be that nobody reports; a partition of it is enough."""
+    turns.turns = iter([said(T1), said(f"{T2}-partition-0", T1)])
+    asked = Asked(topic=T2, limit=None, as_json=False)
+    with pytest.raises(
+        Nothing, match=r"backlog of persistent://public/default/t2 in the last 2m5s .*weir collect"
+    ):
+        show(CLUSTER, asked)
+    own = View(CLUSTER, asked)
+    assert len(own.lines()) == 2
+    own.close()
+
+
+def test_a_cluster_of_which_nothing_is_said(
+    turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No error: there may be no topics; but what to look after is said."""
+    turns.turns = iter([said()])
+    show(CLUSTER, ALL)
+    assert "weir collect kafka" in capsys.readouterr().out
+
+
+def test_what_could_not_be_used_is_said_on_stderr(
+    turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one reason; names forge no lines."""
+    turns.turns = iter([said(T1, bad=2, beyond=3)])
+    show(CLUSTER, ALL)
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        "weir: 2 records could not be used, such as: so\\nbad",
+        "weir: 3 decisions were on topics for which there was no room",
+    ]
+    assert T1 in out
+
+
+def test_watch_goes_on_whatever_a_turn_brings(
+    turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A topic that is not there yet, a cluster that does not answer; a remark is made once."""
+    turns.turns = iter([said(), WeirError("away\nlong"), said(T2, bad=1), said(T2, bad=1)])
+    stop = Stop(4)
+    watch(CLUSTER, Asked(topic=T2, limit=None, as_json=False), 7.5, stop)  # type: ignore[arg-type]
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        "weir: away", "  long", "weir: 1 records could not be used, such as: so\\nbad",
+    ]  # fmt: skip
+    assert out.startswith(f"nothing was decided on the backlog of {T2}")
+    assert out.count(T2) == 3 and "\x1b" not in out
+    assert stop.waited == [7.5] * 4
+
+
+def test_watch_in_json_writes_an_array_each_time(
+    turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty one while the topic is not there."""
+    turns.turns = iter([said(), said(T1)])
+    watch(CLUSTER, Asked(topic=T1, limit=None, as_json=True), 1, Stop(2))  # type: ignore[arg-type]
+    first, second = capsys.readouterr().out.splitlines()
+    assert orjson.loads(first) == [] and len(orjson.loads(second)) == 1
+
+
+def test_a_terminal_is_drawn_anew(
+    turns: type[FakeStanding], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its first line on."""
+    turns.turns = iter([said(T1)])
+    monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
+    watch(CLUSTER, ALL, 1, Stop(1))  # type: ignore[arg-type]
+    assert capsys.readouterr().out.startswith("\x1b[H\x1b[2J")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--limit", "0"], "invalid number of rows value: '0'"),
+        (["--limit", "x"], "invalid number of rows value: 'x'"),
+        (["--watch", "nan"], "invalid time from 0.1 to 86400 s value: 'nan'"),
+        (["--watch", "0"], "invalid time from 0.1 to 86400 s value: '0'"),
+        (["--topic", "a.b.c"], "--topic: 'a.b.c' may mean two topics"),
+        (["--topic", "a b"], "--topic: 'a b' is not a valid name"),
+    ],
+)
+def test_bad_usage_is_refused(capsys: pytest.CaptureFixture[str], words: list[str], told: str) -> None:
+    """Status 2, before any cluster is asked."""
+    with pytest.raises(SystemExit) as ended:
+        main(["backlog", *words])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_topics_may_be_named_in_short(turns: type[FakeStanding], capsys: pytest.CaptureFixture[str]) -> None:
+    """A Kafka topic without tenant and namespace is Pulsar's in public/default; unknown: status 1."""
+    turns.turns = iter([said(T1, T2), said()])
+    assert main(["backlog", "--topic", "t2", "--json"]) == 0
+    assert [one["topic"] for one in orjson.loads(capsys.readouterr().out)] == [T2]
+    assert main(["backlog", "--topic", "t2"]) == 1
+    assert capsys.readouterr().err.startswith(f"weir: nothing was decided on the backlog of {T2}")

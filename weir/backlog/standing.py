@@ -1,0 +1,130 @@
+"""What was decided last of each topic's backlog, read back from `weir.decisions` (docs/contract.md 3.5)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.errors import BadEvent
+from streaming.contract.events import load_object
+from streaming.contract.names import namespace_of
+from weir.logs.reading import Record, Span, TopicReader
+
+TYPE: Final = "backlog"
+TOPICS_MAX: Final = 200_000
+"""Topics that are kept; what comes beyond is counted."""
+MARGIN_MS: Final = 5_000
+"""Read back more than is needed: our clock and that of who wrote may disagree."""
+_NAMED: Final = b'"backlog"'
+"""Stands in every decision on a backlog; few others need to be parsed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The newest decision on a topic.
+
+    Attributes:
+        decision: what it says.
+        value: its JSON object, as it stands on the topic.
+        written_ms: when that was written, ms since the epoch.
+    """
+
+    decision: BacklogDecision
+    value: bytes
+    written_ms: int
+
+    def stale(self, now_ms: int) -> bool:
+        """Whether nobody goes by it any more, as its life time is over."""
+        return now_ms > self.written_ms + self.decision.ttl_ms
+
+
+@dataclass(slots=True, kw_only=True)
+class Newest:
+    """The newest decision on each topic; pure.
+
+    Attributes:
+        of_topic: by full name.
+        bad: records that say they are such decisions, and are none.
+        last_bad: why the newest of them is none.
+        beyond: decisions on topics for which there was no room.
+    """
+
+    of_topic: dict[str, Found] = field(default_factory=dict)
+    bad: int = 0
+    last_bad: str = ""
+    beyond: int = 0
+
+    def take(self, value: bytes, written_ms: int) -> None:
+        """Take one record, in the order of its partition; of other types it is passed over."""
+        if _NAMED not in value:
+            return
+        try:
+            fields = load_object(value)
+            if fields.get("type") != TYPE:
+                return
+            decision = backlog_decision(fields)
+            namespace_of(decision.topic)  # no policy can name another
+        except BadEvent as error:
+            self.bad += 1
+            self.last_bad = error.reason
+            return
+        known = self.of_topic.get(decision.topic)
+        if known is None and len(self.of_topic) >= TOPICS_MAX:
+            self.beyond += 1
+        # A straggler is about what was before; a repeated one stands anew.
+        elif known is None or decision.ts >= known.decision.ts:
+            self.of_topic[decision.topic] = Found(decision=decision, value=value, written_ms=written_ms)
+
+    def forget_before(self, written_ms: int) -> None:
+        """Let go of what was written earlier."""
+        self.of_topic = {
+            name: found for name, found in self.of_topic.items() if found.written_ms >= written_ms
+        }
+
+
+class Standing:
+    """Reads the decisions, and later on what has come since.
+
+    Args:
+        reader: of the cluster.
+        topic: of the decisions.
+
+    Attributes:
+        newest: what was found.
+    """
+
+    def __init__(self, reader: TopicReader, topic: str) -> None:
+        self.newest = Newest()
+        self._reader, self._topic = reader, topic
+        self._read_to: dict[int, int] = {}
+
+    def read(self, interval_s: int) -> Newest:
+        """Read to where the topic ends now; only what is old by then is left out.
+
+        Args:
+            interval_s: how often topics are looked at; what was said a life time and that ago is read back.
+
+        Raises:
+            WeirError: no such topic, or the cluster does not answer.
+        """
+        since_ms = time.time_ns() // 1_000_000 - back_ms(interval_s)
+        for span in self._reader.spans(self._topic, since_ms, None):
+            for record in self._records(span):
+                self.newest.take(record.value, record.ts)
+            self._read_to[span.partition] = span.end
+        self.newest.forget_before(since_ms)
+        return self.newest
+
+    def _records(self, span: Span) -> Iterator[Record]:
+        start = self._read_to.get(span.partition, span.start)
+        # A topic that was made again begins anew.
+        start = span.start if start > span.end else max(start, span.start)
+        return self._reader.read(
+            Span(topic=span.topic, partition=span.partition, start=start, end=span.end), types=(TYPE,)
+        )
+
+
+def back_ms(interval_s: int) -> int:
+    """How far back is read, ms: a life time and a check interval."""
+    return TTL_MS + interval_s * 1_000 + MARGIN_MS

@@ -1,0 +1,150 @@
+"""`weir backlog` as it runs: reads decisions and policies, shows them once or again and again."""
+
+import sys
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Final
+
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable, printable_json, printable_lines
+from streaming.contract.topics import Cluster
+from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
+from streaming.policy.topics import check_interval_s
+from weir.backlog.rows import Row, is_of, ordered
+from weir.backlog.standing import Standing, back_ms
+from weir.backlog.table import human_seconds, table
+from weir.foreground import StopSignal
+from weir.logs.reading import TopicReader
+
+ROWS: Final = 50
+"""Rows of the table, unless --limit says otherwise."""
+_CLEAR: Final = "\x1b[H\x1b[2J"
+_HINT: Final = (
+    "are they reported (`weir collect kafka`, `weir collect pulsar` or a part of `weir up`), and does the job"
+    " run (`weir job`)?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be shown.
+
+    Attributes:
+        topic: full name, its partitions too; None: all topics.
+        limit: rows at most; None: those of the table ROWS, in JSON all.
+        as_json: the decisions themselves.
+    """
+
+    topic: str | None
+    limit: int | None
+    as_json: bool
+
+
+class Nothing(WeirError):
+    """No such topic was reported."""
+
+
+class View:
+    """Decisions and policies of a cluster, read on from where they were read to.
+
+    Args:
+        cluster: whose.
+        asked: what of it.
+    """
+
+    def __init__(self, cluster: Cluster, asked: Asked) -> None:
+        self._asked = asked
+        self._bootstrap = cluster.bootstrap
+        self._open = ExitStack()
+        client = cluster.client
+        self._policies = self._open.enter_context(PolicyReader(cluster.bootstrap, cluster.topics, client))
+        reader = self._open.enter_context(closing(TopicReader(cluster.bootstrap, client)))
+        self._standing = Standing(reader, cluster.topics.decisions)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._open.close()
+
+    def lines(self) -> list[str]:
+        """What there is to see now.
+
+        Raises:
+            Nothing: nothing was said of the topic that is asked for.
+            WeirError: the cluster does not answer or has no such topics.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        policies = self._policies.read(TIMEOUT_S).timeline.at(now_ms)
+        interval_s = check_interval_s(policies)
+        asked, newest = self._asked, self._standing.read(interval_s)
+        rows = ordered(
+            Row.of(found, policies)
+            for topic, found in newest.of_topic.items()
+            if asked.topic is None or is_of(topic, asked.topic)
+        )
+        within = f"in the last {human_seconds(back_ms(interval_s) // 1000)} on {self._bootstrap}"
+        if not rows and asked.topic is not None:
+            raise Nothing(f"nothing was decided on the backlog of {asked.topic} {within}: {_HINT}")
+        if asked.as_json:
+            return _json(rows[: asked.limit])
+        if not rows:
+            return [f"nothing was decided on backlogs {within}: {_HINT}"]
+        return table(rows, now_ms, ROWS if asked.limit is None else asked.limit)
+
+    def remarks(self) -> list[str]:
+        """What is not among the lines, for stderr."""
+        newest, said = self._standing.newest, []
+        if newest.bad:
+            said.append(f"{newest.bad} records could not be used, such as: {newest.last_bad}")
+        if newest.beyond:
+            said.append(f"{newest.beyond} decisions were on topics for which there was no room")
+        return [printable(f"weir: {words}") for words in said]
+
+
+def _json(rows: list[Row]) -> list[str]:
+    objects = [printable_json(row.found.value.decode()) for row in rows]
+    return ["[" + ",\n ".join(objects) + "]"]
+
+
+def show(cluster: Cluster, asked: Asked) -> None:
+    """Print it once.
+
+    Raises:
+        WeirError: as View.lines.
+    """
+    view = View(cluster, asked)
+    try:
+        print("\n".join(view.lines()))
+        for remark in view.remarks():
+            print(remark, file=sys.stderr)
+    finally:
+        view.close()
+
+
+def watch(cluster: Cluster, asked: Asked, every_s: float, stop: StopSignal) -> None:
+    """Print it again and again until a signal; what cannot be read once is tried again.
+
+    Args:
+        cluster, asked: as of View.
+        every_s: from one time to the next.
+        stop: ends it.
+    """
+    view = View(cluster, asked)
+    terminal = sys.stdout.isatty()
+    # Tables stand apart from each other, where nothing is overwritten.
+    begin, end = (_CLEAR, "\n") if terminal else ("", "\n" if asked.as_json else "\n\n")
+    told: list[str] = []
+    try:
+        while not stop.requested:
+            try:
+                print(begin + "\n".join(view.lines()), end=end, flush=True)
+            except Nothing as nothing:
+                print(begin + ("[]" if asked.as_json else printable(str(nothing))), end=end, flush=True)
+            except WeirError as failure:
+                print(printable_lines(f"weir: {failure}"), file=sys.stderr, flush=True)
+            if view.remarks() != told:
+                told = view.remarks()
+                print(*told, sep="\n", file=sys.stderr, flush=True)
+            stop.wait(every_s)
+    finally:
+        view.close()

@@ -1,0 +1,92 @@
+"""`weir backlog`: topics by how near they are to their backlog quotas (docs/contract.md 4)."""
+
+import argparse
+
+from streaming.contract.errors import BadEvent
+from streaming.contract.names import full_topic
+from weir.options import add_cluster_options, cluster_of
+
+WATCH_S = 5.0
+_EXAMPLES = """\
+examples:
+  weir backlog                                  all topics, the nearest to its quota first
+  weir backlog --topic clicks                   persistent://public/default/clicks, all its partitions
+  weir backlog --watch 2                        again every 2 s until Ctrl-C
+  weir backlog --json | jq '.[] | select(.exceeded != [])'
+
+A line that begins with ! is beyond its quota. Topics are known if somebody reports them: `weir collect kafka`
+and `weir collect pulsar`, both parts of `weir up`. Exit status: 0 done, 1 that topic was not reported or the
+cluster does not answer, 2 bad usage.
+"""
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "backlog",
+        help="topics by how near they are to their backlog quotas",
+        description="Show size and age of each topic's backlog beside its quotas, the subscription that holds"
+        " most back, what the policies ask for, and what would be evicted.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_cluster_options(parser)
+    parser.add_argument("--topic", metavar="T", help="only this one, in short too, and its partitions")
+    parser.add_argument(
+        "--limit", type=_count, metavar="N", help="rows at most (default: 50; with --json: all)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the decisions as they are, as an array")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=WATCH_S,
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C",
+    )
+    parser.set_defaults(run=run, usage_error=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show it once or until a signal; raises WeirError as `view.show` does."""
+    # Here and not above: `weir --help` must not load a Kafka client.
+    from weir.backlog.view import Asked, show, watch
+    from weir.foreground import StopSignal
+
+    topic = None
+    if args.topic is not None:
+        try:
+            topic = full_topic(args.topic)
+        except BadEvent as error:
+            args.usage_error(f"--topic: {args.topic!r} {error.reason}")
+    cluster = cluster_of(args)
+    asked = Asked(topic=topic, limit=args.limit, as_json=args.json)
+    if args.watch is None:
+        show(cluster, asked)
+        return 0
+    stop = StopSignal()
+    stop.install()
+    watch(cluster, asked, args.watch, stop)
+    return 0
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+# argparse names a type by this in its message.
+_count.__name__ = "number of rows"
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    # Neither 0 nor NaN, nor longer than a day.
+    if not 0.1 <= seconds <= 86_400:
+        raise ValueError
+    return seconds
+
+
+_seconds.__name__ = "time from 0.1 to 86400 s"
