@@ -23,8 +23,8 @@ DECISION: dict[str, Any] = {
     "ttl_ms": 60_000,
 }  # fmt: skip
 CALM: dict[str, Any] = {
-    **DECISION, "id": f"{NAME}-1.1", "oldestBacklogMessageSubscriptionName": None, "exceeded": [], "actions": [],
-    "evict": [],
+    **DECISION, "id": f"{NAME}-1.1", "oldestBacklogMessageSubscriptionName": None, "exceeded": [],
+    "actions": [], "evict": [],
 }  # fmt: skip
 ACTION: dict[str, Any] = {
     "type": "backlog_action", "id": "d/size/slow", "ts": 5_001, "topic": TOPIC, "quota_type": "size",
