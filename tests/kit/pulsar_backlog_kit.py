@@ -199,7 +199,7 @@ class FakeBacklogs:
         raise AssertionError(rest)
 
 
-def cluster_of(fake: FakeBacklogs, **settings: Any) -> PulsarBacklogs:
+def cluster_of(fake: Callable[[httpx2.Request], httpx2.Response], **settings: Any) -> PulsarBacklogs:
     """Its reader."""
     terms = {"attempts_max": 1, **settings}
     return PulsarBacklogs(rest_of(fake), PulsarCollectSettings(**terms))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, Looked, Order, Wants
 from streaming.collect.pulsar.limits import topic_path
 from streaming.collect.pulsar.rest import Rest, RestError
 from streaming.collect.pulsar_backlog.closings import Closings
@@ -66,6 +66,7 @@ class PulsarBacklogs:
         self._evictor = Evictor(rest, settings.eviction_wait_ms / 1000, settings.eviction_sample)
         self._listing = Listing(rest)
         self._memories: dict[str, _Memory] = {}
+        self._met = False
 
     async def look(self, wants: Wants) -> Looked:
         """Read all topics, those of Pulsar's own left out.
@@ -76,6 +77,7 @@ class PulsarBacklogs:
         looked = Looked()
         failures: list[str] = []
         self._rest.ask_again()
+        await self._meet()
         listed = await self._listing.list()
         failures += map(str, listed.failures)
         topics, beyond = listed.topics[: self._topics_max], len(listed.topics) - self._topics_max
@@ -97,13 +99,18 @@ class PulsarBacklogs:
         Raises:
             CannotEvict: why not.
         """
+        try:
+            await self._meet(again=False)
+        except RestError as failure:
+            raise CannotEvict(str(failure)) from failure
         return await self._evictor.prepare(order)
 
     async def carry_out(self, eviction: Eviction) -> None:
         """Move the subscription, and see that it was.
 
         Raises:
-            CannotEvict: it was refused, or it is not known whether it was done.
+            CannotEvict: it was refused, nothing was done.
+            NotKnown: it may have been done.
         """
         await self._evictor.carry_out(eviction)
 
@@ -113,6 +120,7 @@ class PulsarBacklogs:
         Raises:
             WeirError: nothing could be read.
         """
+        await self._meet(again=False)
         try:
             log = topic_log(topic, await self._rest.get(f"{topic_path(topic)}/internalStats"))
         except RestError as failure:
@@ -120,6 +128,17 @@ class PulsarBacklogs:
                 return [None] * len(subscriptions)
             raise
         return [has_passed(log, name, position) for name, position in subscriptions]
+
+    async def _meet(self, *, again: bool = True) -> None:
+        """Learn which brokers there are: who is asked sends on to the one that has the topic.
+
+        Raises:
+            RestError: no answer of use.
+        """
+        if again or not self._met:
+            brokers = await self._rest.get("/admin/v2/brokers") or ()
+            self._rest.trust_brokers([str(one) for one in brokers])
+            self._met = True
 
     async def _read_all(
         self, topics: Iterable[str], wants: Wants, looked: Looked, failures: list[str]

@@ -70,6 +70,7 @@ class Evictor:
         ledger, entry = eviction.upto
         body = {"ledgerId": ledger, "entryId": entry, "partitionIndex": _partition(eviction.topic)}
         deadline = time.monotonic() + self._wait_s
+        first = True
         while True:
             said = "it did not move"
             try:
@@ -77,11 +78,13 @@ class Evictor:
             except RestError as failure:
                 # 409: it is being moved already, for the same reason or another.
                 if failure.status is not None and failure.status != 409:
-                    raise CannotEvict(str(failure)) from failure
+                    nothing_done = first and failure.status < 500
+                    raise (CannotEvict if nothing_done else NotKnown)(str(failure)) from failure
                 said = str(failure)
                 if failure.silent is not None:
                     # It may have been done, and that cannot be seen where nobody is asked any more.
                     self._rest.ask_again()
+            first = False
             if await self._arrived(eviction, min(deadline, time.monotonic() + _POLL_MAX_S)):
                 return
             if time.monotonic() >= deadline:
@@ -94,13 +97,13 @@ class Evictor:
                 log = await self._log(eviction.topic)
             except RestError as failure:
                 if failure.absent:
-                    raise CannotEvict(str(failure)) from failure
+                    raise NotKnown(str(failure)) from failure
                 log = None
             except BadEvent as failure:
-                raise CannotEvict(printable(str(failure))) from failure
+                raise NotKnown(printable(str(failure))) from failure
             if log is not None:
                 if eviction.subscription not in log.cursors:
-                    raise CannotEvict(f"{eviction.topic}: the subscription has gone")
+                    raise NotKnown(f"{eviction.topic}: the subscription has gone")
                 if has_passed(log, eviction.subscription, eviction.upto):
                     return True
             if time.monotonic() + _POLL_S >= deadline:

@@ -49,7 +49,6 @@ class Listing:
         Raises:
             RestError: nothing could be listed.
         """
-        self._rest.trust_brokers([str(one) for one in await self._rest.get("/admin/v2/brokers") or ()])
         tenants = [str(one) for one in await self._rest.get("/admin/v2/tenants") or ()]
         paths = [f"/admin/v2/namespaces/{part(one)}" for one in tenants]
         found = await asyncio.gather(*map(self._try, paths))

@@ -1,12 +1,15 @@
 """Rounds over all topics: what is asked, what is reported, and what a failure costs."""
 
+import httpx2
 import pytest
 from limits_kit import run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
+from streaming.collect.backlog.cluster import CannotEvict, Order
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.pulsar_backlog import cluster
 from streaming.collect.pulsar_backlog.cluster import FAILURES_MAX
+from streaming.contract.backlog.decisions import Planned
 from streaming.contract.broker_events import Ledger, Subscription
 
 T1, T2 = "persistent://acme/orders/t1", "persistent://acme/orders/t2-partition-0"
@@ -200,3 +203,22 @@ def test_whether_positions_are_passed() -> None:
     fake.fail = lambda _method, _path: 503
     with pytest.raises(RestError):
         run(rounds.passed(T1, asked))
+
+
+def test_brokers_are_known_before_the_first_round() -> None:
+    """Who asks first whether something was done, after a crash, is sent on to the topic's owner."""
+    fake = FakeBacklogs({T1: FakeTopic({1: 10, 2: 5}, {"a": (1, 4)})})
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.host == "admin" and request.url.path.startswith("/admin/v2/persistent"):
+            return httpx2.Response(307, headers={"location": f"http://broker1:8080{request.url.path}"})
+        return fake(request)
+
+    report = run(cluster_of(fake).look(wants())).reports[0]
+    planned = Planned(subscription="a", ledger=1, entry=6, entries=2)
+    order = Order(report=report, planned=planned, may_delete=False)
+    assert run(cluster_of(answer).passed(T1, [("a", (1, 4))])) == [True]
+    assert run(cluster_of(answer).prepare(order)) is not None
+    fake.fail = lambda _method, path: 403 if path.endswith("brokers") else 0
+    with pytest.raises(CannotEvict, match="because 403"):
+        run(cluster_of(answer).prepare(order))

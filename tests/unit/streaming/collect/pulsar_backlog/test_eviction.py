@@ -7,7 +7,7 @@ import pytest
 from limits_kit import run
 from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, wants
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Order
+from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
 from streaming.collect.pulsar_backlog import eviction
 from streaming.collect.pulsar_backlog.eviction import HOW
 from streaming.contract.backlog.decisions import Planned
@@ -142,7 +142,7 @@ def test_endless_disorder_evicts_nothing() -> None:
     """What is cut again and again is given up, with the reason."""
     rig = Rig(topic(), eviction_sample=2)
     # The second of two that are asked lies in the middle of what is left, and is too young each time.
-    rig.topic.ledgers[1] = 2**20
+    rig.topic.ledgers[1] = 2**12
     rig.topic.published = {(1, 3): NOW_MS - 60_000}
     rig.report = run(rig.cluster.look(wants())).reports[0]
     rig.fake.found = (2, 0)
@@ -206,8 +206,9 @@ def test_a_refusal_is_told_and_ends_it(status: int) -> None:
     """Once, with what Pulsar says."""
     rig = Rig(topic())
     rig.fake.fail = lambda method, _path: status if method == "POST" else 0
-    with pytest.raises(CannotEvict, match=f"because {status}"):
+    with pytest.raises(CannotEvict, match=f"because {status}") as caught:
         rig.evict(ledger=2, entry=3, entries=11)
+    assert isinstance(caught.value, NotKnown) == (status >= 500)
     assert rig.changes() == 1 and rig.topic.positions == SLOW
 
 
@@ -219,6 +220,17 @@ def test_an_eviction_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     rig.fake.fail = lambda method, _path: next(refused, 0) if method == "POST" else 0
     rig.evict(ledger=2, entry=3, entries=11)
     assert rig.changes() == 3 and rig.topic.positions["slow"] == (2, 3)
+
+
+def test_a_refusal_after_a_yes_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one may still be carried out."""
+    monkeypatch.setattr(eviction, "_POLL_MAX_S", 0.0)
+    rig = Rig(topic())
+    rig.fake.lazy = True
+    answers = iter([0])
+    rig.fake.fail = lambda method, _path: next(answers, 403) if method == "POST" else 0
+    with pytest.raises(NotKnown, match="because 403"):
+        rig.evict(ledger=2, entry=3, entries=11)
 
 
 def test_an_answer_that_is_lost_does_not_matter() -> None:
@@ -242,7 +254,7 @@ def test_what_is_not_seen_is_not_done() -> None:
     """Pulsar says yes at once, and nothing moves: the wait has a limit."""
     rig = Rig(topic())
     rig.fake.lazy = True
-    with pytest.raises(CannotEvict, match=r"not at 2:3 within 0\.3 s: it did not move"):
+    with pytest.raises(NotKnown, match=r"not at 2:3 within 0\.3 s: it did not move"):
         rig.evict(ledger=2, entry=3, entries=11)
 
 
@@ -260,7 +272,7 @@ def test_who_goes_meanwhile_ends_it(gone: str) -> None:
         return 404 if path.endswith("internalStats") and gone == "topic" else 0
 
     rig.fake.fail = fail
-    with pytest.raises(CannotEvict, match=r"because 404|the subscription has gone"):
+    with pytest.raises(NotKnown, match=r"because 404|the subscription has gone"):
         run(rig.cluster.carry_out(prepared))
 
 
