@@ -33,7 +33,7 @@ from streaming.contract.namespaces import Namespaces
 from weir.stack.process import die_with_parent
 
 TITLE: Final = "Backlogs: one check of a Kafka cluster"
-DURATION_S: Final = 120
+DURATION_S: Final = 50
 GROUPS: Final = 3
 """Of each topic."""
 CHECK_S: Final = 5.0
@@ -44,7 +44,7 @@ _LIMIT_S: Final = 60.0
 _PATTERN: Final = "tenant.namespace.topic"
 _IN_FLIGHT: Final = 32
 _CREATED_AT_ONCE: Final = 500
-_NAIVE: Final = {"offsets_per_request": 1}
+_NAIVE: Final = {"offsets_per_request": 1, "look_timeout_ms": 120_000}
 """An OffsetFetch for each group."""
 
 
@@ -53,8 +53,8 @@ class _Scale:
     """How much of everything: topics, records in each, checks of each kind."""
 
     topics: int = 2_000
-    records: int = 10
-    checks: int = 5
+    records: int = 2
+    checks: int = 3
 
 
 _SMOKE: Final = _Scale(topics=40, records=2, checks=1)
@@ -118,7 +118,7 @@ def run(smoke: bool, progress: Progress) -> Result:
         progress.step("checking with a request for each group", 0.9)
         with _collector(stack.bootstrap, len(names), _NAIVE) as naive:
             naive.check()
-            slow = [naive.check() for _ in range(max(1, scale.checks // 2))]
+            slow = naive.check()
     return _result(scale, first, same, grown, precise, slow)
 
 
@@ -128,7 +128,7 @@ def _result(
     same: list[_Check],
     grown: list[_Check],
     precise: _Check,
-    slow: list[_Check],
+    slow: _Check,
 ) -> Result:
     of = f"{scale.topics:,} topics and {GROUPS * scale.topics:,} groups"
     naive = "one OffsetFetch a group"
@@ -138,7 +138,7 @@ def _result(
             what=f"a check of {of}",
             value=seconds,
             unit="s",
-            baseline=median(one.seconds for one in slow),
+            baseline=slow.seconds,
             baseline_what=naive,
             target=f"< {CHECK_S:g} s",
             met=max(one.seconds for one in same) < CHECK_S,
@@ -147,7 +147,7 @@ def _result(
             what="the collector's processor time of it",
             value=median(one.cpu_s for one in same),
             unit="s",
-            baseline=median(one.cpu_s for one in slow),
+            baseline=slow.cpu_s,
             baseline_what=naive,
         ),
         Row(what="a check when every topic has grown", value=median(one.seconds for one in grown), unit="s"),
@@ -165,7 +165,8 @@ def _result(
         f"Each topic has one partition and {scale.records} records of {_SIZE} bytes before the first check; "
         "each group has a committed offset in one topic and no members. Broker and collector share the "
         "machine.",
-        f"Medians of {scale.checks} checks, the baseline's of {len(slow)}; the others of one.",
+        f"Medians of {scale.checks} checks without anything new and after a record in every topic; the others, "
+        "and the baseline, of one.",
     ]
     return Result(name="backlog", title=TITLE, rows=rows, notes=notes)
 

@@ -25,7 +25,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
 
 TITLE: Final = "Standing decision beside a remote check"
-DURATION_S: Final = 80
+DURATION_S: Final = 79
 SETUP_LIMIT_S: Final = 600
 """What a first run may take more, to build the peers and the load client."""
 

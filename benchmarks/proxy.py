@@ -26,7 +26,7 @@ from benchmarks.peers.build import Unavailable
 from benchmarks.peers.kroxylicious import HEAP_MB, VERSION, build, built, kroxylicious
 
 TITLE = "The Kafka proxy: through it and straight to Kafka"
-DURATION_S = 214
+DURATION_S = 200
 ADDED_US: Final = {50.0: 50.0, 99.0: 200.0}
 """Targets of the added round trip by percentile."""
 SMALL_PER_CORE: Final = 60_000.0

@@ -19,7 +19,7 @@ from streaming.job.spark.settings import JobSettings, Profile
 from weir.stack.topics import ensure_topics
 
 TITLE = "Scale of resource groups: a round of reports on Kafka to all shares on Kafka"
-DURATION_S = 90
+DURATION_S = 87
 TARGET_S: Final = 0.8
 TARGET_BYTES: Final = 30e6
 """Of reports and shares of a round together."""

@@ -30,7 +30,7 @@ from streaming.laws.mutation.table import COLD
 from streaming.state.body import decode
 
 TITLE = "State: batch time, bytes and memory with many idle principals"
-DURATION_S = 80
+DURATION_S = 75
 BYTES_TARGET: Final = 150
 GROWTH_TARGET: Final = 1.25
 """Batch time with most principals over that with few: what two runs of the same differ by."""

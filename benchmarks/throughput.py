@@ -21,7 +21,7 @@ from streaming.replay import replay_local
 from weir.stack.topics import ensure_topics
 
 TITLE = "Throughput of the job: requests on Kafka to decisions on Kafka"
-DURATION_S = 200
+DURATION_S = 197
 TARGET_PACKED_S: Final = 1_000_000
 TARGET_RATIO: Final = 300.0
 """Of packed requests to the idiom."""

@@ -1,5 +1,8 @@
 """Backlogs of a cluster of which a broker is down: slow, since brokers stop and start."""
 
+import gc
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,15 @@ from streaming.contract.errors import WeirError
 from weir.stack.kafka import LocalKafka
 
 pytestmark = pytest.mark.soak
+
+
+@pytest.fixture(autouse=True)
+def _dropped_sockets() -> Iterator[None]:
+    """kafka-python drops the sockets of failed attempts without closing them, which pytest would report."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def leaders(topic: Lagging) -> list[int]:

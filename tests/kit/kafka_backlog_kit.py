@@ -4,11 +4,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
 
 from streaming.collect.backlog.cluster import Eviction, Looked, Order, Wants
 from streaming.collect.kafka.cluster import KafkaCluster
@@ -17,6 +21,8 @@ from streaming.contract.backlog.actions import Position
 from streaming.contract.backlog.decisions import Planned
 from streaming.contract.broker_events import Backlog
 from streaming.contract.namespaces import Namespaces
+from streaming.kafka_io.admin_client import AdminClient as PythonAdmin
+from streaming.kafka_io.admin_client import admin_options
 from streaming.laws.backlog.law import Quota, Rules, judge
 
 LIMIT_S = 20.0
@@ -145,24 +151,30 @@ class Lagging:
         assert producer.flush(LIMIT_S) == 0
 
     def commit(self, group: str, offset: int, partition: int = 0) -> None:
-        """Move a group without members."""
-        part = TopicPartition(self.topic, partition, offset)
-        deadline = time.monotonic() + LIMIT_S
-        # The coordinator of a new cluster is not there at once, and a partition's error is only told.
-        while True:
-            with contextlib.suppress(KafkaException):
-                asked = [ConsumerGroupTopicPartitions(group, [part])]
-                self.admin.alter_consumer_group_offsets(asked)[group].result(LIMIT_S)
-                if self.committed(group, partition) == offset:
-                    return
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        """Move a group without members.
+
+        By kafka-python: confluent_kafka 2.16.1 crashes where a coordinator that still loads refuses.
+        """
+        part, deadline = KafkaPartition(self.topic, partition), time.monotonic() + LIMIT_S
+        with closing(self._python_admin()) as admin:
+            # The coordinator of a new cluster is not there at once.
+            while True:
+                with contextlib.suppress(KafkaError):
+                    moved = admin.alter_group_offsets(group, {part: OffsetAndMetadata(offset, "", -1)})
+                    if moved[part] is NoError:
+                        return
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
 
     def committed(self, group: str, partition: int = 0) -> int:
-        """How far a group has come."""
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self.topic, partition)])
-        answer = self.admin.list_consumer_group_offsets([asked])[group].result(LIMIT_S)
-        return int(answer.topic_partitions[0].offset)
+        """How far a group has come; -1: it has committed nothing."""
+        with closing(self._python_admin()) as admin:
+            found = admin.list_group_offsets({group: None})[group]
+        part = KafkaPartition(self.topic, partition)
+        return int(found[part].offset) if part in found else -1
+
+    def _python_admin(self) -> Any:
+        return PythonAdmin(**admin_options(self.bootstrap, {}, round(LIMIT_S * 1000)))
 
     def join(self, group: str, protocol: str = "classic") -> Consumer:
         """A member that has got its partitions, and commits nothing by itself."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -90,6 +91,10 @@ class KafkaCluster:
             # Whatever state the connections are in, the next check starts from fresh ones.
             await asyncio.to_thread(self._connection.close)
             raise
+        looked.failures = [
+            line if times == 1 else f"{line} ({times} times)"
+            for line, times in Counter(looked.failures).items()
+        ]
         more = len(looked.failures) - FAILURES_MAX
         if more > 0:
             looked.failures[FAILURES_MAX:] = [f"and {more} more"]
