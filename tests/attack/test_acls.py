@@ -17,7 +17,7 @@ import orjson
 import pytest
 from admin_process_kit import Admin
 from cluster_kit import LOOPBACK, address, fresh
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -42,7 +42,14 @@ from wire_client import WireClient
 
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.proxy import ProxyConfig
+from streaming.collect.backlog.action_log import ActionLog
+from streaming.collect.backlog.cluster import Order, Wants
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.collect.reports import Reports
+from streaming.contract.backlog.actions import BacklogAction
+from streaming.contract.backlog.decisions import Planned
+from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.collect.feeds import Feeds
@@ -53,9 +60,12 @@ from weir.stack.topics import ensure_topics
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 TOOLS = Path(__file__).with_name("Tools.java")
-USERS = ("weir-job", "weir-proxy", "weir-policies", "weir-reader", "weir-collect", "mallory")
+USERS = (
+    "weir-job", "weir-proxy", "weir-policies", "weir-reader", "weir-collect", "weir-backlogs", "mallory",
+)  # fmt: skip
 TOPICS = Topics()
 LIMIT_S = 20.0
+PATTERN = "tenant.namespace.topic"
 CLIENT = (
     "kafka-acls --bootstrap-server HOST:PORT --add --allow-principal User:mallory --operation All"
     " --topic app. --group app. --resource-pattern-type prefixed"
@@ -101,10 +111,10 @@ class Secured:
             "log_level": "0",
         }
 
-    def weir(self, user: str, *words: str) -> str:
-        """Run a command as a user; what it printed."""
+    def weir(self, user: str, *words: str, **sections: dict[str, Any]) -> str:
+        """Run a command as a user, with more sections of its settings; what it printed."""
         settings = self.folder / f"{user}.yaml"
-        settings.write_text(json.dumps({"kafka": {"client": self.login(user)}}))
+        settings.write_text(json.dumps({"kafka": {"client": self.login(user)}, **sections}))
         command = [sys.executable, "-m", "weir", *words, "--kafka", self.kafka.sasl_bootstrap]
         done = subprocess.run(
             [*command, "--settings", str(settings)],
@@ -174,6 +184,47 @@ def test_the_collector_of_pulsar_works_under_its_user(secured: Secured) -> None:
         reports.write([("b", event)])
 
 
+def test_the_collector_of_backlogs_works_under_its_user(secured: Secured) -> None:
+    """It reports a group of a client's own topic, moves its offset, and writes that down."""
+    bootstrap, topic = secured.kafka.bootstrap, "app.backlog"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(LIMIT_S)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for _ in range(10):
+        producer.produce(topic, b"x")
+    assert producer.flush(LIMIT_S) == 0
+    group = Consumer({"bootstrap.servers": bootstrap, "group.id": "app.slow"})
+    group.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    secured.weir("weir-backlogs", "collect", "--once", collect={"quotas_from_kafka": False})
+    reports = [orjson.loads(value) for value in shown(secured, TOPICS.usage) if b"app.backlog" in value]
+    (report,) = (one for one in reports if one["topic"].endswith("/app.backlog"))
+    assert [one["name"] for one in report["subscriptions"]] == ["app.slow"]
+    login = secured.login("weir-backlogs")
+
+    async def evict() -> None:
+        cluster = KafkaCluster(
+            login["bootstrap.servers"], login, KafkaBacklogSettings(), Namespaces(PATTERN), TOPICS.prefix
+        )
+        looked = await cluster.look(Wants(precise_age=True, expires=lambda _topic: True))
+        (found,) = (one for one in looked.reports if one.topic == report["topic"])
+        assert found.subscriptions[0].oldest_publish_time is not None
+        planned = Planned(subscription="app.slow", ledger=found.ledgers[-1].id, entry=-1, entries=8)
+        eviction = await cluster.prepare(Order(report=found, planned=planned, may_delete=False))
+        assert eviction is not None
+        log = ActionLog(login["bootstrap.servers"], TOPICS.decisions, login, LIMIT_S)
+        action = BacklogAction(
+            id="a", ts=1, topic=found.topic, quota_type="size", policy="p", limit=1, actor="c", step="begun"
+        )
+        await log.write(action)
+        await cluster.carry_out(eviction)
+        log.close()
+        cluster.close()
+
+    asyncio.run(evict())
+    assert group.committed([TopicPartition(topic, 0)], timeout=LIMIT_S)[0].offset == 10
+    group.close()
+
+
 def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_path: Path) -> None:
     """Limits by command, API and from the cluster, requests decided, shares' topics read, logs shown."""
     assert proxy.proxy is not None
@@ -190,7 +241,7 @@ def test_weir_works_under_its_users(secured: Secured, proxy: ProxyThread, tmp_pa
         assert admin.ask("PUT", "/admin/v2/resourcegroups/rg1", {"publishRateInMsgs": 5})[0] == 204
         assert admin.ask("GET", "/admin/v2/resourcegroups")[1] == ["rg1"]
         assert "cannot be looked at" not in admin.log
-    secured.weir("weir-policies", "collect", "--once")
+    secured.weir("weir-policies", "collect", "--once", backlog={"enabled": False})
     assert "mallory" in secured.weir("weir-reader", "policy", "get")
     until(lambda: proxy.proxy and proxy.proxy.coordinator.quota("mallory", "") is not None)
     client = AdminClient({**secured.login("mallory"), "bootstrap.servers": proxy.bootstrap})

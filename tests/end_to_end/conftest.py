@@ -13,7 +13,10 @@ quotas:
     controller_mutation_rate: 1
   - entity: {user: null, client-id: load}
     controller_mutation_rate: 20
-broker: {resourceUsagePublishIntervalInSecs: 1, backlogQuotaCheckIntervalInSeconds: 1, preciseBacklogSize: true}
+broker:
+  resourceUsagePublishIntervalInSecs: 1
+  backlogQuotaCheckIntervalInSeconds: 1
+  preciseBacklogSize: true
 """
 # Slow machines: a decision that is late by the default two seconds is no failure of what is tested here.
 SETTINGS = """\

@@ -29,13 +29,12 @@ PULSAR_COLLECTOR = "collect_pulsar"
 _COMMANDS = {PULSAR_PROXY: "proxy", PULSAR_COLLECTOR: "collect"}
 _KEPT = ("kafka", "pulsar", "checkpoint", "logs", "run", "up.lock")
 """What stands in the data folder."""
-# Shares of the stop limit: the proxies and the job answer what is under way, the others only end. Who stands
-# beside each other is asked to stop at the same time.
+# Shares of the stop limit: the proxies and the job answer what is under way, collectors may be evicting. Who
+# stands beside each other is asked to stop at the same time.
 _STOP_SHARES: tuple[tuple[tuple[str, ...], float], ...] = (
-    (("admin",), 0.2),
-    (("proxy", PULSAR_PROXY), 0.35),
-    (("job",), 0.7),
-    (("collect", PULSAR_COLLECTOR), 0.75),
+    (("admin", "collect", PULSAR_COLLECTOR), 0.25),
+    (("proxy", PULSAR_PROXY), 0.4),
+    (("job",), 0.75),
 )
 _STILL_WAITING_S = 10.0
 
@@ -189,7 +188,7 @@ class Stack:
         }
 
     def stop(self) -> None:
-        """Stop admin API and proxies first, so that nobody asks any more, then the job, the rest, brokers."""
+        """Stop admin API, collectors and proxies first, so that nobody asks any more, then the job, brokers."""
         begun = time.monotonic()
         limit_s = self._settings.local.stop_timeout_s
 

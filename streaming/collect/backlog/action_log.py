@@ -44,7 +44,8 @@ class ActionLog:
             logger=NO_LOG,
         )
         self._stopping = threading.Event()
-        threading.Thread(target=self._poll, name="action log", daemon=True).start()
+        self._thread = threading.Thread(target=self._poll, name="action log", daemon=True)
+        self._thread.start()
 
     async def write(self, action: BacklogAction) -> None:
         """Write one step.
@@ -77,6 +78,7 @@ class ActionLog:
     def close(self) -> None:
         """End the thread; what was not written is given up."""
         self._stopping.set()
+        self._thread.join(10 * _POLL_S)
         self._producer.purge()
 
     def _poll(self) -> None:

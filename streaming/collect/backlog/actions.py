@@ -88,8 +88,8 @@ class Actions:
         self._unsaid: deque[BacklogAction] = deque(maxlen=_UNSAID_MAX)
         self._failures = self._put_off = 0
 
-    async def checked(self, topics: set[str]) -> None:
-        """A check has reported these topics: what may be begun counts anew."""
+    def checked(self, topics: set[str]) -> None:
+        """A check has found these topics: what may be begun counts anew."""
         self._left = self._settings.orders_max
         if self._failures > SAID_MAX:
             logger.warning("%d more evictions failed since the last check", self._failures - SAID_MAX)
@@ -97,8 +97,13 @@ class Actions:
             logger.warning("%d evictions were put off to this check (backlog.orders_max)", self._put_off)
         self._failures = self._put_off = 0
         self._newest = {topic: round for topic, round in self._newest.items() if topic in topics}
-        for _ in range(len(self._unsaid)):
-            await self._end(self._unsaid.popleft())
+
+    async def catch_up(self) -> None:
+        """Say how actions ended that could not be said then."""
+        while self._unsaid:
+            action = self._unsaid.popleft()
+            if not await self._end(action):
+                return
 
     def take(self, decision: BacklogDecision) -> None:
         """A decision was read, of whomever's report."""
@@ -239,14 +244,16 @@ class Actions:
         await self._end(replace(action, ts=_wall_ms(), step=FAILED, reason=reason))
         return FAILED
 
-    async def _end(self, action: BacklogAction) -> None:
-        """Say how an action ended, later if it cannot be said now."""
+    async def _end(self, action: BacklogAction) -> bool:
+        """Say how an action ended, later if it cannot be said now; whether it could."""
         try:
             await self._log(action)
         except WeirError as error:
             self._unsaid.append(action)
             logger.warning("%s: %s is said after the next check: %s", printable(action.id), action.step,
                            printable(str(error)))  # fmt: skip
+            return False
+        return True
 
     async def _limited(self, asked: Coroutine[Any, Any, Any]) -> Any:
         """What is asked of the cluster, within the limit."""

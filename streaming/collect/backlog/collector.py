@@ -132,8 +132,9 @@ class BacklogCollector:
         reports = self._sent.named(looked.reports)
         topics = {report.topic for report in reports}
         self._metrics.reported(topics, complete=not looked.unread)
-        await self.actions.checked(topics)
+        self.actions.checked(topics)
         too_large = await self._write(reports)
+        await self.actions.catch_up()
         self._metrics.unread.set(looked.unread + len(too_large))
         self._metrics.reports.inc(len(reports) - len(too_large))
         self._metrics.too_large.inc(len(too_large))

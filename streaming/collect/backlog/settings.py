@@ -46,7 +46,7 @@ class BacklogSettings(Settings):
         10_000, "such evictions that are kept; what is beyond is counted and not settled", minimum=1
     )
     stop_timeout_ms: int = setting(
-        3_000,
+        2_000,
         "how long evictions under way may last at the end, ms; the next run settles what is left",
         minimum=0,
     )

@@ -66,8 +66,19 @@ def run(collected: Collected, *, at_stop: AtStop = AtStop.KEEP, **options: Any) 
     args = argparse.Namespace(**{"once": False, "push": False, "ready_file": None, **options})
     metrics = CollectMetrics()
     settings = PulsarCollectSettings(at_stop=at_stop)
-    collected.run = module._Run(args, settings, collected, metrics, "http://here/metrics")  # type: ignore[arg-type]
-    asyncio.run(collected.run.run())
+
+    async def rounds() -> None:
+        collected.run = module._Run(  # type: ignore[assignment]
+            args,
+            settings,
+            collected,
+            metrics,
+            "http://here/metrics",
+            asyncio.Event(),  # type: ignore[arg-type]
+        )
+        await collected.run.run()
+
+    asyncio.run(rounds())
     return metrics
 
 

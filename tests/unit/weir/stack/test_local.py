@@ -200,10 +200,10 @@ def test_nobody_is_stopped_whom_another_still_needs(world: World) -> None:
     world.log.clear()
     stack.stop()
     assert world.log == [
-        "end admin", "wait admin",
+        "end admin", "end collect", "end collect_pulsar",
+        "wait admin", "wait collect", "wait collect_pulsar",
         "end proxy", "end pulsar_proxy", "wait proxy", "wait pulsar_proxy",
         "end job", "wait job",
-        "end collect", "end collect_pulsar", "wait collect", "wait collect_pulsar",
         "end kafka", "end pulsar", "wait kafka", "wait pulsar",
     ]  # fmt: skip
 

@@ -342,3 +342,20 @@ def test_at_the_end_what_is_under_way_has_a_while(stop_timeout_ms: int) -> None:
         assert desk.steps() == [("a", "begun"), ("a", "done")][: 1 + (stop_timeout_ms > 0)]
 
     asyncio.run(run())
+
+
+def test_no_more_ends_are_tried_than_can_be_said() -> None:
+    """While Kafka is away a check must not wait for each of them."""
+
+    async def run() -> None:
+        cluster, entries = many(5)
+        desk = Desk(cluster, entries)
+        desk.log_fails = 10
+        await desk.round()
+        desk.log_fails = 1
+        await desk.check()
+        assert desk.actions == [] and desk.log_fails == 0
+        await desk.check()
+        assert [one.step for one in desk.actions] == ["failed"] * 5
+
+    asyncio.run(run())

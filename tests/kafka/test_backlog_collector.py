@@ -1,0 +1,129 @@
+"""`weir collect kafka` on a real broker: its log of actions, its end, and who takes over."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import orjson
+import pytest
+from backlog_kit import TOPIC
+from cluster_kit import Cluster
+from proxy_kit import until
+
+from streaming.collect.backlog.action_log import ActionLog
+from streaming.contract.backlog.actions import BEGUN, BacklogAction, backlog_action
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from weir.logs.reading import TopicReader
+
+ACTION = BacklogAction(
+    id="d/size/slow", ts=5, topic=TOPIC, quota_type="size", policy="consumer_backlog_eviction", limit=9,
+    actor="collect-kafka-c-1", step=BEGUN, subscription="slow", how="offsets", since=(0, -1), upto=(0, 4),
+    messages=5, bytes=50,
+)  # fmt: skip
+LIMIT_S = 30.0
+
+
+def records(bootstrap: str, topic: str) -> list[bytes]:
+    """The values of a topic."""
+    reader = TopicReader(bootstrap, {})
+    try:
+        return [one.value for span in reader.spans(topic, 0, None) for one in reader.read(span)]
+    finally:
+        reader.close()
+
+
+def test_an_action_is_written_and_read_back(cluster: Cluster, topics: Topics) -> None:
+    async def run() -> None:
+        log = ActionLog(cluster.kafka.bootstrap, topics.decisions, {}, LIMIT_S)
+        await log.write(ACTION)
+        log.close()
+
+    asyncio.run(run())
+    (value,) = records(cluster.kafka.bootstrap, topics.decisions)
+    assert backlog_action(orjson.loads(value)) == ACTION
+
+
+def test_what_nobody_takes_is_told_within_the_limit() -> None:
+    """Nobody listens there."""
+
+    async def run() -> None:
+        log = ActionLog("127.0.0.1:1", "weir.decisions", {}, 0.5)
+        with pytest.raises(WeirError, match="not written to weir"):
+            await log.write(ACTION)
+        log.close()
+
+    asyncio.run(run())
+
+
+class Collector:
+    """A `weir collect kafka` process of an installation of its own.
+
+    Args:
+        folder: for its settings, log and ready file.
+        cluster: the broker.
+        topics: of the installation.
+        name: of its files.
+    """
+
+    def __init__(self, folder: Path, cluster: Cluster, topics: Topics, name: str) -> None:
+        settings, self._ready = folder / f"{name}.yaml", folder / f"{name}.json"
+        self.log = folder / f"{name}.log"
+        settings.write_text(
+            f"kafka: {{topic_prefix: {topics.prefix}}}\ncollect: {{quotas_from_kafka: false}}\n"
+        )
+        words = ["--kafka", cluster.kafka.bootstrap, "--settings", settings, "--ready-file", self._ready]
+        command = [sys.executable, "-m", "weir", "collect", "kafka", *words, "--metrics", "127.0.0.1:0"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
+
+    def ready(self) -> str:
+        """Wait for the first check; where its metrics are."""
+        until(lambda: self._ready.exists() or self.process.poll() is not None, LIMIT_S, "a check")
+        assert self.process.poll() is None, self.log.read_text()
+        return str(json.loads(self._ready.read_text())["metrics"])
+
+
+@pytest.mark.soak
+def test_the_newest_collector_of_a_cluster_is_the_one(
+    cluster: Cluster, topics: Topics, tmp_path: Path
+) -> None:
+    """The one before ends with its next check, the newest one goes on until it is told to end."""
+    cluster.policies.__class__(cluster.kafka.bootstrap, topics).put(
+        "broker", {"backlogQuotaCheckIntervalInSeconds": 1}
+    )
+    first = Collector(tmp_path, cluster, topics, "first")
+    first.ready()
+    second = Collector(tmp_path, cluster, topics, "second")
+    metrics = second.ready()
+    assert first.process.wait(LIMIT_S) == 1
+    assert "another collector has taken over" in first.log.read_text()
+
+    def checks() -> bool:
+        with urlopen(metrics, timeout=10) as answer:
+            text = answer.read().decode()
+        return any(
+            line.startswith('weir_backlog_rounds_total{result="done"}') and float(line.split()[1]) > 3
+            for line in text.splitlines()
+        )
+
+    until(checks, what="checks of the second", limit_s=LIMIT_S)
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(5) == 0, second.log.read_text()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("after_s", [0.8, 1.2, 1.6, 2.0, 3.0])
+def test_it_can_be_ended_at_any_moment(tmp_path: Path, after_s: float) -> None:
+    """Even if nobody answers at the start."""
+    words = ["--kafka", "127.0.0.1:1"]
+    process = subprocess.Popen([sys.executable, "-m", "weir", "collect", "kafka", *words])
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(after_s)
+    process.send_signal(signal.SIGTERM)
+    # Before it has begun to listen to signals they end it in the plain way.
+    assert process.wait(5) in (0, -signal.SIGTERM)

@@ -1,0 +1,70 @@
+"""Decisions and actions on backlogs as they are read from `weir.decisions`."""
+
+from typing import Any
+
+from backlog_kit import NAME, TOPIC
+from message_kit import Record
+from packed_events_kit import rows_of
+
+from streaming.columns.packed import pack
+from streaming.contract.backlog.actions import BacklogAction
+from streaming.contract.backlog.decisions import BacklogDecision
+from weir.collect.feeds import backlogs_in
+
+DECISION: dict[str, Any] = {
+    "type": "backlog", "id": f"{NAME}-1.0", "ts": 5_000, "topic": TOPIC, "backlogSize": 103_900.0,
+    "backlogQuotaLimitSize": 100, "backlogQuotaLimitTime": 9, "oldestBacklogMessageAgeSeconds": 100,
+    "oldestBacklogMessageSubscriptionName": "slow", "exceeded": ["destination_storage", "message_age"],
+    "actions": [{"quota_type": "size", "policy": "consumer_backlog_eviction"}],
+    "evict": [
+        {"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100},
+        {"subscription": "slow", "before_publish_time": 4_000},
+    ],
+    "ttl_ms": 60_000,
+}  # fmt: skip
+CALM: dict[str, Any] = {
+    **DECISION, "id": f"{NAME}-1.1", "oldestBacklogMessageSubscriptionName": None, "exceeded": [],
+    "actions": [], "evict": [],
+}  # fmt: skip
+ACTION: dict[str, Any] = {
+    "type": "backlog_action", "id": "d/size/slow", "ts": 5_001, "topic": TOPIC, "quota_type": "size",
+    "policy": "consumer_backlog_eviction", "limit": 100, "actor": NAME, "step": "begun", "how": "offsets",
+    "subscription": "slow", "messages": 3, "bytes": 300,
+}  # fmt: skip
+
+
+def read(record: Record) -> tuple[list[BacklogDecision | BacklogAction], list[str]]:
+    """What is read of a record, and the complaints."""
+    complaints: list[str] = []
+    return backlogs_in(record, complaints.append), complaints  # type: ignore[arg-type]
+
+
+def test_single_ones_are_read() -> None:
+    (decision,), complaints = read(Record(DECISION))
+    assert isinstance(decision, BacklogDecision) and complaints == []
+    assert [(one.quota_type, one.entry) for one in decision.evict] == [("size", 99), ("time", None)]
+    (action,), complaints = read(Record(ACTION))
+    assert isinstance(action, BacklogAction) and action.step == "begun" and complaints == []
+
+
+def test_packed_ones_are_those_that_their_objects_would_be() -> None:
+    """A line of a plan by time has nulls where those by size have a position."""
+    (value,) = pack("backlog", rows_of([DECISION, CALM]))
+    found, complaints = read(Record(value, packed=True))
+    single = [read(Record(one))[0][0] for one in (DECISION, CALM)]
+    assert found == single and complaints == []
+
+
+def test_other_types_are_passed_over_without_a_word() -> None:
+    assert read(Record({"type": "share", "group": "g"})) == ([], [])
+    assert read(Record(None)) == ([], [])
+    (value,) = pack("limit", rows_of([{"type": "limit", "id": "a", "limit": 3}]))
+    assert read(Record(value, packed=True)) == ([], [])
+
+
+def test_what_cannot_be_used_is_complained_of() -> None:
+    for value in ({**DECISION, "ts": -1}, {**ACTION, "step": "soon"}, b'{"type":"backlog",'):
+        found, complaints = read(Record(value))
+        assert found == [] and len(complaints) == 1
+    found, complaints = read(Record(b"no stream", packed=True))
+    assert found == [] and len(complaints) == 1
