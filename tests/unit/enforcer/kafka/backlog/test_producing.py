@@ -52,6 +52,15 @@ class Blocked(Rig):
             self.name({})
         return frame
 
+    def patient(self, number: int) -> None:
+        """The same to HELD, by a client that waits for half a minute."""
+        frame, _ = produce(9, {HELD: [batch(1)]})
+        frame = frame.replace(struct.pack(">hi", 1, 1_000), struct.pack(">hi", 1, 30_000))
+        self.connection.data_received(framed(frame[:4] + struct.pack(">i", number) + frame[8:]))
+        producing = self.connection._handler._producing
+        if producing is not None and not producing._proven:
+            self.name({})
+
     def name(self, topics: Mapping[str, Any]) -> None:
         """The broker answers the question for names that was sent last."""
         (number,) = struct.unpack(">i", self.upstream.sent[-1][4:8])
@@ -188,15 +197,26 @@ def test_what_becomes_free_behind_it_goes_on() -> None:
     assert rig.errors() == [(1, {HELD: [7]})] and rig.upstream.sent == [behind]
 
 
+def test_whoever_writes_elsewhere_too_is_held_a_second() -> None:
+    """Its client may have one request on its way and no more; a minute later it counts as alone."""
+    rig = Blocked()
+    rig.produce(1, {FREE: 1})
+    rig.patient(2)
+    rig.later(1_000)
+    assert rig.numbers == [1] and rig.held_now == 0
+    rig.desk.pass_ms(60_000)
+    rig.patient(3)
+    rig.later(24_999)
+    assert rig.held_now == 1
+    rig.later(1)
+    assert rig.held_now == 0 and rig.counted("failed") == 2
+
+
 def test_a_full_window_is_not_kept_full() -> None:
     """With five of them a client may not send anything else: the first fails after a second."""
-    rig = Blocked(backlog_hold_ms=25_000)
+    rig = Blocked()
     for number in range(5):
-        frame, _ = produce(9, {HELD: [batch(1)]})
-        frame = frame.replace(struct.pack(">hi", 1, 1_000), struct.pack(">hi", 1, 30_000))
-        rig.connection.data_received(framed(frame[:4] + struct.pack(">i", number) + frame[8:]))
-        if not number:
-            rig.name({})
+        rig.patient(number)
     rig.later(999)
     assert rig.client.data == b""
     rig.later(1)
