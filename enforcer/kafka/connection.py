@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
             or not self._pacer.idle
             or self._proxy.meter.active
             or self._proxy.fetch_desk.dispatch.active
-            or self._proxy.block_desk.active
+            or self._proxy.block_desk.blocks.active
             or (flow is not None and not flow.spare)
             # The last one that may wait stops the reading.
             or len(answers) >= self._settings.inflight_max - 1

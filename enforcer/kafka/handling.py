@@ -77,7 +77,7 @@ class Handler:
         self._desk = hub.fetch_desk
         # Made with the first request that needs it.
         self._dispatched: Dispatched | None = None
-        self._blocks = hub.block_desk
+        self._blocks = hub.block_desk.blocks
         self._producing: Producing | None = None
         self._guard = hub.guard
         self._heard = True
@@ -117,15 +117,20 @@ class Handler:
     def asked(self) -> frozenset[int]:
         """APIs that `must_read` is to be asked about now."""
         asked = METERED_KEYS if self._meter.active else ASKED_KEYS
-        if self._blocks.active:
+        if self._blocked:
             asked |= _BLOCKED_KEYS
         return asked | self._desk.keys if self._desk.dispatch.active else asked
+
+    @property
+    def _blocked(self) -> bool:
+        """Whether Produce requests are judged: some topic is blocked, or was when one was held."""
+        return self._blocks.active or (self._producing is not None and self._producing.holds)
 
     def must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a rule needs the body of a request of this client (requests.MustRead)."""
         user, name = self._observer.principal, client_name(client_id)
         return (
-            (self._blocks.active and key == PRODUCE)
+            (key == PRODUCE and self._blocked)
             or (self._desk.dispatch.active and key in self._desk.keys)
             or (self._meter.active and self._hub.frame_meter.reads(key, user, name))
             or (key == METADATA and forbids_creation(self._coordinator, user, name))
@@ -155,7 +160,7 @@ class Handler:
         self._line.amend(finish)
         ends = False
         producing = self._producing
-        if header.api_key == PRODUCE and (self._blocks.active or (producing is not None and producing.holds)):
+        if header.api_key == PRODUCE and self._blocked:
             if producing is None:
                 producing = self._producing = Producing(self._hub, self._line, self._pacer)
             assert left is not None

@@ -2,76 +2,22 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
-from typing import Any
 
 import pytest
-from backlog_kit import EXCEPTION, HOLD, BacklogWriter, counted, full, now_ms, until_blocked
-from cluster_kit import Cluster, fresh
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from backlog_kit import EXCEPTION, counted, full, until_blocked
+from blocked_world import IDEMPOTENT, World, Writer
+from cluster_kit import Cluster
+from confluent_kafka import KafkaError
 from kafka import KafkaProducer
 from kafka.errors import PolicyViolationError
 from kafka.protocol.producer import ProduceResponse
-from proxy_kit import ProxyThread, until
+from proxy_kit import until
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
 from streaming.contract.topics import Topics
-
-Start = Callable[..., ProxyThread]
-
-
-class World:
-    """An installation of its own on the shared broker."""
-
-    def __init__(self, cluster: Cluster, topics: Topics, stack: ExitStack) -> None:
-        self.cluster, self.topics, self._stack = cluster, topics, stack
-        self.writer = BacklogWriter(cluster, topics)
-        self._admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
-
-    def proxy(self, **settings: Any) -> ProxyThread:
-        """A proxy of it."""
-        config = replace(self.cluster.config(id=fresh("blocks"), **settings), topics=self.topics)
-        return self._stack.enter_context(ProxyThread(config))
-
-    def topic(self, partitions: int = 1) -> str:
-        """A new topic."""
-        name = fresh("backlog")
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
-        return name
-
-    def block(self, proxy: ProxyThread, topic: str, policy: str = HOLD) -> None:
-        """Put a topic beyond its quota."""
-        self.writer.limit(topic, policy)
-        until(lambda: self.knows(proxy, topic), what="the policy")
-        self.writer.say(full(topic), 10_240)
-        until_blocked(proxy, full(topic))
-
-    def lift(self, proxy: ProxyThread, topic: str) -> None:
-        """And inside again."""
-        self.writer.say(full(topic), 100)
-        until_blocked(proxy, full(topic), blocked=False)
-
-    def read(self, topic: str, partition: int = 0) -> list[str]:
-        """What stands in a partition."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.cluster.kafka.bootstrap, "group.id": "reader", "log_level": "0",
-             "enable.partition.eof": "true", "enable.auto.commit": "false"}
-        )  # fmt: skip
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found = []
-        while (message := consumer.poll(20)) is not None and message.error() is None:
-            found.append((message.value() or b"").decode())
-        consumer.close()
-        return found
-
-    def knows(self, proxy: ProxyThread, topic: str) -> bool:
-        """Whether a proxy has read the policy of a topic."""
-        assert proxy.proxy is not None
-        return f"topics.{full(topic)}" in proxy.proxy.coordinator.policies.at(now_ms()).entries
 
 
 @pytest.fixture
@@ -81,40 +27,8 @@ def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
         yield World(cluster, topics, stack)
 
 
-class Writer:
-    """A confluent-kafka producer that notes what became of each record."""
-
-    def __init__(self, proxy: ProxyThread, **properties: str) -> None:
-        self._producer = Producer(
-            {"bootstrap.servers": proxy.bootstrap, "linger.ms": "0", "log_level": "0", **properties}
-        )
-        self.errors: dict[str, KafkaError | None] = {}
-
-    def write(self, topic: str, values: list[str], partition: int = 0) -> None:
-        """Hand records over."""
-        for value in values:
-            self._producer.produce(topic, value, partition=partition, on_delivery=self._note)
-            self._producer.poll(0)
-
-    def done(self, limit_s: float = 40.0) -> dict[str, KafkaError | None]:
-        """What became of all."""
-        assert self._producer.flush(limit_s) == 0
-        return self.errors
-
-    def arrived(self, value: str) -> bool:
-        """Whether a record was written."""
-        self._producer.poll(0)
-        return value in self.errors and self.errors[value] is None
-
-    def _note(self, error: KafkaError | None, message: Any) -> None:
-        self.errors[message.value().decode()] = error
-
-
-IDEMPOTENT = {"enable.idempotence": "true", "batch.num.messages": "1"}
-
-
 def test_exception_is_told_at_once_with_the_figures(world: World) -> None:
-    """Both clients fail, one shows the text; other topics go on; once inside, this one does; all is logged."""
+    """Both clients fail, one shows the text; others go on; once inside, this one does; it is logged."""
     proxy, topic, other = world.proxy(), world.topic(), world.topic()
     world.block(proxy, topic, EXCEPTION)
     text = f"Cannot produce to {full(topic)}: its backlog of 10,240 bytes exceeds the quota"
@@ -166,6 +80,7 @@ def test_held_records_go_on_in_order(world: World) -> None:
     assert world.read(topic) == values
 
 
+@pytest.mark.soak
 def test_what_stays_beyond_fails_by_the_clients_own_timeout(world: World) -> None:
     """message.timeout.ms ends it; nothing of it is written, not even after the lift."""
     proxy, topic = world.proxy(), world.topic()
@@ -182,6 +97,7 @@ def test_what_stays_beyond_fails_by_the_clients_own_timeout(world: World) -> Non
     assert world.read(topic) == []
 
 
+@pytest.mark.soak
 def test_a_policy_that_is_removed_lifts_at_once(world: World) -> None:
     """No new decision is needed."""
     proxy, topic = world.proxy(), world.topic()
@@ -196,6 +112,7 @@ def test_a_policy_that_is_removed_lifts_at_once(world: World) -> None:
     assert world.writer.actions(full(topic))[1]["reason"] == "policy"
 
 
+@pytest.mark.soak
 def test_without_acks_the_connection_ends(world: World) -> None:
     """Nobody can be told of the error, so the client is to notice that; nothing is written."""
     proxy, topic = world.proxy(), world.topic()
@@ -208,6 +125,7 @@ def test_without_acks_the_connection_ends(world: World) -> None:
     assert world.read(topic) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("version", [3, 7, 8, 9, 12])
 def test_free_partitions_of_a_request_are_written(world: World, version: int) -> None:
     """Held ones are answered with error 7 beside them."""

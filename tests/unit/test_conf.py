@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from publishing_kit import World as Publishing
 
 from enforcer.admin.metrics import AdminMetrics
+from enforcer.core.backlog.metrics import BlockMetrics
 from enforcer.core.concurrency.metrics import ConcurrencyCollector
 from enforcer.core.dispatch.book import Book
 from enforcer.core.dispatch.metrics import DispatchCollector
@@ -105,6 +106,14 @@ def test_metrics_of_dispatch_rates_are_listed() -> None:
     parts = ("weir_dispatch_", "pulsar_subscription_")
     listed = {name: kind for part in parts for name, (kind, _) in documented(part).items()}
     assert {name: kind for name, kind in listed.items() if name not in FETCHES} == families
+
+
+def test_metrics_of_blocked_producers_are_listed() -> None:
+    """The same for those of topics beyond their backlog quota."""
+    registry = CollectorRegistry()
+    BlockMetrics(registry)
+    families = {family.name: family.type for family in registry.collect()}
+    assert {name: kind for name, (kind, _) in documented("weir_producer_").items()} == families
 
 
 def test_metrics_of_concurrency_are_listed() -> None:

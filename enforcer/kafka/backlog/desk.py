@@ -19,7 +19,7 @@ class BlockDesk:
     """Finds the block of a partition.
 
     Attributes:
-        blocks: of the proxy.
+        blocks: of the proxy; while none is active Produce requests need not be read.
         names: topic id -> name, as far as brokers have said; whoever asks them adds to it.
 
     Args:
@@ -34,11 +34,6 @@ class BlockDesk:
         self._namespaces = Namespaces(settings.namespace_pattern)
         # What a topic is called in policies and decisions.
         self._full: LRUCache[str, str] = LRUCache(settings.topics_max)
-
-    @property
-    def active(self) -> bool:
-        """Whether Produce requests must be read."""
-        return self.blocks.active
 
     def block(self, topic: bytes, number: int, *, by_id: bool) -> Block | None:
         """What stands in the way of a partition's producers; None: nothing, or its name is not known.

@@ -93,6 +93,7 @@ class Producing:
         blocked = self._blocked(asked, header)
         if not blocked:
             self._end(PASSED)
+            self._waiting.went(asked.places, self._now_ms())
             return Going(frame)
         for block in blocked.values():
             self._blocks.began(block)
@@ -106,6 +107,7 @@ class Producing:
         if self._over or asked.acks == 0:
             outcome = DROPPED
         self._end()
+        self._waiting.went((place for place in asked.places if place not in blocked), self._now_ms())
         return self._refuse(asked, frame, header, blocked, outcome)
 
     def look_behind(self, requests: Requests, *, over: bool) -> None:
@@ -148,7 +150,7 @@ class Producing:
         if self._over:
             return False
         waiting, now_ms = self._waiting, self._now_ms()
-        begins = waiting.begin(header.correlation_id, now_ms)
+        begins = waiting.begin(header.correlation_id, blocked, now_ms)
         if begins:
             self._kinds = {block.kind for block in blocked.values()}
             self._count(HELD, self._kinds)

@@ -5,11 +5,13 @@ requests that are held themselves; for all others the held one gives way.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Final
 
 from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.settings import ProxySettings
+from enforcer.kafka.backlog.produce import Place
 from enforcer.kafka.protocol.frames import LENGTH_BYTES, PRODUCE
 from enforcer.kafka.requests import Requests
 
@@ -18,6 +20,10 @@ BLIND_MS: Final = 1_000.0
 WINDOW: Final = 5
 """Requests without an answer that clients have on a connection at most (max.in.flight.requests.per.connection
 of idempotent ones, and the default of most): what they would send else waits in the client."""
+SHARED_MS: Final = 60_000.0
+"""So long a connection counts as one that others write through as well: what they send next may wait in the
+client, which has as few as one request on its way."""
+_OTHERS_MAX: Final = 8
 _ARRIVED_MAX: Final = 4_096
 _LENGTH: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">ihhi")  # length, key, version, correlation id
@@ -45,22 +51,36 @@ class Waiting:
         self._blocks = blocks
         self._settings = settings
         self._is_held = is_held
-        self._blind = False
+        self._blind = self._shared = False
+        # What was let through last, and when.
+        self._others: dict[Place, float] = {}
         # Correlation id -> when a request was seen behind a held one, to be held as well.
         self._arrived: dict[int, float] = {}
         self._generation = -1
 
-    def begin(self, correlation_id: int, now_ms: float) -> bool:
-        """The request at the head is held; True: from now on."""
+    def went(self, places: Iterable[Place], now_ms: float) -> None:
+        """These are free to be written to, and were."""
+        others = self._others
+        for place in islice(places, _OTHERS_MAX):
+            others.pop(place, None)
+            others[place] = now_ms
+        while len(others) > _OTHERS_MAX:
+            del others[next(iter(others))]
+
+    def begin(self, correlation_id: int, places: Collection[Place], now_ms: float) -> bool:
+        """The request at the head, for these partitions, is held; True: from now on."""
         if self.since_ms is not None:
             return False
+        self._shared = any(
+            now_ms - went_ms < SHARED_MS and place not in places for place, went_ms in self._others.items()
+        )
         self.since_ms = self._arrived.pop(correlation_id, now_ms)
         return True
 
     def end(self) -> None:
         """It is not any more."""
         self.since_ms = None
-        self.gives_way = self._blind = False
+        self.gives_way = self._blind = self._shared = False
 
     def left_ms(self, timeout_ms: int, now_ms: float) -> float:
         """How long it may be held yet; 0: no longer.
@@ -71,7 +91,9 @@ class Waiting:
         if self.gives_way or self.since_ms is None:
             return 0.0
         own_ms = timeout_ms - max(50.0, timeout_ms / 10)
-        limit_ms = min(own_ms, self._settings.backlog_hold_ms, BLIND_MS if self._blind else own_ms)
+        limit_ms = min(own_ms, self._settings.backlog_hold_ms)
+        if self._blind or self._shared:
+            limit_ms = min(limit_ms, BLIND_MS)
         return max(0.0, self.since_ms + limit_ms - now_ms)
 
     def look(self, requests: Requests, now_ms: float) -> bool:

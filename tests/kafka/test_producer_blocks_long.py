@@ -1,0 +1,168 @@
+"""Blocked producers: blocks that come and go under load, Java's clients, a proxy that is killed."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+from backlog_kit import EXCEPTION, counted, full, now_ms, until_blocked
+from blocked_world import IDEMPOTENT, World, Writer
+from cluster_kit import Cluster
+from confluent_kafka import KafkaError, Producer
+from process_kit import weir_proxy
+from proxy_kit import until
+
+from streaming.contract.topics import Topics
+from weir.stack.jars import java_command
+from weir.stack.kafka import free_port
+
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture
+def world(cluster: Cluster, topics: Topics) -> Iterator[World]:
+    """See there."""
+    with ExitStack() as stack:
+        yield World(cluster, topics, stack)
+
+
+class Flapping:
+    """Puts a topic beyond its quota and inside again, until it is left."""
+
+    def __init__(self, world: World, topic: str, period_s: float) -> None:
+        self._world, self._topic, self._period_s = world, topic, period_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._world.writer.say(full(self._topic), 0)
+
+    def _run(self) -> None:
+        size = 10_240
+        while not self._stop.wait(self._period_s):
+            self._world.writer.say(full(self._topic), size)
+            size = 10_240 - size
+
+
+@pytest.mark.parametrize("in_flight", ["1", "5"])
+def test_nothing_is_lost_or_twice_while_blocks_come_and_go(world: World, in_flight: str) -> None:
+    """Idempotent producers write in order, whatever is held, answered with 7 or let go in between."""
+    proxy, topic = world.proxy(), world.topic()
+    world.block(proxy, topic)
+    writers = [Writer(proxy, **IDEMPOTENT, **{"max.in.flight": in_flight}) for _ in range(3)]
+    with Flapping(world, topic, 0.4):
+        for number in range(400):
+            for name, writer in enumerate(writers):
+                writer.write(topic, [f"{name}:{number}"])
+            time.sleep(0.015)
+    for writer in writers:
+        assert set(writer.done(90).values()) == {None}
+    written = world.read(topic)
+    for name in range(3):
+        assert [value for value in written if value.startswith(f"{name}:")] == [
+            f"{name}:{number}" for number in range(400)
+        ]
+    assert counted(proxy, "held") > 5 and counted(proxy, "passed") > 0
+
+
+def test_java_transactions_while_blocks_come_and_go(world: World) -> None:
+    """Java's producer, with topic ids and transactions: all records are there once."""
+    proxy, topic = world.proxy(), world.topic(1)
+    world.block(proxy, topic)
+    with Flapping(world, topic, 0.7):
+        done = subprocess.run(
+            java_command(
+                "org.apache.kafka.tools.ProducerPerformance",
+                "--topic", topic, "--num-records", "6000", "--record-size", "100", "--throughput", "1000",
+                "--transactional-id", topic, "--transaction-duration-ms", "200",
+                "--producer-props", f"bootstrap.servers={proxy.bootstrap}",
+            ),
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0 and "6000 records sent" in done.stdout, done.stdout + done.stderr
+    assert len(world.read(topic)) == 6_000
+    assert counted(proxy, "held") > 2
+
+
+def test_java_sees_the_text_of_an_exception(world: World) -> None:
+    """The console producer prints it and fails at once."""
+    proxy, topic = world.proxy(), world.topic()
+    world.block(proxy, topic, EXCEPTION)
+    begun = time.monotonic()
+    done = subprocess.run(
+        java_command(
+            "org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", proxy.bootstrap, "--topic", topic
+        ),
+        input="one\n", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "exceeds the quota destination_storage of 5,000 bytes" in done.stdout + done.stderr
+    assert time.monotonic() - begun < 30
+    assert world.read(topic) == []
+
+
+def test_a_statement_that_is_too_old(world: World) -> None:
+    """Producers go on, or not, as the settings say; the job repeats it all the same."""
+    going, kept = world.proxy(), world.proxy(backlog_stale="keep")
+    topic = world.topic()
+    world.block(going, topic)
+    until_blocked(kept, full(topic))
+    world.writer.policies.put("broker", {"backlogQuotaCheckIntervalInSeconds": 1})
+    world.writer.say(full(topic), 10_240, ts=now_ms() - 56_000)
+    # An older one says nothing.
+    time.sleep(1)
+    until_blocked(going, full(topic))
+    other = world.topic()
+    world.writer.limit(other)
+    for proxy in (going, kept):
+        until(lambda proxy=proxy: world.knows(proxy, other), what="the policy")
+    world.writer.say(full(other), 10_240, ts=now_ms() - 55_000)
+    until_blocked(going, full(other))
+    writer = Writer(going)
+    writer.write(other, ["waits"])
+    assert writer.done(20) == {"waits": None}
+    until_blocked(kept, full(other))
+
+
+def test_a_proxy_that_is_killed_comes_back_with_its_blocks(world: World, tmp_path: Path) -> None:
+    """Read back before the first client is let in; what was held in the old one is not lost, nor twice."""
+    topic, listen = world.topic(), f"127.0.0.1:{free_port()}"
+    world.writer.limit(topic)
+    given = tmp_path / "weir.yaml"
+    given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": world.topics.prefix}}))
+    options = ["--kafka", world.cluster.kafka.bootstrap, "--settings", str(given), "--listen", listen]
+    blocked_id = world.writer.say(full(topic), 10_240)
+    producer_errors: dict[str, KafkaError | None] = {}
+    producer = Producer({"bootstrap.servers": listen, "linger.ms": "0", "log_level": "0", **IDEMPOTENT})
+
+    def begun() -> list[str]:
+        return [said["id"] for said in world.writer.actions(full(topic)) if said["step"] == "begun"]
+
+    def note(error: KafkaError | None, message: object) -> None:
+        producer_errors[message.value().decode()] = error  # type: ignore[attr-defined]
+
+    with weir_proxy(*options, log=tmp_path / "one.log") as process:
+        for number in range(3):
+            producer.produce(topic, f"v{number}", partition=0, on_delivery=note)
+        until(lambda: (producer.poll(0), begun())[1], 60, "a held request")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+    with weir_proxy(*options, log=tmp_path / "two.log"):
+        until(lambda: (producer.poll(0), len(begun()) == 2)[1], 60, "a held request at the second")
+        assert world.read(topic) == [] and not producer_errors
+        world.writer.say(full(topic), 0)
+        assert producer.flush(40) == 0
+    first, second = begun()
+    assert first != second and first.startswith(f"{blocked_id}/size/")
+    assert world.read(topic) == ["v0", "v1", "v2"]
+    assert set(producer_errors.values()) == {None}
