@@ -8,15 +8,20 @@ from typing import Any
 
 import pulsar as clients
 import pytest
-from backlog_kit import EXCEPTION, HOLD, quota
+from backlog_kit import EXCEPTION, HOLD, BacklogWriter, quota
+from broker_fixtures import apart, cluster
+from cluster_kit import LOOPBACK, Cluster, address
 from proxy_kit import until
 from pulsar import MessageId, Result
 from pulsar_kit import Admin, Sending, client, fresh, receive
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from pulsar_tools import java_produce, perf
 
+from enforcer.core.settings import ProxySettings
+from enforcer.pulsar.proxy import PulsarProxyConfig
 from weir.stack.pulsar import LocalPulsar
 
+__all__ = ["cluster"]
 BEYOND, INSIDE = 10_240, 100
 
 
@@ -155,8 +160,43 @@ def test_a_send_that_is_held_too_long_fails_by_its_own_time_out(proxy: PulsarThr
             producer.send(b"1")
         assert 4 < time.monotonic() - began < 15
         proxy.backlog(topic, INSIDE)
+        # By now its client asks for its producer only once in several seconds.
+        until(lambda: publishers(admin, topic) == 1, what="it is made again")
         producer.send(b"2")
         assert stored(own, topic) == [0, 2]
+
+
+@pytest.mark.soak
+def test_blocks_are_read_from_kafka_and_logged_there(
+    cluster: Cluster, pulsar: LocalPulsar, admin: Admin
+) -> None:
+    """Policies and decisions as a collector and the job write them; begun and ended once."""
+    topic = admin.topic(fresh("logged"))
+    with apart(cluster, "pulsar-blocks") as company:
+        writer = BacklogWriter(company, company.topics)
+        config = PulsarProxyConfig(
+            pulsar=(address(pulsar.service),),
+            kafka=(address(company.kafka.bootstrap),),
+            listen=(LOOPBACK, 0),
+            topics=company.topics,
+            settings=ProxySettings(id="p1"),
+        )
+        writer.policies.put(f"topics.{topic}", quota())
+        with PulsarThread(config) as proxy, client(proxy.bootstrap) as own:
+            stream = Stream(own.create_producer(topic, batching_enabled=False), 200)
+            stream.goes_on()
+            said = writer.say(topic, BEYOND)
+            until(lambda: publishers(admin, topic) == 0, what="the producer is closed")
+            writer.say(topic, BEYOND)
+            writer.say(topic, INSIDE)
+            stream.goes_on()
+            sent = stream.stop()
+            assert stored(own, topic) == sent == list(range(len(sent)))
+            until(lambda: len(writer.actions(topic)) == 2, what="both steps")
+        begun, ended = writer.actions(topic)
+        assert begun["id"] == ended["id"] and begun["id"].startswith(f"{said}/size/p1-")
+        assert (begun["step"], begun["how"], begun["policy"]) == ("begun", "hold", HOLD)
+        assert (ended["step"], ended["reason"]) == ("ended", "inside")
 
 
 @pytest.mark.soak
