@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from backlog_kit import EXCEPTION, counted, full, now_ms, until_blocked
 from blocked_world import IDEMPOTENT, World, Writer
 from cluster_kit import Cluster
 from confluent_kafka import KafkaError, Producer
+from kafka import KafkaProducer
 from process_kit import weir_proxy
 from proxy_kit import until
 
@@ -74,6 +75,38 @@ def test_nothing_is_lost_or_twice_while_blocks_come_and_go(world: World, in_flig
             f"{name}:{number}" for number in range(400)
         ]
     assert counted(proxy, "held") > 5 and counted(proxy, "passed") > 0
+
+
+def test_kafka_python_waits_and_goes_on_in_order(world: World) -> None:
+    """Its records to another topic do not wait; after the lift all are there once."""
+    proxy, topic, other = world.proxy(), world.topic(), world.topic()
+    world.block(proxy, topic)
+    with closing(KafkaProducer(bootstrap_servers=proxy.bootstrap)) as python:
+        held = [python.send(topic, b"v%d" % number) for number in range(10)]
+        until(lambda: counted(proxy, "held") > 0, what="a held request")
+        for _ in range(5):
+            python.send(other, b"free").get(20)
+        assert world.read(topic) == []
+        world.lift(proxy, topic)
+        for future in held:
+            future.get(40)
+    assert world.read(topic) == [f"v{number}" for number in range(10)]
+    assert len(world.read(other)) == 5
+
+
+def test_one_request_on_its_way_holds_up_others_but_for_a_second(world: World) -> None:
+    """A client that sends no more than one cannot be seen to wait: at first once for all of the time."""
+    proxy, topic, other = world.proxy(backlog_hold_ms=5_000), world.topic(), world.topic()
+    world.block(proxy, topic)
+    writer = Writer(proxy, **IDEMPOTENT, **{"max.in.flight": "1"})
+    writer.write(topic, [f"v{number}" for number in range(20)])
+    until(lambda: counted(proxy, "held") > 0, what="a held request")
+    for number in range(8):
+        writer.write(other, [f"o{number}"])
+        until(lambda value=f"o{number}": writer.arrived(value), 20.0, f"o{number}")
+    world.lift(proxy, topic)
+    assert set(writer.done().values()) == {None}
+    assert world.read(topic) == [f"v{number}" for number in range(20)]
 
 
 def test_java_transactions_while_blocks_come_and_go(world: World) -> None:

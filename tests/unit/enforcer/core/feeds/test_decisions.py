@@ -1,5 +1,6 @@
 """Decisions in: all that a proxy acts on, and parsing that never raises."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ from message_kit import Record
 from enforcer.core.feeds.decisions import Decision, Read, decisions_in
 from enforcer.core.feeds.shares import Share
 from streaming.columns.packed import pack
+from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.events import MAX_AHEAD_MS
 
 GOOD = {
@@ -77,6 +79,36 @@ def test_a_share_is_read() -> None:
     assert isinstance(found, Share) and found.limits == {"publishRateInMsgs": 5.0} and found.usage == {}
     (gone,) = read({**SHARE, "limits": None})
     assert isinstance(gone, Share) and gone.limits is None
+
+
+BACKLOG = {
+    "type": "backlog", "id": "k1", "ts": 5, "topic": "persistent://acme/orders/t1", "backlogSize": 103900.0,
+    "backlogQuotaLimitSize": 100000, "backlogQuotaLimitTime": -1, "oldestBacklogMessageAgeSeconds": 100,
+    "oldestBacklogMessageSubscriptionName": "slow", "exceeded": ["destination_storage"],
+    "actions": [{"quota_type": "size", "policy": "producer_exception"}],
+    "evict": [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}], "ttl_ms": 60000,
+}  # fmt: skip
+
+
+def test_backlogs_are_read() -> None:
+    """Single and packed; of packed ones nothing is read of what must go."""
+    (single,) = read(orjson.dumps({**BACKLOG, "repeat": True}))
+    assert isinstance(single, BacklogDecision)
+    assert (single.size, single.age, single.ttl_ms, single.repeated) == (103_900, 100, 60_000, True)
+    rows = [{name: value for name, value in BACKLOG.items() if name != "type"}]
+    rows.append({**rows[0], "topic": "t1"})
+    reasons: list[str] = []
+    record = packed_record("backlog", pa.RecordBatch.from_pylist(rows))
+    (packed,) = decisions_in(record, "p1", reasons.append)  # type: ignore[arg-type]
+    assert packed == replace(single, evict=(), repeated=False)
+    assert len(reasons) == 1 and "t1" in reasons[0]
+
+
+def test_a_backlog_far_ahead_is_left_out() -> None:
+    """Later ones would be older than it until then."""
+    record, now_ms = Record(orjson.dumps(BACKLOG)), 5 - MAX_AHEAD_MS
+    assert decisions_in(record, now_ms=lambda _ms: now_ms)  # type: ignore[arg-type]
+    assert decisions_in(record, now_ms=lambda _ms: now_ms - 1) == []  # type: ignore[arg-type]
 
 
 def packed_record(kind: str, rows: pa.RecordBatch, key: bytes = b"") -> Record:
