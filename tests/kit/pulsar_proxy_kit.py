@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from backlog_kit import decision
 from proxy_kit import ProxyThread
 
 from enforcer.core.settings import ProxySettings
@@ -42,9 +43,21 @@ class PulsarThread(ProxyThread):
             known.apply(changes)
             enforcement.groups.look()
             enforcement.measuring.look()
+            enforcement.blocks.look()
             done.set()
 
         self.call(apply)
+        assert done.wait(10)
+
+    def backlog(self, topic: str, size: float) -> None:
+        """Let a topic's backlog be so large, as if that had been decided and read."""
+        enforcement, done = self.proxy.enforcement, threading.Event()
+
+        def take() -> None:
+            enforcement.blocks.take([decision(topic, size, ts=enforcement.brain.brokers_ms())])
+            done.set()
+
+        self.call(take)
         assert done.wait(10)
 
     def used(self, group: str) -> tuple[int, int]:

@@ -82,10 +82,10 @@ def _run_kafka(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
     # Here and not above: `weir --help` must not load a Kafka client.
     import uvloop
-    from streaming.collect.kafka.settings import KafkaBacklogSettings
 
     from enforcer.core.settings import ProxySettings
     from streaming.collect.backlog.settings import BacklogSettings
+    from streaming.collect.kafka.settings import KafkaBacklogSettings
     from weir.collect.kafka import KafkaTerms, serve
 
     terms = KafkaTerms(
