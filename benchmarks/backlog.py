@@ -10,7 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
@@ -19,6 +19,7 @@ import orjson
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from benchmarks.kit.machine import cpu_s, peak_bytes
@@ -165,7 +166,7 @@ def _result(
         f"Each topic has one partition and {scale.records} records of {_SIZE} bytes before the first check; "
         "each group has a committed offset in one topic and no members. Broker and collector share the "
         "machine.",
-        f"Medians of {scale.checks} checks without anything new and after a record in every topic; the others, "
+        f"Medians of {scale.checks} checks with nothing new and after a record in every topic; the others, "
         "and the baseline, of one.",
     ]
     return Result(name="backlog", title=TITLE, rows=rows, notes=notes)
@@ -206,8 +207,6 @@ def _write(bootstrap: str, names: list[str], records: int) -> None:
 
 def _commit(bootstrap: str, names: list[str]) -> None:
     """A committed offset of every group, as a tool does it: without joining."""
-    # Its first use creates the topic of offsets.
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     options = {"bootstrap_servers": [bootstrap], "max_in_flight_requests_per_connection": 2 * _IN_FLIGHT}
     with closing(KafkaAdminClient(**options)) as client:
         manager = client._manager
@@ -225,9 +224,10 @@ def _commit(bootstrap: str, names: list[str]) -> None:
             while not future.is_done and time.monotonic() < deadline:
                 time.sleep(0.0005)
             if not future.is_done or future.exception or future.value.topics[0].partitions[0].error_code:
-                # The coordinator is not there yet.
+                # The coordinator is not there yet; being asked for it creates the topic of offsets.
                 wanted.append(one)
-                admin.list_groups(request_timeout=_LIMIT_S)
+                with suppress(KafkaError):
+                    client.list_group_offsets({"nobody": None})
                 time.sleep(0.05)
 
 

@@ -17,6 +17,8 @@ from streaming.kafka_io.admin_client import AdminClient, admin_options
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+ATTEMPTS: Final = 3
+"""Of a request that any broker may answer: some of them may be down."""
 GRACE_S: Final = 1.0
 """By which we wait longer than the client, which knows better why there is no answer."""
 
@@ -66,6 +68,10 @@ class Connection:
         Raises:
             Unanswered: there is none within the limit.
         """
+        for _ in range(ATTEMPTS - 1 if node is None else 0):
+            # The client does not ask a broker again at once that it could not reach.
+            with contextlib.suppress(Unanswered):
+                return await self._limited(node, lambda admin: admin._manager.send(request, node))
         return await self._limited(node, lambda admin: admin._manager.send(request, node))
 
     async def metadata(self, topics: Sequence[str] | None) -> Any:
