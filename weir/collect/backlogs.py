@@ -121,7 +121,12 @@ class BacklogPart:
             metrics.dropped.labels("unusable").inc()
 
         policies = PolicyFeed(cluster, unusable)
-        stack.push_async_callback(policies.stop)
+        decisions = DecisionFeed(cluster, backlogs_in, lambda said: collector.take(said), unusable)
+
+        async def stop() -> None:
+            await asyncio.gather(policies.stop(), decisions.stop())
+
+        stack.push_async_callback(stop)
         await policies.start()
         writer = await asyncio.to_thread(
             Reports, cluster.bootstrap, cluster.topics.usage, lease, cluster.client, timeout_s
@@ -143,8 +148,6 @@ class BacklogPart:
             metrics,
             lambda: decisions.caught_up,
         )
-        decisions = DecisionFeed(cluster, backlogs_in, collector.take, unusable)
         if not once:
-            stack.push_async_callback(decisions.stop)
             decisions.begin(settings.read_back_ms)
         return collector

@@ -188,7 +188,7 @@ class Stack:
         }
 
     def stop(self) -> None:
-        """Stop admin API, collectors and proxies first, so that nobody asks any more, then the job, brokers."""
+        """Stop who asks first, so that nobody does any more, then the job, brokers last."""
         begun = time.monotonic()
         limit_s = self._settings.local.stop_timeout_s
 
