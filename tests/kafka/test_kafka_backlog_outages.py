@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,18 +13,19 @@ from streaming.collect.backlog.cluster import CannotEvict
 from streaming.contract.errors import WeirError
 from weir.stack.kafka import LocalKafka
 
-pytestmark = pytest.mark.soak
+pytestmark = [
+    pytest.mark.soak,
+    # kafka-python drops the sockets of failed attempts without closing them.
+    pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
 def _dropped_sockets(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """kafka-python drops the sockets of failed attempts without closing them, which pytest would report."""
-    # What is logged keeps them.
+    """None outlives its test: what is logged would keep them."""
     caplog.set_level(logging.CRITICAL, "kafka")
     yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    gc.collect()
 
 
 def leaders(topic: Lagging) -> list[int]:
