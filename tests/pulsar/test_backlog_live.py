@@ -37,7 +37,7 @@ def series(address: str, name: str, *labels: str) -> float | None:
 def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path: Path) -> None:
     """The least that holds, once; the fast one loses nothing, and the rest is delivered."""
     topic = f"persistent://public/default/{fresh('evicted')}"
-    connection = client.Client(pulsar.service)
+    connection = client.Client(f"pulsar://{pulsar.service}")
     producer = connection.create_producer(topic, batching_enabled=False)
     slow, fast = (connection.subscribe(topic, name) for name in ("slow", "fast"))
     for _ in range(100):
