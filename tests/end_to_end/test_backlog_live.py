@@ -186,8 +186,11 @@ def test_whoever_is_killed_in_the_middle_nothing_is_evicted_twice(tmp_path: Path
 
 
 def all_within(held: Backlogs) -> bool:
-    """Whether no group is further behind than its topic's quota lets it; a record takes 168 to 170 bytes."""
-    return all(340 - offset <= LIMIT // 168 for offset in held.committed("slow"))
+    """Whether no group is further behind than its topic's quota lets it, records of 170 bytes, but for one.
+
+    Kafka tells offsets and bytes one after the other: those of a stretch may be off while it is written.
+    """
+    return all(340 - offset <= LIMIT // 170 + 1 for offset in held.committed("slow"))
 
 
 def all_ended(held: Backlogs) -> bool:

@@ -1,0 +1,89 @@
+"""`weir collect pulsar --no-usage` with a real Kafka, job and Pulsar: an eviction from report to counter."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pulsar as client
+import pytest
+from job_kit import Job
+from proxy_kit import PolicyWriter
+from pulsar_kit import Admin, fresh
+from stack_kit import read_all, until
+
+from streaming.contract.topics import Topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.pulsar import LocalPulsar
+from weir.stack.topics import ensure_topics
+
+pytestmark = pytest.mark.soak
+WAIT_S = 120.0
+LIMIT = 4_000
+EVICTS = {"limitSize": LIMIT, "policy": "consumer_backlog_eviction", "actions": True}
+
+
+def series(address: str, name: str, *labels: str) -> float | None:
+    """The value of the series that has all these labels."""
+    with urlopen(address, timeout=10) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith(f"{name}{{") and all(label in line for label in labels):
+                return float(line.rpartition(" ")[2])
+    return None
+
+
+def test_a_slow_subscription_loses_what_is_beyond(pulsar: LocalPulsar, tmp_path: Path) -> None:
+    """The least that holds, once; the fast one loses nothing, and the rest is delivered."""
+    topic = f"persistent://public/default/{fresh('evicted')}"
+    connection = client.Client(f"pulsar://{pulsar.service}")
+    producer = connection.create_producer(topic, batching_enabled=False)
+    slow, fast = (connection.subscribe(topic, name) for name in ("slow", "fast"))
+    for _ in range(100):
+        producer.send(b"x" * 100)
+    for _ in range(95):
+        fast.acknowledge(fast.receive(20_000))
+    slow.close()
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        ensure_topics(kafka.bootstrap, Topics())
+        policies = PolicyWriter(kafka.bootstrap, Topics())
+        policies.put("broker", {"backlogQuotaCheckIntervalInSeconds": 1, "preciseBacklogSize": True})
+        policies.put(f"topics.{topic}", {"backlogQuotaMap": {"destination_storage": EVICTS}})
+        job, ready = Job(tmp_path, kafka.bootstrap), tmp_path / "collector.json"
+        words = ["--kafka", kafka.bootstrap, "--admin", pulsar.admin, "--ready-file", str(ready)]
+        command = [sys.executable, "-m", "weir", "collect", "pulsar", "--no-usage", *words]
+        try:
+            job.start()
+            with subprocess.Popen([*command, "--metrics", "127.0.0.1:0"]) as collector:
+                until(ready.exists, what="the collector", limit_s=WAIT_S)
+                metrics = json.loads(ready.read_text())["metrics"]
+                name = f'topic="{topic}"'
+                evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+                until(
+                    lambda: series(metrics, evicted, name, 'quota_type="size"') == 1.0,
+                    what="the eviction",
+                    limit_s=WAIT_S,
+                )
+                size = "pulsar_storage_backlog_size"
+                until(
+                    lambda: (series(metrics, size, name) or LIMIT + 1) <= LIMIT,
+                    what="a size within",
+                    limit_s=WAIT_S,
+                )
+                assert series(metrics, evicted, name, 'quota_type="size"') == 1.0
+                collector.send_signal(signal.SIGTERM)
+                assert collector.wait(10) == 0
+            actions = [json.loads(one) for one in read_all(kafka.bootstrap, Topics().decisions)]
+        finally:
+            job.close()
+    begun, done = (one for one in actions if one["type"] == "backlog_action")
+    assert (begun["step"], done["step"], done["subscription"]) == ("begun", "done", "slow")
+    again = connection.subscribe(topic, "slow")
+    left = 0
+    while done["messages"] + left < 100:
+        again.acknowledge(again.receive(20_000))
+        left += 1
+    cursors = Admin(pulsar.admin).do("GET", f"{topic.replace('://', '/')}/internalStats")["cursors"]
+    assert cursors["fast"]["markDeletePosition"].endswith(":94")
+    connection.close()
