@@ -10,8 +10,8 @@ from urllib.request import urlopen
 
 import orjson
 import pytest
-from backlog_kit import TOPIC
 from cluster_kit import Cluster
+from collector_kit import TOPIC
 from proxy_kit import until
 
 from streaming.collect.backlog.action_log import ActionLog

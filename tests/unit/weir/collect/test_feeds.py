@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backlog_kit import NAME, TOPIC
+from collector_kit import NAME, TOPIC
 from message_kit import Record
 from packed_events_kit import rows_of
 

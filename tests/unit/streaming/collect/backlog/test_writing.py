@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from backlog_kit import report
+from collector_kit import report
 
 from streaming.collect.backlog import packing, writing
 from streaming.collect.reports import Record
