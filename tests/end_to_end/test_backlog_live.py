@@ -67,7 +67,7 @@ def all_ended(held: Backlogs) -> bool:
     steps: dict[str, list[str]] = defaultdict(list)
     for topic in held.topics:
         for action in held.actions(topic):
-            steps[action["id"]].append(action["step"])
+            steps[action["id"].rpartition("/")[0]].append(action["step"])
     return all(one[-1] in ("done", "failed") for one in steps.values())
 
 
@@ -78,7 +78,7 @@ def check_log(actions: Sequence[dict[str, Any]], offset: int) -> None:
     for action in actions:
         if action["step"] == "begun":
             continue
-        ends[action["id"]].append(action["step"])
+        ends[action["id"].rpartition("/")[0]].append(action["step"])
         if action["step"] == "done":
             done.append(action)
     assert all(len(steps) == 1 for steps in ends.values()), ends
