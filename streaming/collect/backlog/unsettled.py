@@ -7,6 +7,7 @@ has asked for without an answer: a broker may carry it out later.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -73,6 +74,8 @@ class Unsettled:
         self._known, self._wall_ms = known, wall_ms
         self._begun: dict[str, BacklogAction] = {}
         self._topics: Counter[str] = Counter()
+        self._stuck: dict[str, float] = {}
+        """Ids of those that could not be settled, and since when."""
         self._next_said_s = float("-inf")
 
     def take(self, action: BacklogAction) -> None:
@@ -116,17 +119,24 @@ class Unsettled:
                 async with asyncio.timeout(self._settings.order_timeout_ms / 1000):
                     await self._settle(topic, actions)
             except (WeirError, TimeoutError) as error:
-                self._say(topic, len(actions), str(error) or "no answer")
+                await self._stay(topic, actions, str(error) or "no answer")
             except Exception as error:  # noqa: BLE001 - what others wrote may be anything
-                self._say(topic, len(actions), repr(error))
+                await self._stay(topic, actions, repr(error))
 
-    def _say(self, topic: str, count: int, why: str) -> None:
-        if time.monotonic() >= self._next_said_s:
-            self._next_said_s = time.monotonic() + _SAID_S
+    async def _stay(self, topic: str, actions: list[BacklogAction], why: str) -> None:
+        """They cannot be settled now; those that could not for too long end without it being known."""
+        now_s = time.monotonic()
+        if now_s >= self._next_said_s:
+            self._next_said_s = now_s + _SAID_S
             logger.warning(
                 "%s: %d evictions that were cut short cannot be settled yet, nothing is evicted from it until"
-                " then: %s", printable(topic), count, printable(why),
+                " then: %s", printable(topic), len(actions), printable(why),
             )  # fmt: skip
+        for action in actions:
+            since_s = self._stuck.setdefault(action.id, now_s) if action.id in self._begun else now_s
+            if now_s - since_s >= self._settings.read_back_ms / 1000:
+                with contextlib.suppress(WeirError):
+                    await self._end(action, None)
 
     async def _settle(self, topic: str, actions: list[BacklogAction]) -> None:
         places = [(one.subscription, one.upto) for one in actions]
@@ -134,22 +144,31 @@ class Unsettled:
         answers = iter(await self._cluster.passed(topic, known) if known else [])
         for action in actions:
             passed = next(answers) if action.upto is not None else None
-            why = {True: "", False: _NOT_DONE, None: _NOT_KNOWN}[passed]
-            reason = f"{action.reason or CUT_OFF}{why}" if why else ""
-            end = replace(
-                action, ts=self._wall_ms(), actor=self._name, step=DONE if passed else FAILED, reason=reason
-            )
-            await self._log(end)
-            self._drop(action.id)
-            logger.info(
-                "%s: eviction from %s that was cut short: %s", printable(topic), printable(end.subscription),
-                printable(reason) or f"done, {end.messages} messages",
-            )  # fmt: skip
-            self._metrics.outcomes.labels(end.quota_type, end.step).inc()
-            if passed:
-                self._metrics.evicted(topic, end.quota_type, decision_of(end), end.messages, end.bytes)
+            await self._end(action, passed)
+
+    async def _end(self, action: BacklogAction, passed: bool | None) -> None:
+        """Say how one ended; None: it is not known.
+
+        Raises:
+            WeirError: it cannot be said.
+        """
+        why = {True: "", False: _NOT_DONE, None: _NOT_KNOWN}[passed]
+        reason = f"{action.reason or CUT_OFF}{why}" if why else ""
+        end = replace(
+            action, ts=self._wall_ms(), actor=self._name, step=DONE if passed else FAILED, reason=reason
+        )
+        await self._log(end)
+        self._drop(action.id)
+        logger.info(
+            "%s: eviction from %s that was cut short: %s", printable(end.topic), printable(end.subscription),
+            printable(reason) or f"done, {end.messages} messages",
+        )  # fmt: skip
+        self._metrics.outcomes.labels(end.quota_type, end.step).inc()
+        if passed:
+            self._metrics.evicted(end.topic, end.quota_type, decision_of(end), end.messages, end.bytes)
 
     def _drop(self, id: str) -> None:
+        self._stuck.pop(id, None)
         action = self._begun.pop(id, None)
         if action is not None:
             self._topics[action.topic] -= 1

@@ -192,6 +192,10 @@ def test_one_that_cannot_be_settled_keeps_no_other_back(caplog: pytest.LogCaptur
         assert desk.steps() == [("slow", "done")]
         assert desk.value("weir_backlog_unsettled_evictions") == 1
         assert caplog.text.count("cannot be settled yet") == 1
+        desk.collector._unsettled._stuck["odd/size/slow"] -= desk.settings.read_back_ms / 1000
+        await settled(desk)
+        assert [(one.topic, one.reason) for one in desk.actions[1:]] == [(odd, NOT_KNOWN)]
+        assert desk.value("weir_backlog_unsettled_evictions") == 0
 
     asyncio.run(run())
 
