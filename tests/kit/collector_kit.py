@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, Looked, Order, Wants
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
@@ -164,7 +164,7 @@ class Desk:
 
     def __init__(
         self,
-        cluster: FakeCluster,
+        cluster: BacklogCluster,
         entries: Mapping[str, Any] | None = None,
         name: str = NAME,
         **settings: Any,
