@@ -1,16 +1,26 @@
 """Backlogs of a cluster of which a broker is down: slow, since brokers stop and start."""
 
+import asyncio
 import gc
 import logging
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kafka_backlog_kit import Lagging, Looker, full_name, plans
+from collector_kit import EVICTS, Desk, policies
+from kafka.protocol.consumer import OffsetCommitRequest
+from kafka_backlog_kit import PATTERN, Lagging, Looker, full_name, plans
 from proxy_kit import until
 
 from streaming.collect.backlog.cluster import CannotEvict
+from streaming.collect.kafka.cluster import KafkaCluster
+from streaming.collect.kafka.connection import Connection, Unanswered
+from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.errors import WeirError
+from streaming.contract.namespaces import Namespaces
 from weir.stack.kafka import LocalKafka
 
 pytestmark = [
@@ -86,3 +96,59 @@ def test_without_any_broker_a_check_fails_in_time(tmp_path: Path) -> None:
             kafka.start()
             until(lambda: looker.look().unread == 0, what="a check", limit_s=60)
             assert looker.report(topic.topic).ledgers[0].entries == 3
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_what_a_broker_carries_out_late_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes: bool
+) -> None:
+    """It stands still as it gets the order, and goes on after everybody has given up waiting.
+
+    Or it never gets it, and all that was waiting was in vain.
+    """
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        topic = Lagging(kafka.bootstrap, "acme.orders.late")
+        topic.write(20)
+        topic.commit("slow", 1)
+        held = KafkaCluster(
+            kafka.bootstrap, {}, KafkaBacklogSettings(request_timeout_ms=1_000), Namespaces(PATTERN), "weir."
+        )
+        send = Connection.send
+
+        async def stopped(self: Connection, request: Any, node: int | None = None) -> Any:
+            if isinstance(request, OffsetCommitRequest):
+                for pid in kafka.pids:
+                    os.kill(pid, signal.SIGSTOP)
+                if not takes:
+                    raise Unanswered("the order is lost")
+            return await send(self, request, node)
+
+        async def run() -> None:
+            name = full_name(topic.topic)
+            desk = Desk(held, policies({**EVICTS, "limitSize": 100}, topic=name), order_timeout_ms=1_500)
+            reports = await desk.check()
+            monkeypatch.setattr(Connection, "send", stopped)
+            await desk.decide(reports)
+            monkeypatch.setattr(Connection, "send", send)
+            assert desk.steps() == [("slow", "begun")]
+            await asyncio.sleep(1.6)
+            # Nobody answers yet.
+            await desk.collector._unsettled.settle()
+            assert desk.steps() == [("slow", "begun")]
+            for pid in kafka.pids:
+                os.kill(pid, signal.SIGCONT)
+            async with asyncio.timeout(60):
+                while len(desk.steps()) < 2:
+                    await desk.collector._unsettled.settle()
+                    await asyncio.sleep(0.1)
+            assert desk.steps() == [("slow", "begun"), ("slow", "done" if takes else "failed")]
+            lost = desk.value("weir_backlog_evicted_messages_total", quota_type="size")
+            assert lost == (topic.committed("slow") - 1 if takes else 0)
+            assert (topic.committed("slow") > 1) == takes
+
+        try:
+            asyncio.run(run())
+        finally:
+            for pid in kafka.pids:
+                os.kill(pid, signal.SIGCONT)
+            held.close()

@@ -105,6 +105,37 @@ def test_records_of_an_active_group_are_deleted_as_far_as_planned(looker: Looker
     assert [(one.ledger, one.entry) for one in own.subscriptions] == [(10, 1), (10, -1)]
 
 
+def test_all_who_lose_deleted_records_are_told(looker: Looker, topic: Lagging) -> None:
+    """Each with what it has not read itself, members or not; their own lines have nothing left to do."""
+    topic.commit("slower", 0)
+    _, planned = half(looker, topic)
+    report = looker.report(topic.topic)
+    assert [(one.subscription, one.entries) for one in planned] == [("slow", 9), ("slower", 10)]
+    with closing(topic.join("slow")):
+        eviction = looker.prepare(report, planned[0], may_delete=True)
+        assert eviction is not None
+        told = [(one.subscription, one.how, one.messages) for one in (eviction, *eviction.also)]
+        assert told == [("slow", "delete_records", 9), ("slower", "delete_records", 10)]
+        looker.carry_out(eviction)
+        assert looker.prepare(report, planned[1], may_delete=True) is None
+    assert topic.rest("slower", 20) == list(range(10, 20))
+
+
+def test_a_group_that_was_moved_back_since_is_left_alone(looker: Looker, topic: Lagging) -> None:
+    """Whoever did that wants to read again; a new report tells how much that is."""
+    topic.commit("slow", 4)
+    report = looker.report(topic.topic)
+    (planned,) = plans(report, size=sum(one.size for one in report.ledgers) // 2)
+    eviction = looker.prepare(report, planned)
+    assert eviction is not None
+    topic.commit("slow", 2)
+    with pytest.raises(CannotEvict, match="slow was moved back to offset 2 meanwhile"):
+        looker.carry_out(eviction)
+    with pytest.raises(CannotEvict, match="slow was moved back to offset 2 since the report"):
+        looker.prepare(report, planned)
+    assert topic.committed("slow") == 2
+
+
 def test_records_that_others_need_are_not_deleted(looker: Looker, topic: Lagging) -> None:
     """Who came, or went back, since the report is in no plan: it is named, before and after preparing."""
     _, planned = half(looker, topic)

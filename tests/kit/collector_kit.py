@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from streaming.collect.backlog.cluster import CannotEvict, Eviction, Looked, Order, Wants
+from streaming.collect.backlog.cluster import BacklogCluster, CannotEvict, Eviction, Looked, Order, Wants
 from streaming.collect.backlog.collector import BacklogCollector
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
@@ -25,6 +25,8 @@ ENTRIES, SIZE = 100, 10_000
 """Of the open ledger 1 of each topic."""
 EVICTS = {"limitSize": 4_000, "policy": "consumer_backlog_eviction", "actions": True}
 NAME = f"collect-kafka-{CLUSTER}-00000001"
+EXCEEDED = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+PLACE = {"cluster": CLUSTER, "namespace": "acme/orders", "topic": TOPIC}
 PRECISE = {"preciseBacklogSize": True, "preciseTimeBasedBacklogQuotaCheck": True}
 
 
@@ -46,6 +48,8 @@ class FakeCluster:
         calls: what was asked, in order.
         before: by name of a call, what is done before it.
         refused: raised by the next calls of `carry_out`.
+        after: raised by those that are not refused, once they have moved it.
+        together: whether others that are behind the same place lose what is before it, too.
     """
 
     def __init__(self, **read: int) -> None:
@@ -54,6 +58,7 @@ class FakeCluster:
         self.before: dict[str, Callable[[], Awaitable[None]]] = {}
         self.refused: list[Exception] = []
         self.after: list[Exception] = []
+        self.together = False
         self.under_way = self.most_under_way = 0
 
     async def look(self, wants: Wants) -> Looked:
@@ -69,15 +74,22 @@ class FakeCluster:
         upto = ENTRIES - 1 if planned.entry is None else planned.entry
         if now >= upto:
             return None
-        count = upto - now
+        others = [name for name, at in self.read[topic].items() if at < upto and name != planned.subscription]
+        return replace(
+            self._eviction(topic, planned.subscription, upto),
+            also=tuple(self._eviction(topic, name, upto) for name in others if self.together),
+        )
+
+    def _eviction(self, topic: str, name: str, upto: int) -> Eviction:
+        now = self.read[topic][name]
         return Eviction(
             topic=topic,
-            subscription=planned.subscription,
+            subscription=name,
             how="offsets",
             since=(1, now),
             upto=(1, upto),
-            messages=count,
-            bytes=count * SIZE // ENTRIES,
+            messages=upto - now,
+            bytes=(upto - now) * SIZE // ENTRIES,
         )
 
     async def carry_out(self, eviction: Eviction) -> None:
@@ -87,7 +99,8 @@ class FakeCluster:
             await self._call(f"carry_out {eviction.subscription}")
             if self.refused:
                 raise self.refused.pop(0)
-            self.read[eviction.topic][eviction.subscription] = eviction.upto[1]
+            for one in (eviction, *eviction.also):
+                self.read[one.topic][one.subscription] = one.upto[1]
             if self.after:
                 raise self.after.pop(0)
         finally:
@@ -121,6 +134,17 @@ def report(topic: str = TOPIC, **read: int) -> Backlog:
     )
 
 
+def many(count: int) -> tuple[FakeCluster, dict[str, Any]]:
+    """A cluster and policies: topics that are all to be evicted from."""
+    cluster = FakeCluster(slow=-1)
+    names = [f"persistent://acme/orders/t{number}" for number in range(count)]
+    cluster.read = {name: {"slow": -1} for name in names}
+    entries: dict[str, Any] = {}
+    for name in names:
+        entries |= policies(topic=name)
+    return cluster, entries
+
+
 def decided(event: Backlog, entries: Mapping[str, Any], **more: Any) -> BacklogDecision:
     """What the law says of a report."""
     said = judge(event, rules_for(PolicySet(entries), event.topic))
@@ -140,7 +164,7 @@ class Desk:
 
     def __init__(
         self,
-        cluster: FakeCluster,
+        cluster: BacklogCluster,
         entries: Mapping[str, Any] | None = None,
         name: str = NAME,
         **settings: Any,

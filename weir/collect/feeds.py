@@ -19,6 +19,7 @@ from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.fields import Fields
+from streaming.contract.names import namespace_of
 from streaming.contract.topics import Cluster
 from streaming.policy.groups import LIFE_ROUNDS, round_rules
 from streaming.policy.policy_set import PolicySet
@@ -209,7 +210,10 @@ def backlogs_in(message: Message, unusable: Callable[[str], None]) -> list[Backl
 def _backlog(fields: Fields) -> list[BacklogDecision | BacklogAction]:
     kind = fields.get("type")
     if kind == ACTION:
-        return [backlog_action(fields)]
+        action = backlog_action(fields)
+        # It becomes a path where a cluster is asked for it.
+        namespace_of(action.topic)
+        return [action]
     return [backlog_decision(fields)] if kind == _BACKLOG else []
 
 

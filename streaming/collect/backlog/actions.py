@@ -2,55 +2,51 @@
 
 A plan is of one report and is tried once; a repeated decision changes nothing, and what failed comes again
 with the next check as a new plan. Only the newest decision of a topic counts, and only if its report was made
-by this run: after a restart everything is looked at anew.
+by this run and the law says the same of that: after a restart everything is looked at anew.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from streaming.collect.backlog.cluster import (
     BacklogCluster,
+    CannotEvict,
     Eviction,
     NotKnown,
     Order,
 )
 from streaming.collect.backlog.metrics import BacklogMetrics
+from streaming.collect.backlog.plans import Plan, plan_of
 from streaming.collect.backlog.sent import Sent
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.backlog.unsettled import Unsettled, decision_of
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision, Planned
-from streaming.contract.broker_events import Backlog
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
-from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
 
 logger = logging.getLogger("weir.collect")
 
-NOTHING, DECIDED_ONLY, WITHDRAWN, PUT_OFF = "nothing", "decided_only", "withdrawn", "put_off"
+NOTHING, DECIDED_ONLY, WITHDRAWN = "nothing", "decided_only", "withdrawn"
+PUT_OFF, OVERTAKEN = "put_off", "overtaken"
 """What becomes of a line of a plan beside DONE and FAILED: there was nothing left to do, the policy does not
-want it carried out, the policy is another one by now, or its turn has not come."""
-OUTCOMES: Final = (DONE, FAILED, NOTHING, DECIDED_ONLY, WITHDRAWN, PUT_OFF)
+want it carried out, the policy is another one by now, its turn has not come, or a newer check was decided on
+before it came."""
+_HELD: Final = ""
+"""It is not known yet what has become of it; Unsettled finds out, and counts it."""
 _KINDS: Final = {"size": BacklogKind.SIZE, "time": BacklogKind.AGE}
-_UNSAID_MAX: Final = 1_000
+UNSAID_MAX: Final = 1_000
+"""Ends that Kafka did not take and that are kept to be said; beyond it the oldest are dropped and counted."""
 SAID_MAX: Final = 20
 """Failures after one check that the log tells one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A decision with something to evict, and the report that it is on."""
-
-    decision: BacklogDecision
-    report: Backlog
 
 
 class Actions:
@@ -81,12 +77,12 @@ class Actions:
         self._cluster, self._name, self._sent, self._unsettled = cluster, name, sent, unsettled
         self._policies, self._log, self._settings, self._metrics = policies, log, settings, metrics
         self._newest: dict[str, int] = {}
-        self._waiting: dict[str, _Plan] = {}
+        self._waiting: dict[str, Plan] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._left = settings.orders_max
         # Ends of actions that Kafka did not take; said again after each check.
-        self._unsaid: deque[BacklogAction] = deque(maxlen=_UNSAID_MAX)
-        self._failures = self._put_off = 0
+        self._unsaid: deque[BacklogAction] = deque(maxlen=UNSAID_MAX)
+        self._failures = self._put_off = self._unlike = 0
 
     def checked(self, topics: set[str]) -> None:
         """A check has found these topics: what may be begun counts anew."""
@@ -95,8 +91,18 @@ class Actions:
             logger.warning("%d more evictions failed since the last check", self._failures - SAID_MAX)
         if self._put_off:
             logger.warning("%d evictions were put off to this check (backlog.orders_max)", self._put_off)
-        self._failures = self._put_off = 0
-        self._newest = {topic: round for topic, round in self._newest.items() if topic in topics}
+        if self._unlike:
+            logger.warning(
+                "%d decisions since the last check evict other than the law says of our reports: they are not"
+                " the job's, or its policies are not ours", self._unlike,
+            )  # fmt: skip
+        self._failures = self._put_off = self._unlike = 0
+        # Of one that only could not be read, old decisions may still be said again.
+        self._newest = {
+            topic: round
+            for topic, round in self._newest.items()
+            if topic in topics or self._sent.keeps(round)
+        }
 
     async def catch_up(self) -> None:
         """Say how actions ended that could not be said then."""
@@ -114,12 +120,19 @@ class Actions:
         if report is None or report.topic != decision.topic:
             self._metrics.dropped.labels("late").inc()
             return
+        plan = plan_of(decision, report, place[0], self._policies()) if decision.evict else None
+        if decision.evict and plan is None:
+            self._unlike += 1
+            self._metrics.dropped.labels("unlike").inc()
+            return
         self._newest[decision.topic] = place[0]
         self._metrics.decided(decision)
         # A newer one without a plan takes back what waits.
-        self._waiting.pop(decision.topic, None)
-        if decision.evict:
-            self._waiting[decision.topic] = _Plan(decision, report)
+        overtaken = self._waiting.pop(decision.topic, None)
+        for planned in overtaken.decision.evict if overtaken is not None else ():
+            self._metrics.outcomes.labels(planned.quota_type, OVERTAKEN).inc()
+        if plan is not None:
+            self._waiting[decision.topic] = plan
             self._begin()
 
     async def idle(self) -> None:
@@ -151,28 +164,63 @@ class Actions:
         del self._busy[topic]
         self._begin()
 
-    async def _carry_out(self, plan: _Plan) -> None:
+    async def _carry_out(self, plan: Plan) -> None:
+        seen = set[tuple[str, str]]()
         for planned in plan.decision.evict:
+            if (planned.quota_type, planned.subscription) in seen:
+                # It went by the same act as another's.
+                continue
+            names = [planned.subscription]
             try:
-                outcome = await self._line(plan, planned)
+                outcome, names = await self._line(plan, planned)
             except Exception:
                 # A defect must not end the collector: the others' backlogs grow on.
                 logger.exception("%s: eviction from %s", printable(plan.decision.topic),
                                  printable(planned.subscription))  # fmt: skip
                 outcome = FAILED
-            self._metrics.outcomes.labels(planned.quota_type, outcome).inc()
+            seen.update((planned.quota_type, name) for name in names)
+            if outcome != _HELD:
+                self._metrics.outcomes.labels(planned.quota_type, outcome).inc(len(names))
 
-    async def _line(self, plan: _Plan, planned: Planned) -> str:
-        """One line of a plan; what becomes of it."""
-        quota, outcome = self._asked_for(plan.decision, planned)
+    async def _line(self, plan: Plan, planned: Planned) -> tuple[str, list[str]]:
+        """One line of a plan; what becomes of it, and of which subscriptions, itself the first."""
+        alone = [planned.subscription]
+        quota, outcome = self._asked_for(plan, planned)
         if outcome:
-            return outcome
+            return outcome, alone
         if not self._left or self._unsettled.holds(plan.decision.topic):
             self._put_off += 1
-            return PUT_OFF
+            return PUT_OFF, alone
         self._left -= 1
-        begun = BacklogAction(
-            id=f"{plan.decision.id}/{planned.quota_type}/{planned.subscription}",
+        begun = self._begun(plan, planned, quota)
+        order = Order(report=plan.report, planned=planned, may_delete=quota.allow_delete_records)
+        try:
+            eviction = await self._limited(self._cluster.prepare(order))
+        except (WeirError, TimeoutError) as error:
+            return await self._failed([begun], error), alone
+        if eviction is None:
+            return NOTHING, alone
+        together: list[Eviction] = [eviction, *eviction.also]
+        self._left = max(0, self._left - len(eviction.also))
+        all_begun = [
+            replace(
+                begun,
+                id=_id(plan, planned.quota_type, one.subscription),
+                subscription=one.subscription,
+                ts=_wall_ms(),
+                how=one.how,
+                since=one.since,
+                upto=one.upto,
+                messages=one.messages,
+                bytes=one.bytes,
+            )
+            for one in together
+        ]
+        return await self._evict(all_begun, eviction), [one.subscription for one in together]
+
+    def _begun(self, plan: Plan, planned: Planned, quota: BacklogQuota) -> BacklogAction:
+        return BacklogAction(
+            id=_id(plan, planned.quota_type, planned.subscription),
             ts=_wall_ms(),
             topic=plan.decision.topic,
             quota_type=planned.quota_type,
@@ -182,47 +230,46 @@ class Actions:
             step=BEGUN,
             subscription=planned.subscription,
         )
-        order = Order(report=plan.report, planned=planned, may_delete=quota.allow_delete_records)
-        try:
-            eviction = await self._limited(self._cluster.prepare(order))
-        except (WeirError, TimeoutError) as error:
-            return await self._failed(begun, error)
-        if eviction is None:
-            return NOTHING
-        begun = replace(
-            begun,
-            ts=_wall_ms(),
-            how=eviction.how,
-            since=eviction.since,
-            upto=eviction.upto,
-            messages=eviction.messages,
-            bytes=eviction.bytes,
-        )
-        return await self._evict(begun, eviction)
 
-    def _asked_for(self, decision: BacklogDecision, planned: Planned) -> tuple[BacklogQuota, str]:
+    def _asked_for(self, plan: Plan, planned: Planned) -> tuple[BacklogQuota, str]:
         """The quota in force now, and why nothing is to be done by it; empty: it is to be carried out."""
-        quota = backlog_quota(self._policies(), decision.topic, _KINDS[planned.quota_type])
-        limit = decision.limit_time if planned.quota_type == "time" else decision.limit_size
-        if quota.policy != EVICTION or quota.limit != limit:
+        policies, topic = self._policies(), plan.decision.topic
+        quota = backlog_quota(policies, topic, _KINDS[planned.quota_type])
+        if self._newest.get(topic, 0) > plan.round or not self._sent.keeps(plan.round):
+            return quota, OVERTAKEN
+        if not plan.stands(planned, policies):
             return quota, WITHDRAWN
         return quota, "" if quota.actions else DECIDED_ONLY
 
-    async def _evict(self, begun: BacklogAction, eviction: Eviction) -> str:
+    async def _evict(self, begun: Sequence[BacklogAction], eviction: Eviction) -> str:
+        """Carry out what some subscriptions lose by one act; what becomes of it."""
         try:
-            await self._log(begun)
+            for action in begun:
+                await self._log(action)
         except WeirError as error:
-            # It may stand there all the same.
+            # They may stand there all the same.
             return await self._failed(begun, error)
+        unknown: Exception | None = None
         try:
             await self._limited(self._cluster.carry_out(eviction))
-        except (NotKnown, TimeoutError) as error:
-            if not await self._passed(eviction):
+        except CannotEvict as error:
+            if not isinstance(error, NotKnown):
                 return await self._failed(begun, error)
-        except WeirError as error:
-            return await self._failed(begun, error)
-        self._metrics.evicted(begun.topic, begun.quota_type, decision_of(begun), begun.messages, begun.bytes)
-        await self._end(replace(begun, ts=_wall_ms(), step=DONE))
+            unknown = error
+        except (WeirError, TimeoutError) as error:
+            unknown = error
+        except Exception as error:
+            # Where a defect stops us, it may have been done.
+            logger.exception("%s: eviction from %s", printable(eviction.topic),
+                             printable(eviction.subscription))  # fmt: skip
+            unknown = error
+        if unknown is not None and not await self._passed(eviction):
+            return await self._hold(begun, unknown)
+        for action in begun:
+            self._metrics.evicted(
+                action.topic, action.quota_type, decision_of(action), action.messages, action.bytes
+            )
+            await self._end(replace(action, ts=_wall_ms(), step=DONE))
         return DONE
 
     async def _passed(self, eviction: Eviction) -> bool:
@@ -232,16 +279,39 @@ class Actions:
             return (await self._limited(asked))[0] is True
         except (WeirError, TimeoutError):
             return False
+        except Exception:
+            logger.exception(
+                "%s: position of %s", printable(eviction.topic), printable(eviction.subscription)
+            )
+            return False
 
-    async def _failed(self, action: BacklogAction, error: Exception) -> str:
-        reason = str(error) or f"no answer within {self._settings.order_timeout_ms} ms"
-        self._failures += 1
-        if self._failures <= SAID_MAX:
-            logger.warning(
-                "%s: nothing was evicted from %s: %s; the next check tries again", printable(action.topic),
-                printable(action.subscription), printable(reason),
-            )  # fmt: skip
-        await self._end(replace(action, ts=_wall_ms(), step=FAILED, reason=reason))
+    async def _hold(self, begun: Sequence[BacklogAction], error: Exception) -> str:
+        """What a request under way may still do is settled later, like what an earlier run has begun."""
+        reason = self._reason(error)
+        logger.warning(
+            "%s: it is not known yet whether something was evicted from %s: %s; looked at again in %d ms",
+            printable(begun[0].topic), printable(begun[0].subscription), printable(reason),
+            self._settings.order_timeout_ms,
+        )  # fmt: skip
+        full = [one for one in begun if not self._unsettled.hold(replace(one, ts=_wall_ms(), reason=reason))]
+        if full:
+            self._metrics.outcomes.labels(begun[0].quota_type, FAILED).inc(len(full))
+            await self._failed(full, error)
+        return _HELD
+
+    def _reason(self, error: Exception) -> str:
+        return str(error) or f"no answer within {self._settings.order_timeout_ms} ms"
+
+    async def _failed(self, actions: Sequence[BacklogAction], error: Exception) -> str:
+        reason = self._reason(error)
+        for action in actions:
+            self._failures += 1
+            if self._failures <= SAID_MAX:
+                logger.warning(
+                    "%s: nothing was evicted from %s: %s; the next check tries again",
+                    printable(action.topic), printable(action.subscription), printable(reason),
+                )  # fmt: skip
+            await self._end(replace(action, ts=_wall_ms(), step=FAILED, reason=reason))
         return FAILED
 
     async def _end(self, action: BacklogAction) -> bool:
@@ -249,6 +319,8 @@ class Actions:
         try:
             await self._log(action)
         except WeirError as error:
+            if len(self._unsaid) == UNSAID_MAX:
+                self._metrics.unsaid_dropped.inc()
             self._unsaid.append(action)
             logger.warning("%s: %s is said after the next check: %s", printable(action.id), action.step,
                            printable(str(error)))  # fmt: skip
@@ -259,6 +331,10 @@ class Actions:
         """What is asked of the cluster, within the limit."""
         async with asyncio.timeout(self._settings.order_timeout_ms / 1000):
             return await asked
+
+
+def _id(plan: Plan, quota_type: str, subscription: str) -> str:
+    return f"{plan.decision.id}/{quota_type}/{subscription}"
 
 
 def _wall_ms() -> int:

@@ -36,11 +36,13 @@ class Looked:
         reports: a topic each, without names: `id` is empty; `ts` is when that topic was read, by our clock.
         unread: topics that are there and could not be read in this round.
         failures: why, a line each for the log, few; topics that have gone meanwhile are none.
+        publish_times_missed: publish times that were wanted and not read in this round.
     """
 
     reports: list[Backlog] = field(default_factory=list)
     unread: int = 0
     failures: list[str] = field(default_factory=list)
+    publish_times_missed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,7 @@ class Eviction:
         how: see BacklogAction.
         since, upto: its position now, and afterwards.
         messages, bytes: what that skips; bytes may be estimated.
+        also: what others lose by the same act and the same plan, each for itself; of these it is empty.
     """
 
     topic: str
@@ -77,6 +80,7 @@ class Eviction:
     upto: Position
     messages: int
     bytes: int
+    also: tuple["Eviction", ...] = ()
 
 
 class CannotEvict(WeirError):

@@ -108,6 +108,7 @@ class BacklogCollector:
         try:
             looked = await self._cluster.look(self._wants())
             self._looked = True
+            self._metrics.publish_times_missed.inc(looked.publish_times_missed)
         except WeirError as error:
             outcome, why = Outcome.UNREAD, str(error)
         except Exception as error:
@@ -121,6 +122,10 @@ class BacklogCollector:
                 raise
             except WeirError as error:
                 outcome, why = Outcome.UNREPORTED, str(error)
+            except Exception as error:
+                # One topic that cannot be written down must not end the others' checks.
+                logger.exception("backlogs: reports were not written")
+                outcome, why = Outcome.UNREPORTED, repr(error)
         seconds = time.monotonic() - began_s
         self._metrics.check_seconds.observe(seconds)
         self._metrics.rounds.labels(outcome).inc()

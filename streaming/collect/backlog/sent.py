@@ -54,3 +54,7 @@ class Sent:
         """A report of a check that is still kept; None: it is not."""
         reports = self._rounds.get(round, ())
         return reports[k] if k < len(reports) else None
+
+    def keeps(self, round: int) -> bool:
+        """Whether the reports of a check are still kept."""
+        return round in self._rounds

@@ -33,13 +33,15 @@ class BacklogSettings(Settings):
     )
     order_timeout_ms: int = setting(
         15_000,
-        "limit of each step of an eviction, ms; what an earlier run has begun so long ago is settled",
+        "limit of each step of an eviction, ms; what was begun or left without an answer so long ago is"
+        " settled",
         minimum=100,
     )
     request_timeout_ms: int = setting(10_000, "limit of one write to Kafka, ms", minimum=100)
     read_back_ms: int = setting(
         600_000,
-        "how far back weir.decisions is read at the start, for evictions that were begun and not ended, ms",
+        "how far back weir.decisions is read at the start, for evictions that were begun and not ended, and"
+        " how long it is tried to find out about one, ms",
         minimum=1_000,
     )
     unsettled_max: int = setting(

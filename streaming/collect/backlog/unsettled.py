@@ -1,11 +1,13 @@
-"""Evictions that an earlier run of a cluster's collector has begun and not ended, and how they are ended.
+"""Evictions that were begun, without it being known whether they were carried out, and how they are ended.
 
 A collector that is killed between carrying out and saying so leaves a `begun` behind. Positions are absolute,
 so whether it was carried out can be seen: the subscription has passed the place or not. Until that is known
-nothing else is evicted from its topic, so that no message is counted twice.
+nothing else is evicted from its topic, so that no message is counted twice. The same holds for what this run
+has asked for without an answer: a broker may carry it out later.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -22,8 +24,12 @@ from streaming.contract.printable import printable
 
 logger = logging.getLogger("weir.collect")
 
-NOT_DONE: Final = "the collector ended in between, and it was not carried out"
-NOT_KNOWN: Final = "the collector ended in between, and it is not known whether it was carried out"
+CUT_OFF: Final = "the collector ended in between"
+_NOT_DONE: Final = ", and it was not carried out"
+_NOT_KNOWN: Final = ", and it is not known whether it was carried out"
+NOT_DONE: Final = CUT_OFF + _NOT_DONE
+NOT_KNOWN: Final = CUT_OFF + _NOT_KNOWN
+_SAID_S: Final = 60.0
 
 
 def collector_of(actor: str) -> str:
@@ -41,7 +47,7 @@ def decision_of(action: BacklogAction) -> str:
 
 
 class Unsettled:
-    """Those of all other runs of one collector.
+    """Those of all other runs of one collector, and those of this one that nobody has answered.
 
     Args:
         cluster: that tells how far subscriptions are.
@@ -68,6 +74,9 @@ class Unsettled:
         self._known, self._wall_ms = known, wall_ms
         self._begun: dict[str, BacklogAction] = {}
         self._topics: Counter[str] = Counter()
+        self._stuck: dict[str, float] = {}
+        """Ids of those that could not be settled, and since when."""
+        self._next_said_s = float("-inf")
 
     def take(self, action: BacklogAction) -> None:
         """A step of an action was read, of whomever."""
@@ -76,12 +85,21 @@ class Unsettled:
         if action.step in (DONE, FAILED, ENDED):
             self._drop(action.id)
         elif action.step == BEGUN and action.subscription and action.id not in self._begun:
-            if len(self._begun) >= self._settings.unsettled_max:
-                self._metrics.lost.inc()
-                return
-            self._begun[action.id] = action
-            self._topics[action.topic] += 1
-            self._metrics.unsettled.set(len(self._begun))
+            # Whatever clock has said when: it was begun before we read it.
+            self._keep(replace(action, ts=min(action.ts, self._wall_ms())))
+
+    def hold(self, action: BacklogAction) -> bool:
+        """This run has begun one, and does not know whether it was carried out; False: there is no room."""
+        return self._keep(action)
+
+    def _keep(self, action: BacklogAction) -> bool:
+        if len(self._begun) >= self._settings.unsettled_max:
+            self._metrics.lost.inc()
+            return False
+        self._begun[action.id] = action
+        self._topics[action.topic] += 1
+        self._metrics.unsettled.set(len(self._begun))
+        return True
 
     def holds(self, topic: str) -> bool:
         """Whether one of a topic is not settled, or may not be."""
@@ -101,10 +119,24 @@ class Unsettled:
                 async with asyncio.timeout(self._settings.order_timeout_ms / 1000):
                     await self._settle(topic, actions)
             except (WeirError, TimeoutError) as error:
-                logger.warning(
-                    "%s: %d evictions of an earlier run cannot be settled yet, nothing is evicted from it"
-                    " until then: %s", printable(topic), len(actions), printable(str(error) or "no answer"),
-                )  # fmt: skip
+                await self._stay(topic, actions, str(error) or "no answer")
+            except Exception as error:  # noqa: BLE001 - what others wrote may be anything
+                await self._stay(topic, actions, repr(error))
+
+    async def _stay(self, topic: str, actions: list[BacklogAction], why: str) -> None:
+        """They cannot be settled now; those that could not for too long end without it being known."""
+        now_s = time.monotonic()
+        if now_s >= self._next_said_s:
+            self._next_said_s = now_s + _SAID_S
+            logger.warning(
+                "%s: %d evictions that were cut short cannot be settled yet, nothing is evicted from it until"
+                " then: %s", printable(topic), len(actions), printable(why),
+            )  # fmt: skip
+        for action in actions:
+            since_s = self._stuck.setdefault(action.id, now_s) if action.id in self._begun else now_s
+            if now_s - since_s >= self._settings.read_back_ms / 1000:
+                with contextlib.suppress(WeirError):
+                    await self._end(action, None)
 
     async def _settle(self, topic: str, actions: list[BacklogAction]) -> None:
         places = [(one.subscription, one.upto) for one in actions]
@@ -112,21 +144,31 @@ class Unsettled:
         answers = iter(await self._cluster.passed(topic, known) if known else [])
         for action in actions:
             passed = next(answers) if action.upto is not None else None
-            reason = {True: "", False: NOT_DONE, None: NOT_KNOWN}[passed]
-            end = replace(
-                action, ts=self._wall_ms(), actor=self._name, step=DONE if passed else FAILED, reason=reason
-            )
-            await self._log(end)
-            self._drop(action.id)
-            logger.info(
-                "%s: eviction from %s by an earlier run: %s", printable(topic), printable(end.subscription),
-                reason or f"done, {end.messages} messages",
-            )  # fmt: skip
-            self._metrics.outcomes.labels(end.quota_type, end.step).inc()
-            if passed:
-                self._metrics.evicted(topic, end.quota_type, decision_of(end), end.messages, end.bytes)
+            await self._end(action, passed)
+
+    async def _end(self, action: BacklogAction, passed: bool | None) -> None:
+        """Say how one ended; None: it is not known.
+
+        Raises:
+            WeirError: it cannot be said.
+        """
+        why = {True: "", False: _NOT_DONE, None: _NOT_KNOWN}[passed]
+        reason = f"{action.reason or CUT_OFF}{why}" if why else ""
+        end = replace(
+            action, ts=self._wall_ms(), actor=self._name, step=DONE if passed else FAILED, reason=reason
+        )
+        await self._log(end)
+        self._drop(action.id)
+        logger.info(
+            "%s: eviction from %s that was cut short: %s", printable(end.topic), printable(end.subscription),
+            printable(reason) or f"done, {end.messages} messages",
+        )  # fmt: skip
+        self._metrics.outcomes.labels(end.quota_type, end.step).inc()
+        if passed:
+            self._metrics.evicted(end.topic, end.quota_type, decision_of(end), end.messages, end.bytes)
 
     def _drop(self, id: str) -> None:
+        self._stuck.pop(id, None)
         action = self._begun.pop(id, None)
         if action is not None:
             self._topics[action.topic] -= 1

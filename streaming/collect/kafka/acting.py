@@ -121,13 +121,19 @@ class Acting:
         """All groups of the cluster.
 
         Raises:
-            CannotEvict: a broker does not list its own.
+            CannotEvict: a broker does not list its own, or there are share groups, of which nobody tells how
+                far they have come.
         """
         answer = await self._connection.metadata([])
         failures: list[str] = []
         listed, silent = await self._groups.listed([broker.node_id for broker in answer.brokers], failures)
         if silent:
             raise CannotEvict(f"not all groups are known: {'; '.join(failures)}")
+        if self._groups.shares:
+            raise CannotEvict(
+                f"how far share groups have read is not known, such as {printable(self._groups.shares[0])},"
+                " but deleted records are gone for every group"
+            )
         return list(listed)
 
     async def committed(self, place: Place, node: int, group: str) -> int | None:
@@ -172,11 +178,17 @@ class Acting:
         # That message knows the groups of the older protocol only (KIP-848).
         return await self._groups.state(group, node)
 
-    async def move(self, place: Place, group: str, target: int) -> None:
+    async def move(self, place: Place, group: str, since: int, target: int) -> None:
         """Move a group's offset forward, if it is not there already, and see that it was moved.
 
+        Args:
+            place: the partition.
+            group: its name.
+            since: how far it had come at least, when that was prepared.
+            target: the offset.
+
         Raises:
-            CannotEvict: it was refused; nothing was done.
+            CannotEvict: it was refused, or the group was moved back; nothing was done.
             Unanswered: it is not known whether it was done.
         """
         node = await self.coordinator(group)
@@ -185,6 +197,8 @@ class Acting:
             raise CannotEvict(f"group {printable(group)} has no offset any more")
         if committed >= target:
             return
+        if max(committed, await self.offset(place, EARLIEST)) < since:
+            raise CannotEvict(f"group {printable(group)} was moved back to offset {committed} meanwhile")
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         part = topic.OffsetCommitRequestPartition(
             partition_index=place.partition.number,

@@ -79,8 +79,6 @@ class KafkaCluster:
         self._partitions = Partitions(settings.ledgers_max)
         self._times = PublishTimes(bootstrap, client, settings)
         self._evicting = Evicting(self._connection, self._reader, self._groups, self._partitions, settings)
-        self.publish_times_missed = 0
-        """Publish times that were wanted and not read in time, in all."""
 
     async def look(self, wants: Wants) -> Looked:
         """Read all topics (see BacklogCluster)."""
@@ -173,7 +171,7 @@ class KafkaCluster:
             read = Read({}, len(spots))
             looked.failures.append(f"records were not read: {error}")
         if read.missed:
-            self.publish_times_missed += read.missed
+            looked.publish_times_missed = read.missed
             looked.failures.append(f"{read.missed} publish times were not read in time")
         return read.found
 

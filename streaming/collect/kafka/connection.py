@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from kafka.errors import KafkaError, for_code
@@ -47,16 +48,17 @@ class Connection:
         self._slots = asyncio.Semaphore(settings.requests_at_once)
         self._opening: asyncio.Task[AdminClient] | None = None
         self._admin: AdminClient | None = None
-        self._ends: float | None = None
+        # Of one task and those that it starts: who acts meanwhile has limits of its own.
+        self._ends = ContextVar[float | None]("ends", default=None)
 
     @contextlib.contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Requests inside end before `seconds` have passed, whatever their own limit."""
-        self._ends = time.monotonic() + seconds
+        before = self._ends.set(time.monotonic() + seconds)
         try:
             yield
         finally:
-            self._ends = None
+            self._ends.reset(before)
 
     async def send(self, request: Any, node: int | None = None) -> Any:
         """A broker's answer.
@@ -96,8 +98,9 @@ class Connection:
     async def _limited(self, node: int | None, call: Callable[[AdminClient], Any]) -> Any:
         async with self._slots:
             limit = self._limit_s + GRACE_S
-            if self._ends is not None:
-                limit = max(0.0, min(limit, self._ends - time.monotonic()))
+            ends = self._ends.get()
+            if ends is not None:
+                limit = max(0.0, min(limit, ends - time.monotonic()))
             try:
                 async with asyncio.timeout(limit):
                     admin = await self._opened()

@@ -6,8 +6,8 @@ of records, so doing it twice changes nothing.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from streaming.collect.backlog.cluster import CannotEvict, Eviction, NotKnown, Order
@@ -37,13 +37,13 @@ class _Prepared:
         eviction: as it was told.
         place: the partition, with the id that its topic has to have.
         target: offset from which on records stay.
-        also: groups that lose these records too by the same plan.
+        since: of it and of all that lose these records by the same plan: how far they had come.
     """
 
     eviction: Eviction
     place: Place
     target: int
-    also: frozenset[str]
+    since: Mapping[str, int]
 
 
 class Evicting:
@@ -94,6 +94,12 @@ class Evicting:
         committed = await self._acting.committed(place, node, group)
         if committed is None or max(committed, start) >= target:
             return None
+        since = {group: max(committed, start)}
+        reported = _planned_from(report, order.planned, target)
+        if group not in reported or since[group] < reported[group]:
+            raise CannotEvict(
+                f"group {printable(group)} was moved back to offset {committed} since the report"
+            )
         if target > end:
             raise CannotEvict(
                 f"{printable(report.topic)} ends at {end} now, before the planned offset {target}"
@@ -105,33 +111,37 @@ class Evicting:
                 f"group {printable(group)} is active ({state}), so its offset cannot be moved: "
                 "set allow_delete_records: true or stop it"
             )
-        also = _also_planned(report, order.planned, target)
         if how == DELETE_RECORDS:
-            await self._nobody_else(place, target, also, [one.name for one in report.subscriptions])
-        return self._ready(known, place, group, how, since=max(committed, start), target=target, also=also)
+            everybody = [one.name for one in report.subscriptions]
+            behind = await self._losers(place, start, target, reported, everybody)
+            since |= {name: offset for name, offset in behind.items() if name != group}
+        return self._ready(known, place, how, since=since, target=target)
 
     def _ready(
         self,
         known: Known,
         place: Place,
-        group: str,
         how: str,
         *,
-        since: int,
+        since: Mapping[str, int],
         target: int,
-        also: frozenset[str],
     ) -> Eviction:
-        eviction = Eviction(
-            topic=place.full,
-            subscription=group,
-            how=how,
-            since=known.stretches.position(since),
-            upto=known.stretches.position(target),
-            messages=target - since,
-            bytes=known.stretches.bytes_between(since, target),
+        """The eviction from the first of `since`, with those of the others."""
+        first, *others = (
+            Eviction(
+                topic=place.full,
+                subscription=name,
+                how=how,
+                since=known.stretches.position(offset),
+                upto=known.stretches.position(target),
+                messages=target - offset,
+                bytes=known.stretches.bytes_between(offset, target),
+            )
+            for name, offset in since.items()
         )
-        key = (place.full, group)
-        self._prepared[key] = _Prepared(eviction=eviction, place=place, target=target, also=also)
+        eviction = replace(first, also=tuple(others))
+        key = (place.full, eviction.subscription)
+        self._prepared[key] = _Prepared(eviction=eviction, place=place, target=target, since=since)
         self._prepared.move_to_end(key)
         if len(self._prepared) > PREPARED_MAX:
             self._prepared.popitem(last=False)
@@ -148,16 +158,31 @@ class Evicting:
         # Nothing is as young. What was written since the report is in no plan, however old its records say.
         return end if found < 0 else min(found, end)
 
-    async def _nobody_else(
-        self, place: Place, target: int, also: frozenset[str], groups: Sequence[str]
-    ) -> None:
-        """DeleteRecords deletes for everybody: others must have read that far, or lose it too."""
-        for name, offset in sorted((await self._acting.committed_by(place, groups)).items()):
-            if offset < target and name not in also:
+    async def _losers(
+        self, place: Place, start: int, target: int, planned: Mapping[str, int], groups: Sequence[str]
+    ) -> dict[str, int]:
+        """How far those have come that are behind `target`: DeleteRecords deletes for everybody.
+
+        Args:
+            place: the partition.
+            start: where its log begins.
+            target: offset from which on records stay.
+            planned: those that are to lose them, and how far they had come at least.
+            groups: that are looked at.
+
+        Raises:
+            CannotEvict: somebody else is behind it.
+            Unanswered: of at least one it is not known.
+        """
+        committed = await self._acting.committed_by(place, groups)
+        found = {name: max(offset, start) for name, offset in sorted(committed.items()) if offset < target}
+        for name, offset in found.items():
+            if name not in planned or offset < planned[name]:
                 raise CannotEvict(
                     f"group {printable(name)} has not read {printable(place.full)} up to offset {target} and"
                     " is not planned to lose that, but deleted records are gone for every group"
                 )
+        return found
 
     async def carry_out(self, eviction: Eviction) -> None:
         """Do it, and see that it was done.
@@ -176,10 +201,12 @@ class Evicting:
             if start >= prepared.target:
                 return
             if eviction.how == OFFSETS:
-                await self._acting.move(place, eviction.subscription, prepared.target)
+                since = prepared.since[eviction.subscription]
+                await self._acting.move(place, eviction.subscription, since, prepared.target)
             else:
                 # Of all groups of the cluster: one may have come since the report.
-                await self._nobody_else(place, prepared.target, prepared.also, await self._acting.groups())
+                groups = await self._acting.groups()
+                await self._losers(place, start, prepared.target, prepared.since, groups)
                 await self._acting.delete(place, prepared.target)
         except Unanswered as error:
             raise NotKnown(f"it is not known whether it was done: {error}") from error
@@ -203,15 +230,17 @@ class Evicting:
         ]  # fmt: skip
 
 
-def _also_planned(report: Backlog, planned: Planned, target: int) -> frozenset[str]:
-    """The groups that the same plan takes these records from (docs/contract.md 3.5, "Evict").
+def _planned_from(report: Backlog, planned: Planned, target: int) -> dict[str, int]:
+    """The groups that the same plan takes these records from, and how far they had come.
+
+    Source: docs/contract.md 3.5, "Evict".
 
     By size all that are behind the first place at which the backlog is within the limit; by time all whose
     oldest record is known to be too old.
     """
     before = planned.before_publish_time
-    return frozenset(
-        one.name
+    return {
+        one.name: offset_of((one.ledger, one.entry))
         for one in report.subscriptions
         if one.durable
         and (
@@ -219,4 +248,4 @@ def _also_planned(report: Backlog, planned: Planned, target: int) -> frozenset[s
             if before is None
             else one.oldest_publish_time is not None and one.oldest_publish_time < before
         )
-    )
+    }

@@ -57,6 +57,8 @@ class GroupReader:
         self._settings = settings
         self._had: dict[str, tuple[Partition, ...]] = {}
         self._heard: set[int] = set()
+        self.shares: list[str] = []
+        """Share groups (KIP-932) that the last list named: they read without committing offsets."""
 
     async def read(self, metadata: Any) -> Committed:
         """The offsets of all groups.
@@ -88,7 +90,7 @@ class GroupReader:
     async def listed(self, nodes: Sequence[int], failures: list[str]) -> tuple[dict[str, int], set[int]]:
         """All groups with their coordinator, and the brokers that did not answer."""
         answers = await gathered(self._connection.send(_list_request(), node) for node in nodes)
-        found, silent = dict[str, int](), set[int]()
+        found, silent, shares = dict[str, int](), set[int](), list[str]()
         for node, answer in zip(nodes, answers, strict=True):
             if isinstance(answer, Unanswered):
                 silent.add(node)
@@ -100,6 +102,9 @@ class GroupReader:
             for group in answer.groups:
                 if answer.API_VERSION < 5 or group.group_type != _SHARE:
                     found[group.group_id] = node
+                else:
+                    shares.append(group.group_id)
+        self.shares = shares
         return found, silent
 
     async def state(self, group: str, node: int) -> str:

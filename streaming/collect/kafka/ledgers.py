@@ -92,7 +92,8 @@ class Stretches:
         whole = start <= self.start and end >= self.end and size >= self._accounted
         self._cut(max(start, self.start), end)
         written_from = max(self.end, start)
-        self.start, self.end = max(self.start, start), max(written_from, end)
+        # A leader that had not heard of much may end before what was the beginning.
+        self.start, self.end = max(min(self.start, end), start), max(written_from, end)
         entries = self.end - written_from
         if entries:
             # Bytes of records beyond the end that was read stay for the next stretch.

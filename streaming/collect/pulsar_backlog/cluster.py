@@ -157,6 +157,9 @@ class PulsarBacklogs:
                 except BadEvent as failure:
                     looked.unread += 1
                     failures.append(printable(str(failure)))
+                except Exception as failure:  # noqa: BLE001 - one topic must not cost all others their check
+                    looked.unread += 1
+                    failures.append(printable(f"{topic}: {failure!r}"))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self._at_once):

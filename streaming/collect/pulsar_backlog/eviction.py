@@ -126,6 +126,8 @@ class Evictor:
             raise CannotEvict(f"no position is planned for {printable(planned.subscription)}")
         else:
             upto = (planned.ledger, planned.entry)
+        if _moved_back(order, log, cursor):
+            raise CannotEvict(f"{printable(planned.subscription)} was moved back since the report")
         for _ in range(NARROWED_MAX):
             if upto is None or cursor.position >= upto:
                 return None
@@ -185,6 +187,13 @@ def has_passed(log: TopicLog, subscription: str, position: Position) -> bool | N
     """Whether a subscription has acknowledged all up to a position; None: there is no such one."""
     cursor = log.cursors.get(subscription)
     return None if cursor is None else cursor.position >= position
+
+
+def _moved_back(order: Order, log: TopicLog, cursor: Cursor) -> bool:
+    """Whether entries lie between where a subscription is and where it was when it was reported."""
+    name = order.planned.subscription
+    reported = next(((one.ledger, one.entry) for one in order.report.subscriptions if one.name == name), None)
+    return reported is not None and any(log.between(cursor.position, reported))
 
 
 def _is_younger(held: _Held, before_ms: int | None) -> bool:

@@ -87,13 +87,18 @@ def backlog_decision(fields: Fields) -> BacklogDecision:
         exceeded=tuple(
             (text(one, "quota_type", None), text(one, "policy", None)) for one in _objects(fields, "actions")
         ),
-        evict=tuple(map(_planned, _objects(fields, "evict"))),
+        evict=tuple(map(planned_of, _objects(fields, "evict"))),
         ttl_ms=integer(fields, "ttl_ms", TTL_MS, maximum=TS_MAX_MS),
         repeated=flag(fields, "repeat", False),
     )
 
 
-def _planned(fields: Mapping[str, Any]) -> Planned:
+def planned_of(fields: Mapping[str, Any]) -> Planned:
+    """A line of a plan from its JSON object.
+
+    Raises:
+        BadEvent: it is none, or a number in it is out of range.
+    """
     name = text(fields, "subscription", None)
     if fields.get("before_publish_time") is not None:
         before = integer(fields, "before_publish_time", None, minimum=-TS_MAX_MS, maximum=TS_MAX_MS)

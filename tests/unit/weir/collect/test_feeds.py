@@ -63,7 +63,12 @@ def test_other_types_are_passed_over_without_a_word() -> None:
 
 
 def test_what_cannot_be_used_is_complained_of() -> None:
-    for value in ({**DECISION, "ts": -1}, {**ACTION, "step": "soon"}, b'{"type":"backlog",'):
+    for value in (
+        {**DECISION, "ts": -1},
+        {**ACTION, "step": "soon"},
+        {**ACTION, "topic": "../t"},
+        b'{"type":"backlog",',
+    ):
         found, complaints = read(Record(value))
         assert found == [] and len(complaints) == 1
     found, complaints = read(Record(b"no stream", packed=True))

@@ -86,6 +86,30 @@ def test_a_cluster_that_cannot_be_read_is_looked_at_again(error: Exception) -> N
     asyncio.run(run())
 
 
+def test_a_defect_in_writing_reports_ends_nothing() -> None:
+    async def run() -> None:
+        desk = Desk(FakeCluster(a=1))
+        desk.write_fails = [OverflowError("a number")]
+        assert await desk.collector.check() is Outcome.UNREPORTED
+        assert await desk.collector.check() is Outcome.DONE
+
+    asyncio.run(run())
+
+
+def test_publish_times_that_were_missed_are_counted() -> None:
+    class Late(FakeCluster):
+        async def look(self, wants: Wants) -> Looked:
+            return Looked(publish_times_missed=3)
+
+    async def run() -> None:
+        desk = Desk(Late())
+        await desk.check()
+        await desk.check()
+        assert desk.value("weir_backlog_publish_times_missed_total") == 6
+
+    asyncio.run(run())
+
+
 def test_reports_that_are_not_written_are_given_up() -> None:
     async def run() -> None:
         desk = Desk(FakeCluster(a=1))

@@ -155,6 +155,51 @@ def test_while_nobody_answers_it_stays_and_is_asked_for_again() -> None:
     asyncio.run(run())
 
 
+def test_a_clock_that_was_ahead_holds_no_longer_than_any_other() -> None:
+    """Or somebody's word for it: the topic would be held until then."""
+
+    async def run() -> None:
+        desk = Desk(FakeCluster(slow=-1), order_timeout_ms=100)
+        await desk.check()
+        desk.collector.take(begun(OLD, now_ms() + 10**10))
+        await settled(desk)
+        assert desk.actions == []
+        await asyncio.sleep(0.11)
+        await settled(desk)
+        assert desk.steps() == [("slow", "failed")]
+
+    asyncio.run(run())
+
+
+def test_one_that_cannot_be_settled_keeps_no_other_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is wrong with it; it is said once a minute."""
+
+    async def run() -> None:
+        cluster = FakeCluster(slow=59)
+        desk = Desk(cluster)
+        await desk.check()
+
+        async def defect() -> None:
+            if cluster.calls[-1].endswith("/odd"):
+                raise KeyError("odd")
+
+        cluster.before["passed"] = defect
+        odd = "persistent://acme/orders/odd"
+        desk.collector.take(replace(begun(OLD, 0), id="odd/size/slow", topic=odd))
+        desk.collector.take(begun(OLD, 0))
+        for _ in range(3):
+            await settled(desk)
+        assert desk.steps() == [("slow", "done")]
+        assert desk.value("weir_backlog_unsettled_evictions") == 1
+        assert caplog.text.count("cannot be settled yet") == 1
+        desk.collector._unsettled._stuck["odd/size/slow"] -= desk.settings.read_back_ms / 1000
+        await settled(desk)
+        assert [(one.topic, one.reason) for one in desk.actions[1:]] == [(odd, NOT_KNOWN)]
+        assert desk.value("weir_backlog_unsettled_evictions") == 0
+
+    asyncio.run(run())
+
+
 def test_no_more_are_kept_than_is_set() -> None:
     async def run() -> None:
         desk = Desk(FakeCluster(slow=59), unsettled_max=1)

@@ -4,9 +4,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from streaming.collect.backlog.cluster import CannotEvict
+from streaming.collect.kafka.acting import Acting
 from streaming.collect.kafka.connection import Unanswered
 from streaming.collect.kafka.groups import OFFSETS_TOPIC, Committed, GroupReader
-from streaming.collect.kafka.partitions import Partition
+from streaming.collect.kafka.partitions import Partition, PartitionReader
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 
 LOADING, GONE = 14, 69
@@ -183,3 +187,26 @@ def test_more_groups_than_are_read() -> None:
     """Nobody knows what the others hold back."""
     found = World(groups_max=2).read()
     assert found.all_unknown and "groups_max" in found.failures[0]
+
+
+def test_nothing_is_deleted_where_share_groups_may_read() -> None:
+    """They commit no offsets, so nobody tells whether they have read it."""
+
+    class All(Brokers):
+        async def metadata(self, _topics: Any) -> Any:
+            return SimpleNamespace(brokers=[SimpleNamespace(node_id=node) for node in (1, 2)])
+
+    async def run() -> None:
+        brokers, settings = All(), KafkaBacklogSettings()
+        brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
+        connection: Any = brokers
+        reader = GroupReader(connection, settings)
+        acting = Acting(connection, PartitionReader(connection, settings), reader, settings)
+        assert sorted(await acting.groups()) == ["a", "b"]
+        brokers.kinds["b"] = "share"
+        with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):
+            await acting.groups()
+        brokers.kinds.clear()
+        assert sorted(await acting.groups()) == ["a", "b"]
+
+    asyncio.run(run())

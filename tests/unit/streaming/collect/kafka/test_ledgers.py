@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.collect.kafka.ledgers import Stretches, offset_of
-from streaming.contract.broker_events import Subscription
+from streaming.contract.broker_events import Ledger, Subscription
 from streaming.laws.backlog.law import Log
 
 CHECK_MS = 60_000
@@ -218,3 +218,13 @@ def test_sizes_are_exact_while_the_log_only_grows(steps: list[Step]) -> None:
         own.grow(0, end, total, now=now)
         expected += [step.written * step.entry_bytes] if step.written else []
     assert [one.size for one in own.ledgers()] == [*expected, 0]
+
+
+def test_a_log_that_ends_before_it_began_begins_anew() -> None:
+    """After an unclean election; later checks find whatever is written at the same offsets again."""
+    own = Stretches.begun(10, 20, 1_000, [], now=1_000)
+    own.grow(3, 5, 200, now=2_000)
+    assert own.ledgers() == (Ledger(id=5, entries=0, size=0, close_time=None),)
+    own.grow(3, 10, 700, now=3_000)
+    assert [(one.id, one.entries) for one in own.ledgers()] == [(5, 5), (10, 0)]
+    assert own.position(7) == (5, 1) and own.size <= 700

@@ -8,7 +8,9 @@ from pulsar_backlog_kit import NOW_MS, FakeBacklogs, FakeTopic, cluster_of, want
 from streaming.collect.backlog.cluster import CannotEvict, Order
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.pulsar_backlog import cluster
+from streaming.collect.pulsar_backlog.closings import Closings
 from streaming.collect.pulsar_backlog.cluster import FAILURES_MAX
+from streaming.collect.pulsar_backlog.readings import TopicLog
 from streaming.contract.backlog.decisions import Planned
 from streaming.contract.broker_events import Ledger, Subscription
 
@@ -147,6 +149,18 @@ def test_a_topic_that_cannot_be_read_is_not_half_reported(ending: str) -> None:
     looked = run(cluster_of(fake).look(wants(expires=True)))
     assert ([one.topic for one in looked.reports], looked.unread) == ([T2], 1)
     assert "because 500" in looked.failures[0]
+
+
+def test_a_defect_that_one_topic_meets_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def take(self: Closings, log: TopicLog, _at_ms: int) -> None:
+        if len(log.ledgers) == 2:
+            raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr(Closings, "take", take)
+    backlogs = FakeBacklogs({T1: FakeTopic({1: 10}, {"slow": (1, 4)}), T2: FakeTopic({1: 10, 2: 3}, {})})
+    looked = run(cluster_of(backlogs).look(wants()))
+    assert [one.topic for one in looked.reports] == [T1] and looked.unread == 1
+    assert looked.failures == [f"{T2}: ZeroDivisionError('odd')"]
 
 
 def test_an_answer_in_another_form_is_one_unread_topic() -> None:

@@ -69,6 +69,19 @@ def test_a_position_is_evicted_with_what_it_skips() -> None:
     assert rig.topic.positions == {**SLOW, "slow": (2, 3)}
 
 
+def test_one_that_was_moved_back_since_the_report_is_left_alone() -> None:
+    """Its owner wants to read again; another way to write the same place is none."""
+    rig = Rig(topic())
+    rig.topic.positions["slow"] = (1, 1)
+    with pytest.raises(CannotEvict, match="slow was moved back since the report"):
+        rig.prepare(ledger=2, entry=3, entries=11)
+    made = topic()
+    made.positions["slow"] = (2, -1)
+    rig = Rig(made)
+    rig.topic.positions["slow"] = (1, 9)
+    assert rig.prepare(ledger=2, entry=3, entries=4) is not None
+
+
 def test_what_was_acknowledged_alone_is_not_counted() -> None:
     """Nor is what lies beyond the position."""
     rig = Rig(topic(acknowledged={"slow": "[(1:4..1:6],(1:8..2:1],(2:2..2:9]]"}))
