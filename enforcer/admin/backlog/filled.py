@@ -1,7 +1,7 @@
 """In front of a Pulsar: its own stats of topics, with what it does not say of backlogs filled in.
 
-Quotas are Weir's there, so their limits are too. What else Pulsar says it has counted itself, and stays; an age
-of -1 is no saying: Pulsar 4.0 looks for the oldest only where it has a quota of time itself.
+Quotas are Weir's there, so their limits are too. What else Pulsar says it has counted itself, and stays. An
+age of -1 without a name is no saying: 4.0.7 leaves it so while the ledger is open, whatever the backlog.
 """
 
 import time
@@ -52,7 +52,7 @@ def _one(value: Any, known: Mapping[str, Any], policies: PolicySet, topic: str) 
         # It has looked: both are its own. It leaves the name out where nobody is behind.
         shown = {name: item for name, item in shown.items() if name != oldest}
     elif shown.get(oldest) is not None:
-        # It has not, as where it has no quota of time itself.
+        # It has not.
         value = {name: item for name, item in value.items() if name != age}
     answer = {**shown, **value, **_limits(policies, topic)}
     told, held = value.get("subscriptions"), known.get("subscriptions", {})

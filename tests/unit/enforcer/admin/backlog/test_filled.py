@@ -87,7 +87,7 @@ def test_a_new_pulsar_that_has_looked_knows_who_is_the_oldest() -> None:
 
 
 def test_a_new_pulsar_that_has_not_looked_is_told() -> None:
-    """Without a quota of time of its own it says -1 and no name, whoever is behind."""
+    """It says -1 and no name, whoever is behind."""
     seen = filled(looked_at(), STATS, NEW)
     assert [seen[name] for name in OLDEST] == [7, "slow"]
 
