@@ -41,6 +41,7 @@ def replayed(up: Up, folder: Path) -> Decisions:
     return {(d["type"], d["id"]): d for d in decided}
 
 
+@pytest.mark.soak
 def test_a_job_killed_in_the_middle_of_a_send_decides_as_one_that_was_not(
     examples: Up, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
+from live_backlogs import EVICTS, LIMIT, RECORDS, WAIT_S, Backlogs, full, series
 from load_kit import ConfluentProducer
 from reading_kit import Reading, fill
 from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
@@ -164,6 +165,37 @@ def test_a_group_is_held_to_its_limit(up: Up) -> None:
         until(is_limited, what="use of the limit and no more")
     ask(up, "DELETE", in_group)
     ask(up, "DELETE", f"{GROUPS}/held")
+
+
+def test_a_backlog_is_evicted_once_and_counted(up: Up) -> None:
+    """What is left is within the limit and can be read; counters and the log say what went."""
+    held = Backlogs(up.ready["kafka"], "acme.evicted.t")
+    held.write()
+    held.commit("slow", 5)
+    held.commit("fast", 95)
+    topic = f'topic="{full("acme.evicted.t")}"'
+    size = "pulsar_storage_backlog_size"
+    until(lambda: (series(up.metrics(), size, topic) or 0) > LIMIT, what="the size", limit_s=WAIT_S)
+    assert held.committed("slow") == [5], "there is no quota yet"
+    held.limit(EVICTS)
+    evicted = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+    until(
+        lambda: series(up.metrics(), evicted, topic, 'quota_type="size"') == 1.0,
+        what="the eviction",
+        limit_s=WAIT_S,
+    )
+    (offset,) = held.committed("slow")
+    begun, done = held.actions("acme.evicted.t")
+    assert (begun["step"], done["step"], done["how"]) == ("begun", "done", "offsets")
+    assert done["messages"] == offset - 5 and done["upto"]["entry"] + done["upto"]["ledger"] == offset - 1
+    assert held.committed("fast") == [95]
+    assert held.read("acme.evicted.t", offset) == RECORDS - offset
+    until(lambda: (series(up.metrics(), size, topic) or 0) <= LIMIT, what="a size within", limit_s=WAIT_S)
+    # The least that holds: with one record more it would be beyond.
+    left = series(up.metrics(), size, topic) or 0
+    assert left + left / (RECORDS - offset) > LIMIT
+    assert series(up.metrics(), evicted, topic, 'quota_type="size"') == 1.0
+    held.limit(None)
 
 
 def test_policy_change_takes_effect_while_running(up: Up, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def a_tool(*options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
 
 
+@pytest.mark.soak
 def test_classes_come_from_the_archive(jars: Path) -> None:
     """Once it is kept; before, nothing is asked of Java."""
     assert shared_classes(jars) == [] and not keep(jars)

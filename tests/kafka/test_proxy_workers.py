@@ -86,6 +86,7 @@ def answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.soak
 def test_a_worker_that_cannot_live_ends_all(cluster: Cluster, tmp_path: Path) -> None:
     """Started again as often as the settings say, then the others are stopped and the command fails."""
     settings, log, port = tmp_path / "weir.yaml", tmp_path / "log", free_port()

@@ -23,8 +23,9 @@ class BacklogAction:
     """One step of one action.
 
     Attributes:
-        id: names the action; all its steps have the same. `DECISION/QUOTA_TYPE/SUBSCRIPTION` of an eviction,
-            `DECISION/QUOTA_TYPE/ACTOR` of a block.
+        id: names the action; all its steps have the same, and in JSON the step behind it, since every
+            record has an id of its own. `DECISION/QUOTA_TYPE/SUBSCRIPTION` of an eviction, of a block
+            `DECISION/QUOTA_TYPE/ACTOR`.
         ts: of this step, ms since the epoch.
         topic: full name.
         quota_type: `size` or `time`.
@@ -58,8 +59,8 @@ class BacklogAction:
 
     def fields(self) -> dict[str, Any]:
         """Its JSON object."""
-        said: dict[str, Any] = {"type": TYPE}
-        for name in ("id", "ts", "topic", "quota_type", "policy", "limit", "actor", "step", "how"):
+        said: dict[str, Any] = {"type": TYPE, "id": f"{self.id}/{self.step}"}
+        for name in ("ts", "topic", "quota_type", "policy", "limit", "actor", "step", "how"):
             said[name] = getattr(self, name)
         if self.subscription:
             said["subscription"] = self.subscription
@@ -80,15 +81,16 @@ def backlog_action(fields: Fields) -> BacklogAction:
     Raises:
         BadEvent: it is none, or a number in it is out of range.
     """
+    step = choice(fields, "step", "", STEPS)
     return BacklogAction(
-        id=text(fields, "id", None),
+        id=text(fields, "id", None).removesuffix(f"/{step}"),
         ts=integer(fields, "ts", None, maximum=TS_MAX_MS),
         topic=text(fields, "topic", None),
         quota_type=choice(fields, "quota_type", "", QUOTA_TYPES),
         policy=text(fields, "policy", None),
         limit=integer(fields, "limit", None, minimum=-1),
         actor=text(fields, "actor", ""),
-        step=choice(fields, "step", "", STEPS),
+        step=step,
         subscription=text(fields, "subscription", ""),
         how=text(fields, "how", ""),
         since=_position(fields, "since"),

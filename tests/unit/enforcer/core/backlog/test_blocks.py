@@ -207,10 +207,10 @@ def test_a_block_is_logged_once_it_meets_a_request_and_once_it_ends(world: World
         world.blocks.began(block)
     first = world.desk.events[0][1]
     assert world.desk.events[0][0] == TOPIC
-    assert first["id"].endswith("/size/p1") and first["limit"] == 5_000 and first["how"] == "hold"
+    assert first["id"].endswith("/size/p1/begun") and first["limit"] == 5_000 and first["how"] == "hold"
     world.say(0)
     assert world.steps() == [("begun", "size", ""), ("ended", "size", "inside")]
-    assert world.desk.events[1][1]["id"] == first["id"]
+    assert world.desk.events[1][1]["id"] == first["id"].removesuffix("begun") + "ended"
     assert world.metric("block_actions_total", step="begun", result="written") == 1
 
 
