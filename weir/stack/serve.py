@@ -94,6 +94,7 @@ def _announce(stack: Stack, server: MetricsServer, ready_file: Path | None) -> N
     if upstream := content.get("pulsar_admin"):
         print(f"  pulsar-admin            --admin-url {content['admin']}, which is in front of {upstream}")
     print(f"  watch the decisions     weir tail --kafka {kafka}")
+    print(f"  see backlogs            weir backlog --watch --kafka {kafka}")
     print(
         f"  see or change policies  weir policy get --kafka {kafka}; weir policy apply FILE --kafka {kafka}"
     )

@@ -1,17 +1,21 @@
 """In front of a Pulsar: its own stats of topics, with what it does not say of backlogs filled in.
 
-Quotas are Weir's there, so their limits are too. What else Pulsar says it has counted itself, and stays.
+Quotas are Weir's there, so their limits are too. What else Pulsar says it has counted itself, and stays. An
+age of -1 without a name is no saying: 4.0.7 leaves it so while the ledger is open, whatever the backlog.
 """
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from enforcer.admin.backlog.stats import OLDEST, limits_of, partitioned_backlog, topic_backlog
 from enforcer.admin.dispatch.filled import Fill, filled_stats
 from enforcer.admin.parts import TOPIC, Parts, topic_holder
 from streaming.contract.errors import BadEvent
 from streaming.policy.policy_set import UNLIMITED, PolicySet
+
+_NOT_KNOWN: Final = -1
+"""An age that Pulsar does not say, or that there is none."""
 
 
 def fills(parts: Parts) -> dict[str, Fill]:
@@ -43,9 +47,13 @@ def _one(value: Any, known: Mapping[str, Any], policies: PolicySet, topic: str) 
     if not isinstance(value, dict):
         return value
     shown = {name: item for name, item in known.items() if name != "subscriptions"}
-    if OLDEST[0] in value:
-        # It knows who is the oldest, and leaves the name out where nobody is.
-        shown = {name: item for name, item in shown.items() if name != OLDEST[1]}
+    age, oldest = OLDEST
+    if age in value and (value[age] != _NOT_KNOWN or oldest in value):
+        # It has looked: both are its own. It leaves the name out where nobody is behind.
+        shown = {name: item for name, item in shown.items() if name != oldest}
+    elif shown.get(oldest) is not None:
+        # It has not.
+        value = {name: item for name, item in value.items() if name != age}
     answer = {**shown, **value, **_limits(policies, topic)}
     told, held = value.get("subscriptions"), known.get("subscriptions", {})
     if not isinstance(told, dict):

@@ -7,6 +7,7 @@ from admin_api_kit import MemoryStore, parts
 from admin_backlog_kit import T, decision, eviction, report, take
 
 from enforcer.admin.backlog.filled import fills
+from enforcer.admin.backlog.stats import OLDEST
 from enforcer.admin.parts import Parts
 
 STATS = "/admin/v2/persistent/{tenant}/{namespace}/{topic}/stats"
@@ -78,11 +79,26 @@ def test_what_an_old_pulsar_lacks_is_filled_in() -> None:
     )
 
 
-def test_a_new_pulsar_knows_who_is_the_oldest() -> None:
-    """It leaves the name out where nobody is."""
+def test_a_new_pulsar_that_has_looked_knows_who_is_the_oldest() -> None:
+    """Its age and name go together with nothing of ours."""
+    for own in ({OLDEST[0]: 12, OLDEST[1]: "other"}, {OLDEST[0]: 0}, {OLDEST[0]: -1, OLDEST[1]: "other"}):
+        seen = filled(looked_at(), STATS, OLD | own)
+        assert {name: seen[name] for name in OLDEST if name in seen} == own
+
+
+def test_a_new_pulsar_that_has_not_looked_is_told() -> None:
+    """It says -1 and no name, whoever is behind."""
     seen = filled(looked_at(), STATS, NEW)
-    assert seen["oldestBacklogMessageAgeSeconds"] == -1
-    assert "oldestBacklogMessageSubscriptionName" not in seen
+    assert [seen[name] for name in OLDEST] == [7, "slow"]
+
+
+def test_nobody_behind_stays_nobody() -> None:
+    """As each of the two says it: -1."""
+    made, now = limited(), time.time_ns() // 1_000_000
+    nobody = {OLDEST[0]: -1, OLDEST[1]: None}
+    take(made.backlogs, [report(T, ts=now), decision(T, ts=now) | nobody])
+    assert filled(made, STATS, NEW)[OLDEST[0]] == -1
+    assert filled(made, STATS, NEW)[OLDEST[1]] is None
 
 
 def test_partitions_are_filled_in_too() -> None:
