@@ -8,7 +8,7 @@ A partition, `TOPIC-partition-N`, without an entry of its own has that of its to
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from streaming.contract.names import namespace_of, partitioned_topic_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
@@ -28,6 +28,15 @@ class BacklogKind(StrEnum):
 
     SIZE = "destination_storage"
     AGE = "message_age"
+
+    @property
+    def quota_type(self) -> str:
+        """What decisions, actions and PIP-323's counters call it."""
+        return "size" if self is BacklogKind.SIZE else "time"
+
+
+KIND_OF: Final = {kind.quota_type: kind for kind in BacklogKind}
+"""The quota by that word."""
 
 
 # In order of precedence; the first is number 1.

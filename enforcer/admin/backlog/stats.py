@@ -13,7 +13,7 @@ from enforcer.admin.backlog.records import Behind
 from enforcer.admin.backlog.table import BacklogTable, Evicted, Row
 from streaming.contract.backlog.actions import QUOTA_TYPES
 from streaming.policy.policy_set import PolicySet, Section
-from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
+from streaming.policy.topics import KIND_OF, BacklogKind, backlog_quota, check_interval_s
 
 CHECKS_KEPT: Final = 3
 """A topic that was not looked at for so many checks is not there any more."""
@@ -22,7 +22,6 @@ LEAST_KEPT_MS: Final = 60_000
 EVICTIONS: Final = {"size": "evictionsBySizeQuota", "time": "evictionsByTimeQuota"}
 OLDEST: Final = ("oldestBacklogMessageAgeSeconds", "oldestBacklogMessageSubscriptionName")
 LIMITS: Final = {BacklogKind.SIZE: "backlogQuotaLimitSize", BacklogKind.AGE: "backlogQuotaLimitTime"}
-_KIND_TYPES: Final = {"size": "destination_storage", "time": "message_age"}
 
 
 class Evictions(BaseModel):
@@ -125,7 +124,7 @@ def _view(row: Row, topic: str, policies: PolicySet) -> dict[str, Any]:
             "backlogSize": round(decided.size),
             "oldestBacklogMessageAgeSeconds": decided.age,
             "oldestBacklogMessageSubscriptionName": decided.oldest,
-            "backlogQuotaExceeded": [_KIND_TYPES[kind] for kind, _ in decided.exceeded],
+            "backlogQuotaExceeded": [KIND_OF[kind] for kind, _ in decided.exceeded],
         }
     if row.report is not None:
         shown["earliestMsgPublishTimeInBacklogs"] = _earliest(

@@ -9,7 +9,6 @@ from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
 
 HOLD: Final = "producer_request_hold"
 EXCEPTION: Final = "producer_exception"
-_QUOTA_TYPES: Final = {BacklogKind.SIZE: "size", BacklogKind.AGE: "time"}
 _WORDS: Final = {
     "size": ("backlog", BacklogKind.SIZE.value, "bytes"),
     "time": ("oldest unread message", BacklogKind.AGE.value, "s"),
@@ -86,7 +85,7 @@ def block_of(
         if exceeded and (found is None or (found.holds and quota.policy == EXCEPTION)):
             found = Block(
                 topic=topic,
-                quota_type=_QUOTA_TYPES[kind],
+                quota_type=kind.quota_type,
                 policy=quota.policy,
                 limit=quota.limit,
                 used=used,

@@ -31,7 +31,7 @@ from streaming.contract.backlog.decisions import BacklogDecision, Planned
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.policy.policy_set import PolicySet
-from streaming.policy.topics import BacklogKind, BacklogQuota, backlog_quota
+from streaming.policy.topics import KIND_OF, BacklogQuota, backlog_quota
 
 logger = logging.getLogger("weir.collect")
 
@@ -42,7 +42,6 @@ want it carried out, the policy is another one by now, its turn has not come, or
 before it came."""
 _HELD: Final = ""
 """It is not known yet what has become of it; Unsettled finds out, and counts it."""
-_KINDS: Final = {"size": BacklogKind.SIZE, "time": BacklogKind.AGE}
 UNSAID_MAX: Final = 1_000
 """Ends that Kafka did not take and that are kept to be said; beyond it the oldest are dropped and counted."""
 SAID_MAX: Final = 20
@@ -234,7 +233,7 @@ class Actions:
     def _asked_for(self, plan: Plan, planned: Planned) -> tuple[BacklogQuota, str]:
         """The quota in force now, and why nothing is to be done by it; empty: it is to be carried out."""
         policies, topic = self._policies(), plan.decision.topic
-        quota = backlog_quota(policies, topic, _KINDS[planned.quota_type])
+        quota = backlog_quota(policies, topic, KIND_OF[planned.quota_type])
         if self._newest.get(topic, 0) > plan.round or not self._sent.keeps(plan.round):
             return quota, OVERTAKEN
         if not plan.stands(planned, policies):

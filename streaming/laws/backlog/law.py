@@ -45,8 +45,6 @@ from streaming.policy.topics import BacklogKind, backlog_quota
 
 EVICTION: Final = "consumer_backlog_eviction"
 UNKNOWN_AGE: Final = -1
-QUOTA_TYPES: Final = {BacklogKind.SIZE: "size", BacklogKind.AGE: "time"}
-"""Labels of PIP-323's eviction counters."""
 Place = tuple[int, int]
 """(number of the ledger in the report, entries of it that are acknowledged)."""
 
@@ -193,7 +191,7 @@ def judge(event: Backlog, rules: Rules) -> dict[str, Any]:
         "oldestBacklogMessageAgeSeconds": age,
         "oldestBacklogMessageSubscriptionName": None if oldest is None else oldest.name,
         "exceeded": [kind.value for kind, _ in exceeded],
-        "actions": [{"quota_type": QUOTA_TYPES[kind], "policy": quota.policy} for kind, quota in exceeded],
+        "actions": [{"quota_type": kind.quota_type, "policy": quota.policy} for kind, quota in exceeded],
         "evict": evict,
     }
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 from streaming.columns.limit_index import LearntLimits
 from streaming.columns.outputs import DecisionRows
 from streaming.laws.backlog.bulk import NOBODY, Integers, Judged, Quotas, Verdicts, judge_all
-from streaming.laws.backlog.law import QUOTA_TYPES, Rules, rules_for
+from streaming.laws.backlog.law import Rules, rules_for
 from streaming.laws.backlog.reports import Reports
 from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.laws.row_fields import places, worded
 from streaming.policy.derived import Derived, stretches
 from streaming.policy.timeline import PolicyTimeline
+from streaming.policy.topics import KIND_OF, BacklogKind
 from streaming.state.subject_table import SubjectTable
 
 TTL_MS: Final = 60_000
@@ -124,16 +125,16 @@ def _exceeded(rules: Sequence[Rules], kind: Integers, verdicts: Verdicts) -> dic
     """The columns `exceeded` and `actions`: of each report the quotas that it is beyond, size first."""
     over = np.stack([verdicts.over_size, verdicts.over_age], axis=1)
     ends = pa.array(np.cumsum([0, *over.sum(axis=1)]), pa.int32())
-    which = np.broadcast_to(np.arange(len(QUOTA_TYPES)), over.shape)[over]
+    which = np.broadcast_to(np.arange(len(BacklogKind)), over.shape)[over]
     said = pa.array([quota.policy for each in rules for quota in (each.size, each.age)], pa.string())
     action = pa.StructArray.from_arrays(
         [
-            worded(which, pa.array(list(QUOTA_TYPES.values()))),
-            said.take(pa.array((kind[:, None] * len(QUOTA_TYPES) + np.arange(len(QUOTA_TYPES)))[over])),
+            worded(which, pa.array(list(KIND_OF))),
+            said.take(pa.array((kind[:, None] * len(BacklogKind) + np.arange(len(BacklogKind)))[over])),
         ],
         ["quota_type", "policy"],
     )
-    exceeded = worded(which, pa.array([each.value for each in QUOTA_TYPES]))
+    exceeded = worded(which, pa.array([each.value for each in BacklogKind]))
     return {
         "exceeded": pa.ListArray.from_arrays(ends, exceeded),
         "actions": pa.ListArray.from_arrays(ends, action),
