@@ -1,8 +1,11 @@
 """One real Pulsar for the session."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from pulsar_backlog_rig import Rig
 from pulsar_kit import Admin, running_pulsar
 
 from weir.stack.pulsar import LocalPulsar
@@ -19,3 +22,31 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
 def admin(pulsar: LocalPulsar) -> Admin:
     """Its own admin API."""
     return Admin(pulsar.admin)
+
+
+@pytest.fixture
+def rig(pulsar: LocalPulsar) -> Iterator[Rig]:
+    """On the Pulsar of the session."""
+    with closing(Rig(pulsar.admin)) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def rolling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalPulsar]:
+    """A Pulsar whose ledgers hold ten entries, and which evicts nothing by itself."""
+    conf = {
+        "managedLedgerMaxEntriesPerLedger": "10",
+        "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+        "backlogQuotaCheckEnabled": "false",
+        "brokerDeleteInactiveTopicsEnabled": "false",
+    }
+    folder: Path = tmp_path_factory.mktemp("rolling")
+    with running_pulsar(folder, properties=conf) as running:
+        yield running
+
+
+@pytest.fixture
+def rolls(rolling: LocalPulsar) -> Iterator[Rig]:
+    """On that one."""
+    with closing(Rig(rolling.admin)) as made:
+        yield made
