@@ -1,10 +1,12 @@
 """A `weir job` process under test."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,22 @@ class Job:
         folder: for checkpoint, logs and ready file.
         kafka: the broker.
         words: further options.
+        checkpoint: where it is; None: in the folder.
+        env: variables on top of ours.
     """
 
-    def __init__(self, folder: Path, kafka: str, *words: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kafka: str,
+        *words: str,
+        checkpoint: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self._folder, self._words = folder, words
         self._kafka = kafka
+        self._checkpoint = checkpoint or folder / "checkpoint"
+        self._env = dict(env or {})
         self.log = folder / "job.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -31,11 +44,14 @@ class Job:
         ready = self._folder / "ready.json"
         ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
-        routes = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
+        routes = ["--checkpoint", self._checkpoint, "--log-dir", self._folder / "log"]
         command += self._words
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *map(str, routes), "--ready-file", str(ready)], stdout=log, stderr=log
+                [*command, *map(str, routes), "--ready-file", str(ready)],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self._env},
             )
         deadline = time.monotonic() + START_S
         while not ready.exists():
