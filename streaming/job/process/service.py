@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
+from streaming.job.process.beginning import warn_of_new
 from streaming.job.process.lease import Lease
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
@@ -79,10 +80,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    # On a shared file system the cluster manager, not this machine's process table, keeps jobs apart.
-    lease = (
-        Lease(Path(checkpoint), settings.restart_timeout_s) if is_local_path(checkpoint) else nullcontext()
-    )
+    lease = _lease(checkpoint, settings)
     with _signals(stop), lease as held:
         session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
         # pyspark puts its own handler of SIGINT in place when it starts.
@@ -92,6 +90,14 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             metrics = JobMetrics(held.restarts if held is not None else 0)
             address = _serve_metrics(metrics, options.metrics)
             counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
+            warn_of_new(
+                session.spark,
+                checkpoint,
+                bootstrap=options.bootstrap,
+                client=options.client,
+                topics=ids,
+                from_start=settings.starting_offsets == "earliest",
+            )
             query = _start(session, settings, options, counts, checkpoint)
             ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
             with closing(ticker), _looking(options, metrics, ids) as watch:
@@ -103,9 +109,17 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
                     ticker,
                     watch,
                     ids,
+                    held,
                     lambda: _announce(session, options, address),
                 )
             _LOG.info("stopping")
+
+
+def _lease(checkpoint: str, settings: JobSettings) -> Lease | nullcontext[None]:
+    """The right to a checkpoint; of what is no file system of ours there is none."""
+    if not is_local_path(checkpoint):
+        return nullcontext()
+    return Lease(Path(checkpoint), settings.restart_timeout_s, settings.lease_silence_s)
 
 
 def _source_ids(options: JobOptions, limit_s: float) -> dict[str, str]:
@@ -188,11 +202,14 @@ def _watch(
     ticker: Ticker,
     watch: TopicWatch,
     sources: Collection[str],
+    lease: Lease | None,
     announce: Callable[[], None],
 ) -> None:
     ready = False
     try:
         while not stop.wait(_POLL_S if ready else _READY_POLL_S):
+            if lease is not None and lease.lost:
+                raise WeirError(lease.lost)
             if not query.isActive:
                 watch.look()
                 also = "".join(f"; {each.text}" for each in watch.faults)
@@ -208,7 +225,9 @@ def _watch(
                 ready = True
                 announce()
     except Py4JError as error:
-        raise WeirError(f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
+        # It was killed for that.
+        lost = lease.lost if lease is not None else ""
+        raise WeirError(lost or f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 
 
 def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:
