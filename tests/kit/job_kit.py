@@ -1,12 +1,11 @@
 """A `weir job` process under test."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ class Job:
         kafka: the broker.
         words: further options.
         checkpoint: where it is; None: in the folder.
-        env: variables on top of ours.
+        prefix: words before the command, such as another program that runs it.
     """
 
     def __init__(
@@ -29,13 +28,13 @@ class Job:
         folder: Path,
         kafka: str,
         *words: str,
-        checkpoint: Path | None = None,
-        env: Mapping[str, str] | None = None,
+        checkpoint: Path | str | None = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         self._folder, self._words = folder, words
         self._kafka = kafka
         self._checkpoint = checkpoint or folder / "checkpoint"
-        self._env = dict(env or {})
+        self._prefix = prefix
         self.log = folder / "job.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -43,7 +42,8 @@ class Job:
         """Start it; returns its ready file."""
         ready = self._folder / "ready.json"
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
+        command = [*self._prefix, sys.executable, "-m", "weir", "job", "--kafka", self._kafka]
+        command += ["--metrics", "127.0.0.1:0"]
         routes = ["--checkpoint", self._checkpoint, "--log-dir", self._folder / "log"]
         command += self._words
         with self.log.open("ab") as log:
@@ -51,7 +51,6 @@ class Job:
                 [*command, *map(str, routes), "--ready-file", str(ready)],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, **self._env},
             )
         deadline = time.monotonic() + START_S
         while not ready.exists():
@@ -66,6 +65,11 @@ class Job:
         assert self._process is not None
         self._process.send_signal(number)
         return self._process.wait(limit_s)
+
+    def status(self) -> int | None:
+        """Its exit status, None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
 
     def ended(self, limit_s: float) -> int:
         """Its exit status, when it ends by itself."""
