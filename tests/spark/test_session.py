@@ -108,7 +108,7 @@ def test_executors_of_a_cluster_have_their_settings(conf: Callable[..., dict[str
     )  # fmt: skip
     assert (some["spark.executor.memory"], some["spark.executor.memoryOverhead"]) == ("700m", "800m")
     assert some["spark.driver.host"] == "driver.svc"
-    assert (some["spark.locality.wait"], some["spark.log.level"]) == ("0s", "WARN")
+    assert some["spark.locality.wait"] == "0s"
     every = conf(master="spark://h:7077")
     assert not {"spark.executor.instances", "spark.cores.max", "spark.driver.host"} & set(every)
     assert not [name for name in conf() if name.startswith("spark.executor.") and "Java" not in name]
@@ -156,3 +156,12 @@ def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         read_settings(JobSettings, "job", str(file))
     assert [problem.line for problem in refused.value.problems] == [2, 3, 4]
+
+
+def test_the_jvm_of_spark_submit_is_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there first; whoever takes the checkpoint next waits for it."""
+    monkeypatch.setattr(session.SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert session._jvm_pid() == 0
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert session._jvm_pid() == os.getppid()

@@ -198,4 +198,5 @@ def _is_spark(pid: int) -> bool:
         ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)],
         capture_output=True, text=True, check=False, timeout=_PS_LIMIT_S,
     ).stdout  # fmt: skip
-    return "org.apache.spark.deploy.SparkSubmit" in shown and not shown.startswith("Z")
+    # SparkSubmit, or YARN's ApplicationMaster.
+    return "org.apache.spark.deploy." in shown and not shown.startswith("Z")

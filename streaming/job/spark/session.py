@@ -59,8 +59,6 @@ _QUIET = {
 }
 """What Spark would else do for nobody, in every batch."""
 _EXECUTORS = {
-    # Else an executor writes some hundred lines a batch, and a batch takes a tenth of a second.
-    "spark.log.level": "WARN",
     "spark.executor.syncLogLevel.enabled": "true",
     "spark.executor.logs.rolling.strategy": "size",
     "spark.executor.logs.rolling.maxSize": str(16 * 2**20),
@@ -128,6 +126,9 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     except Exception as error:
         # Py4JError, OSError, RuntimeError and others: all mean that the JVM did not start.
         raise WeirError(f"Spark did not start: {reason_of(error)}; see {log}") from error
+    if not is_local_master(settings.master):
+        # Executors follow; else each writes some hundred lines a batch, several times a second.
+        spark.sparkContext.setLogLevel("WARN")
     return Session(spark=spark, jvm_pid=_jvm_pid(), log=log)
 
 
@@ -296,6 +297,9 @@ def _cluster_conf(settings: JobSettings) -> dict[str, str]:
 
 
 def _jvm_pid() -> int:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit's JVM was there first, and started this process.
+        return os.getppid()
     # spark-submit and spark-class replace themselves by exec, so the child that pyspark knows is the JVM.
     gateway = SparkContext._gateway
     return int(gateway.proc.pid) if gateway is not None and gateway.proc is not None else 0

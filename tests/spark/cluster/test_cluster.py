@@ -36,6 +36,9 @@ def test_a_cluster_decides_as_one_process_does(
     names |= crowd(broker, "second") | load(broker, 0, 1.0)
     check(broker, bootstrap, names, tmp_path)
     assert job.end(signal.SIGTERM) == 0
+    logs = list((tmp_path / "cluster").glob("worker-*/app-*/*/stderr"))
+    # What an executor would else say of every batch, for ever.
+    assert logs and not [log for log in logs if "INFO HDFSBackedStateStoreProvider" in log.read_text()]
 
 
 @pytest.mark.soak

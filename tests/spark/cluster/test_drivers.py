@@ -130,6 +130,6 @@ def test_two_drivers_without_a_lease_are_told_apart_by_spark(
     ended = [job for job in jobs if job.status() is not None]
     assert len(ended) == 1
     assert ended[0].ended(1) == 1
-    assert "CONCURRENT_STREAM_LOG_UPDATE" in ended[0].log.read_text()
+    assert "Multiple streaming queries are concurrently using" in ended[0].log.read_text()
     names |= load(broker, len(names), 1.0)
     check(broker, bootstrap, names, tmp_path)
