@@ -40,15 +40,15 @@ class Beginning:
         """For people: what is there, why it is not taken, what that costs."""
         base, _, name = self.path.rpartition("/")
         there = "; ".join(f"{old} (batch {batch}: {_why(old, name)})" for old, batch in self.others.items())
-        records = "the topics" if self.records is None else f"{self.records:,} records on the topics"
+        records = "" if self.records is None else f"There are {self.records:,} records on the topics: "
         cost = (
-            "all are read again, what they led to is written a second time, and new events wait meanwhile"
+            "all records are read again, what they led to is written a second time, new events wait meanwhile"
             if self.from_start
             else "job.starting_offsets is latest, so what requests have used up so far is forgotten"
         )
         return (
-            f"BEGINS ANEW: {base} has no {name}, but {there}. Nothing of that is taken over. There are "
-            f"{records}: {cost}. To go on with the other one, stop this job and set back what is named"
+            f"BEGINS ANEW: {base} has no {name}, but {there}. Nothing of that is taken over. "
+            f"{records}{cost}. To go on with the other one, stop this job and set back what is named"
         )
 
 

@@ -29,7 +29,14 @@ from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
 from streaming.job.query import checkpoint_path, sources_of, start_query
 from streaming.job.spark.counts import BatchCounts, CountsParam
-from streaming.job.spark.session import Session, build_session, is_local_path, reason_of, stop_session
+from streaming.job.spark.session import (
+    Session,
+    build_session,
+    is_local_path,
+    log_warnings_only,
+    reason_of,
+    stop_session,
+)
 from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.policy_topic import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
@@ -223,6 +230,7 @@ def _watch(
                 ticker.poll(time.monotonic() * 1000)
             if not ready and (counted or query.status["message"] == _IDLE):
                 ready = True
+                log_warnings_only(session.spark)
                 announce()
     except Py4JError as error:
         # It was killed for that.

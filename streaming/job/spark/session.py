@@ -126,10 +126,18 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     except Exception as error:
         # Py4JError, OSError, RuntimeError and others: all mean that the JVM did not start.
         raise WeirError(f"Spark did not start: {reason_of(error)}; see {log}") from error
-    if not is_local_master(settings.master):
-        # Executors follow; else each writes some hundred lines a batch, several times a second.
-        spark.sparkContext.setLogLevel("WARN")
+    log_warnings_only(spark)
     return Session(spark=spark, jvm_pid=_jvm_pid(), log=log)
+
+
+def log_warnings_only(spark: SparkSession) -> None:
+    """Have executors of a cluster log no more than that: else some hundred lines a batch, several a second.
+
+    Those that start later follow. One that is just then being registered hears nothing of it, so this is said
+    again once all are there.
+    """
+    if not is_local_master(spark.sparkContext.master):
+        spark.sparkContext.setLogLevel("WARN")
 
 
 def stop_session(session: Session, batch_s: float) -> None:

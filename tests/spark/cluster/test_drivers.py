@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,13 @@ def test_two_drivers_without_a_lease_are_told_apart_by_spark(
     ]
     jobs[0].start()
     warm(broker)
-    jobs[1].start()
+    # Which of them fails, and when, is chance: whoever comes second with a batch.
+    with suppress(AssertionError):
+        jobs[1].start()
     names = load(broker, 0, 6.0)
     ended = [job for job in jobs if job.status() is not None]
-    assert len(ended) == 1
-    assert ended[0].ended(1) == 1
-    assert "Multiple streaming queries are concurrently using" in ended[0].log.read_text()
+    assert [job.ended(1) for job in ended] == [1]
+    said = ended[0].log.read_text()
+    assert "Multiple streaming queries are concurrently using" in said or "CONCURRENT_STREAM_LOG" in said
     names |= load(broker, len(names), 1.0)
     check(broker, bootstrap, names, tmp_path)
