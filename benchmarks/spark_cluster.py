@@ -1,5 +1,6 @@
 """The job on a Spark cluster: one and two executors of one core each, beside one thread of one process."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ DURATION_S: Final = 330
 TASKS: Final = 2
 """Of the stateful stage, on one executor too: what was chosen for two is kept."""
 _LIMIT_S: Final = 150.0
+_LOOK_S: Final = 1.0
 _ONE: Final = "one process, local[1]"
 
 
@@ -126,18 +128,33 @@ def _measured(folder: Path, load: _Load, case: _Case, principals: int) -> _Seen:
         }
         with Stack(folder, settings={"job": job}, policies=POLICIES, partitions=case.partitions) as stack:
             _write(stack, load, case.partitions, principals)
-            phases: dict[str, float] = {}
-
-            def look(part: float) -> None:
-                # The newest before it is stopped.
-                if part and "job" in stack.parts:
-                    phases.update(_phases(stack))
-
+            watched = _Watched(stack, cluster)
             caught = catch_up(
-                stack, warm=load.warm * load.batch, total=load.total, limit_s=_LIMIT_S, done=look
+                stack, warm=load.warm * load.batch, total=load.total, limit_s=_LIMIT_S, done=watched.look
             )
-            used = sum(cpu_s(worker.pid) for worker in cluster.workers) if cluster else 0.0
-    return _Seen(job=caught, executors_us=used / load.total * 1e6, phases=_shares(phases))
+    return _Seen(job=caught, executors_us=watched.executors_us(load.total), phases=_shares(watched.phases))
+
+
+class _Watched:
+    """A job that is looked at once a second, since its executors end with it."""
+
+    def __init__(self, stack: Stack, cluster: SparkCluster | None) -> None:
+        self._stack, self._cluster = stack, cluster
+        self._next, self._part, self._executors_s = 0.0, 0.0, 0.0
+        self.phases: dict[str, float] = {}
+
+    def look(self, part: float) -> None:
+        """Remember what it has used and done until now."""
+        if not part or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _LOOK_S
+        self.phases = _phases(self._stack)
+        workers = self._cluster.workers if self._cluster else []
+        self._executors_s, self._part = sum(cpu_s(worker.pid) for worker in workers), part
+
+    def executors_us(self, total: int) -> float:
+        """Processor time of the executors, microseconds a decision that was made by then."""
+        return self._executors_s / (self._part * total) * 1e6 if self._part else 0.0
 
 
 @contextmanager
@@ -222,6 +239,6 @@ def _notes(loads: tuple[_Load, ...], principals: int) -> list[str]:
         "fast as one: what is compared is what a cluster costs, and that its parts work side by side.",
         "A standalone cluster: a master and a worker of one core for each executor; checkpoint and cold rows "
         "in a folder that all share.",
-        "The executors' processor time includes their start and the warm-up, the driver's does not.",
+        "The executors' processor time, and the part without tasks, include their start and the warm-up.",
         "No task runs while the driver looks for offsets, plans, and writes its two logs.",
     ]

@@ -131,12 +131,12 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
 
 
 def log_warnings_only(spark: SparkSession) -> None:
-    """Have executors of a cluster log no more than that: else some hundred lines a batch, several a second.
+    """Ask executors of a cluster to log no more than that: else some hundred lines a batch, several a second.
 
-    Those that start later follow. One that is just then being registered hears nothing of it, so this is said
-    again once all are there.
+    Not every one heeds it (docs/decisions.md, "Job"), so it is asked again once all are there, and their files
+    are bounded whatever they say.
     """
-    if not is_local_master(spark.sparkContext.master):
+    if not is_local_master(spark.sparkContext.master or ""):
         spark.sparkContext.setLogLevel("WARN")
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from job_broker_kit import Broker
+from job_broker_kit import Broker, load
 from replayed_kit import check, crowd, limits, warm
 from spark_cluster_kit import WatchedCluster
 
@@ -48,7 +48,7 @@ def test_a_job_is_submitted_with_what_executors_need(
             assert submitted.alive() and time.monotonic() < deadline, submitted.last_lines(30)
             time.sleep(0.2)
         warm(broker)
-        check(broker, bootstrap, crowd(broker, "first"), tmp_path)
+        check(broker, bootstrap, crowd(broker, "first") | load(broker, 0, 2.0), tmp_path)
         said = json.loads(ready.read_text())
         note = next(checkpoint.glob("v*.pid"))
         assert json.loads(note.read_text())["jvm_pid"] == said["jvm_pid"] == submitted.pid
