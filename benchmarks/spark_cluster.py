@@ -55,8 +55,8 @@ class _Load:
 
 
 _LOADS: Final = (
-    _Load(rows=20_000, batch=1_000_000, warm=4, measured=4),
-    _Load(rows=0, batch=150_000, warm=2, measured=3),
+    _Load(rows=20_000, batch=500_000, warm=4, measured=4),
+    _Load(rows=0, batch=50_000, warm=2, measured=3),
 )
 _SMOKE: Final = (_Load(rows=1_000, batch=4_000, warm=1, measured=1),)
 

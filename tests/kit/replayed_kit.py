@@ -44,7 +44,7 @@ def warm(broker: Broker) -> None:
 
 def crowd(broker: Broker, name: str) -> set[str]:
     """One request each of so many users that every shard lays rows to rest beside the checkpoint."""
-    names = {f"{name}-{number}" for number in range(5 * WARM_ROWS)}
+    names = {f"{name}-{number}" for number in range(3 * WARM_ROWS)}
     for number, each in enumerate(sorted(names)):
         broker.request(each, f"many{number}", number % 9)
     broker.flush()

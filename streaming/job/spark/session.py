@@ -133,8 +133,8 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
 def log_warnings_only(spark: SparkSession) -> None:
     """Ask executors of a cluster to log no more than that: else some hundred lines a batch, several a second.
 
-    Not every one heeds it (docs/decisions.md, "Job"), so it is asked again once all are there, and their files
-    are bounded whatever they say.
+    Not every one heeds it (docs/decisions.md, "Job"), so it is asked again once all are there, and their
+    files are bounded whatever they say.
     """
     if not is_local_master(spark.sparkContext.master or ""):
         spark.sparkContext.setLogLevel("WARN")
