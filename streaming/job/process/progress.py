@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.spark.counts import BatchCounts
+from streaming.job.spark.counts import BYTES, BatchCounts
 from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.laws.registry import LAWS
 
@@ -76,6 +76,13 @@ class JobMetrics:
             "weir_job_restarts", "Starts on this checkpoint after the first", registry=self.registry
         )
         self._restarts.inc(restarts)
+        self._segments, self._segment_bytes = (
+            Counter(name, text, ["what"], registry=self.registry)
+            for name, text in (
+                ("weir_job_segments", "Segments of a remote checkpoint"),
+                ("weir_job_segment_bytes", "Bytes of segments of a remote checkpoint"),
+            )
+        )
         self.topics = TopicMetrics(self.registry, "weir_job_topic_faults", "weir_job_topics_replaced")
         self._counted = BatchCounts()
         for law in LAWS.by_name:
@@ -87,6 +94,9 @@ class JobMetrics:
             self._events.labels(law=law).inc(events)
         for subject, differences in (counts.differences - self._counted.differences).items():
             self._differences.labels(subject=subject).inc(differences)
+        for what, number in (counts.segments - self._counted.segments).items():
+            counter = self._segment_bytes if what.endswith(BYTES) else self._segments
+            counter.labels(what=what.removesuffix(BYTES)).inc(number)
         self._decisions.inc(counts.decisions - self._counted.decisions)
         self._dead_letters.inc(counts.dead_letters - self._counted.dead_letters)
         self._counted = counts
