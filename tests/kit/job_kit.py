@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,22 @@ class Job:
         folder: for checkpoint, logs and ready file.
         kafka: the broker.
         words: further options.
+        checkpoint: where it is; None: in the folder.
+        prefix: words before the command, such as another program that runs it.
     """
 
-    def __init__(self, folder: Path, kafka: str, *words: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kafka: str,
+        *words: str,
+        checkpoint: Path | str | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self._folder, self._words = folder, words
         self._kafka = kafka
+        self._checkpoint = checkpoint or folder / "checkpoint"
+        self._prefix = prefix
         self.log = folder / "job.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -30,12 +42,15 @@ class Job:
         """Start it; returns its ready file."""
         ready = self._folder / "ready.json"
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "weir", "job", "--kafka", self._kafka, "--metrics", "127.0.0.1:0"]
-        routes = ["--checkpoint", self._folder / "checkpoint", "--log-dir", self._folder / "log"]
+        command = [*self._prefix, sys.executable, "-m", "weir", "job", "--kafka", self._kafka]
+        command += ["--metrics", "127.0.0.1:0"]
+        routes = ["--checkpoint", self._checkpoint, "--log-dir", self._folder / "log"]
         command += self._words
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *map(str, routes), "--ready-file", str(ready)], stdout=log, stderr=log
+                [*command, *map(str, routes), "--ready-file", str(ready)],
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + START_S
         while not ready.exists():
@@ -50,6 +65,11 @@ class Job:
         assert self._process is not None
         self._process.send_signal(number)
         return self._process.wait(limit_s)
+
+    def status(self) -> int | None:
+        """Its exit status, None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
 
     def ended(self, limit_s: float) -> int:
         """Its exit status, when it ends by itself."""

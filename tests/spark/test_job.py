@@ -13,88 +13,17 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from job_broker_kit import USERS, WAIT_S, Broker, load
 from job_kit import Job
-from law_kit import quota
 from spark_kit import TOPICS
 
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext
 from streaming.laws.shard import step
-from weir.logs.reading import records_of
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
-
-WAIT_S = 60.0
-USERS = 12
-
-
-class Broker:
-    """Writes events and policies, reads decisions.
-
-    Args:
-        bootstrap: `HOST:PORT`.
-    """
-
-    def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-        self._reader = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": "t", "enable.auto.commit": False}
-        )
-
-    def write(self, topic: str, key: str | None, value: bytes | None) -> None:
-        """Send one record."""
-        self._producer.produce(topic, key=key, value=value)
-        self._producer.poll(0)
-
-    def flush(self) -> None:
-        """Wait until all is there."""
-        assert self._producer.flush(WAIT_S) == 0
-
-    def limit(self, user: str, rate: float) -> None:
-        """Publish a quota in force from the beginning of time."""
-        path = f"quotas[user={user}]"
-        change = {"type": "policy", "ts": 1, "path": path, "value": quota(rate)}
-        self.write(TOPICS[1], path, orjson.dumps(change))
-
-    def request(self, name: str, user: str, mutations: int, **fields: Any) -> None:
-        """Send one strict request as a proxy does."""
-        subject = f"user={user}"
-        items = [{"name": name, "mutations": mutations}]
-        event = {"type": "request", "id": name, "user": user, "items": items, "subject": subject} | fields
-        self.write(TOPICS[0], subject, orjson.dumps(event))
-
-    def values(self, topic: str, number: int) -> list[bytes]:
-        """The values in one partition, of packed records those of their rows."""
-        return [record.value for message in self.read(topic, number) for record in records_of(message)]
-
-    def read(self, topic: str, number: int = 0) -> list[Any]:
-        """Everything on a topic's partition up to its present end."""
-        partition = TopicPartition(topic, number, 0)
-        _, end = self._reader.get_watermark_offsets(partition, timeout=WAIT_S)
-        self._reader.assign([partition])
-        found: list[Any] = []
-        deadline = time.monotonic() + WAIT_S
-        while len(found) < end:
-            assert time.monotonic() < deadline
-            found += [message for message in self._reader.consume(1000, timeout=0.2) if not message.error()]
-        return found
-
-    def wait_for(self, names: set[str]) -> list[bytes]:
-        """Wait until all of these are decided; returns everything on the topic."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            values = self.values("weir.decisions", 0)
-            if names <= {orjson.loads(value)["id"] for value in values}:
-                return values
-            assert time.monotonic() < deadline, f"{len(values)} decisions for {len(names)} requests"
-            time.sleep(0.2)
-
-    def close(self) -> None:
-        """Close the reader."""
-        self._reader.close()
 
 
 @pytest.fixture(scope="module")
@@ -139,20 +68,6 @@ def uninterrupted(broker: Broker) -> dict[str, bytes]:
             records.broadcast.append(bool(number))
     _, outputs = step("mutation", 0, None, records, StepContext(fail_fast=True))
     return {name: value for name, value in zip(outputs.id, outputs.value, strict=True) if name}
-
-
-def load(broker: Broker, first: int, seconds: float) -> set[str]:
-    """Some hundred requests a second, more than the quotas allow."""
-    names: set[str] = set()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for _ in range(5):
-            number = first + len(names)
-            broker.request(f"r{number}", f"u{number % USERS}", number % 7)
-            names.add(f"r{number}")
-        time.sleep(0.02)
-    broker.flush()
-    return names
 
 
 def gone(pid: int) -> bool:

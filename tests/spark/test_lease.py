@@ -1,16 +1,28 @@
-"""One job at a time on a checkpoint."""
+"""One job at a time on a checkpoint, of one host and of several that share a folder."""
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streaming.contract.errors import WeirError
 from streaming.job.process.lease import Lease
+from streaming.job.process.lease_note import Place
+
+SILENCE_S = 1.0
+"""Of a host that counts as gone: the note is renewed every fifth of it."""
+HERE = Place.here()
+THERE = Place(host="far", boot="another kernel", pid_space="pid:[1]")
+BESIDE = replace(HERE, host="container", pid_space="pid:[2]")
+"""Another container of this machine."""
 
 
 @pytest.fixture
@@ -30,48 +42,83 @@ def jvm() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
+def lease(checkpoint: Path, timeout_s: float = 1, place: Place = HERE) -> Lease:
+    """One that is not taken yet."""
+    return Lease(checkpoint, timeout_s, SILENCE_S, place)
+
+
 def note(checkpoint: Path, text: str) -> None:
     """What an earlier job left."""
     Path(f"{checkpoint}.pid").write_text(text)
 
 
+def noted(checkpoint: Path) -> dict[str, Any]:
+    """What stands beside the checkpoint."""
+    found: dict[str, Any] = json.loads(Path(f"{checkpoint}.pid").read_text())
+    return found
+
+
+def left_by(place: Place, **fields: Any) -> str:
+    """The note of a job that was killed there."""
+    own = {"host": place.host, "boot": place.boot, "pid_space": place.pid_space}
+    return json.dumps(
+        own | {"pid": 1, "jvm_pid": 0, "starts": 1, "holder": "a", "beat": 7, "left": False} | fields
+    )
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without locks."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.fixture
+def locks_of_one_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system whose locks nobody sees from another host, as a mount with `nolock`."""
+    monkeypatch.setattr(fcntl, "flock", lambda *_: None)
+
+
 def test_starts_are_counted_and_the_newest_user_is_named(checkpoint: Path) -> None:
-    """The first start is no restart."""
+    """The first start is no restart; who ends in order says so, and where it was."""
     for restarts in range(3):
-        with Lease(checkpoint, 1) as lease:
-            assert lease.restarts == restarts
-            lease.record(4_000_000 + restarts)
-    assert json.loads(Path(f"{checkpoint}.pid").read_text()) == {
-        "pid": os.getpid(),
-        "jvm_pid": 4_000_002,
-        "starts": 3,
-    }
+        with lease(checkpoint) as held:
+            assert held.restarts == restarts
+            held.record(4_000_000 + restarts)
+            assert not noted(checkpoint)["left"]
+    found = noted(checkpoint)
+    assert (found["pid"], found["jvm_pid"], found["starts"]) == (os.getpid(), 4_000_002, 3)
+    assert found["left"] and found["host"] == HERE.host and found["boot"] == HERE.boot
 
 
 def test_a_second_job_gives_up_after_its_limit(checkpoint: Path) -> None:
     """It says who holds the checkpoint."""
-    with Lease(checkpoint, 1) as lease:
-        lease.record(0)
-        with pytest.raises(WeirError, match=f"pid {os.getpid()}"):
-            Lease(checkpoint, 0.2).__enter__()
-    with Lease(checkpoint, 1):
+    with lease(checkpoint) as held:
+        held.record(0)
+        with pytest.raises(WeirError, match=rf"\(pid {os.getpid()}\) uses the checkpoint"):
+            lease(checkpoint, 0.2).__enter__()
+    with lease(checkpoint):
         pass
 
 
 def test_the_jvm_of_a_killed_job_is_waited_for(checkpoint: Path, jvm: subprocess.Popen[bytes]) -> None:
-    """Not for ever; once it is gone the checkpoint is free."""
-    note(checkpoint, json.dumps({"pid": 1, "jvm_pid": jvm.pid, "starts": 1}))
-    with pytest.raises(WeirError, match=f"pid {jvm.pid}"):
-        Lease(checkpoint, 0.3).__enter__()
+    """Not for ever; once it is gone the checkpoint is free. So too with a note of an earlier Weir."""
+    for text in (left_by(HERE, jvm_pid=jvm.pid), json.dumps({"pid": 1, "jvm_pid": jvm.pid, "starts": 1})):
+        note(checkpoint, text)
+        with pytest.raises(WeirError, match=f"pid {jvm.pid}"):
+            lease(checkpoint, 0.3).__enter__()
     jvm.kill()
-    with Lease(checkpoint, 5) as lease:
-        assert lease.restarts == 1
+    with lease(checkpoint, 5) as held:
+        assert held.restarts == 1
 
 
 def test_another_program_with_the_old_process_id_is_no_reason_to_wait(checkpoint: Path) -> None:
     """After a reboot the id may belong to anyone, here to the test itself."""
-    note(checkpoint, json.dumps({"pid": 1, "jvm_pid": os.getpid(), "starts": 1}))
-    with Lease(checkpoint, 0.2):
+    note(checkpoint, left_by(HERE, jvm_pid=os.getpid()))
+    with lease(checkpoint, 0.2):
         pass
 
 
@@ -79,11 +126,101 @@ def test_another_program_with_the_old_process_id_is_no_reason_to_wait(checkpoint
 def test_a_note_cut_short_by_a_crash_is_ignored(checkpoint: Path, text: str) -> None:
     """It is written before the query starts, so that job cannot have touched the checkpoint."""
     note(checkpoint, text)
-    with Lease(checkpoint, 0.2) as lease:
-        assert lease.restarts == 0
+    with lease(checkpoint, 0.2) as held:
+        assert held.restarts == 0
 
 
 def test_a_lease_that_is_not_held_records_nothing(checkpoint: Path) -> None:
     """Neither before nor after."""
     with pytest.raises(WeirError):
-        Lease(checkpoint, 1).record(1)
+        lease(checkpoint).record(1)
+
+
+@pytest.mark.parametrize("locks", ["no_locks", "locks_of_one_host"])
+def test_a_job_on_another_host_keeps_its_checkpoint(
+    locks: str, checkpoint: Path, request: pytest.FixtureRequest
+) -> None:
+    """Whatever locks are worth there: its note goes on, and the second job names its host and the way out."""
+    request.getfixturevalue(locks)
+    with lease(checkpoint, place=THERE) as held:
+        with pytest.raises(WeirError, match=r"on host far\) uses the checkpoint; stop.*delete .*v1.pid"):
+            lease(checkpoint, 2 * SILENCE_S).__enter__()
+        assert not held.lost
+    # Ended in order: nobody waits.
+    begun = time.monotonic()
+    with lease(checkpoint):
+        assert time.monotonic() - begun < SILENCE_S
+
+
+@pytest.mark.parametrize("locks", ["no_locks", "locks_of_one_host"])
+def test_a_killed_job_of_another_host_is_taken_over_when_it_is_silent(
+    locks: str, checkpoint: Path, request: pytest.FixtureRequest
+) -> None:
+    """A process id of another host says nothing, here it is one that runs; the limit bends for silence."""
+    request.getfixturevalue(locks)
+    note(checkpoint, left_by(THERE, pid=os.getpid(), jvm_pid=os.getpid()))
+    begun = time.monotonic()
+    with lease(checkpoint, 0.6 * SILENCE_S) as held:
+        assert SILENCE_S <= time.monotonic() - begun < 2 * SILENCE_S
+        assert held.restarts == 1
+
+
+def test_a_lock_that_a_server_keeps_for_a_dead_host_does_not_count(checkpoint: Path) -> None:
+    """Its note is silent; a living one of the same kernel is never passed over, however silent it is."""
+    note(checkpoint, left_by(THERE))
+    with Path(f"{checkpoint}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with lease(checkpoint, 0.1):
+            pass
+        note(checkpoint, left_by(BESIDE))
+        with pytest.raises(WeirError, match="host container"):
+            lease(checkpoint, 2 * SILENCE_S).__enter__()
+
+
+def test_the_jvm_in_another_container_of_this_machine_gets_its_time_to_end(checkpoint: Path) -> None:
+    """The lock says that the job is gone; its JVM cannot be seen, and ends within two seconds."""
+    note(checkpoint, left_by(BESIDE))
+    begun = time.monotonic()
+    with lease(checkpoint, 5):
+        assert 2 < time.monotonic() - begun < 5
+
+
+def test_who_was_taken_over_ends_its_jvm_at_once(
+    checkpoint: Path, jvm: subprocess.Popen[bytes], locks_of_one_host: None
+) -> None:
+    """A host that comes back after it was taken for dead: the note is another's."""
+    with lease(checkpoint, place=THERE) as held:
+        held.record(jvm.pid)
+        note(checkpoint, left_by(HERE, holder="b", pid=77))
+        assert jvm.wait(5) < 0
+        assert held.lost == f"the job (pid 77 on host {HERE.host}) has taken the checkpoint over"
+        with pytest.raises(WeirError, match="pid 77"):
+            held.record(1)
+    # It is not the loser's to say that nobody is there.
+    assert not noted(checkpoint)["left"]
+
+
+def test_a_deleted_note_ends_the_job(checkpoint: Path, jvm: subprocess.Popen[bytes]) -> None:
+    """As one does to take over by hand."""
+    with lease(checkpoint) as held:
+        held.record(jvm.pid)
+        Path(f"{checkpoint}.pid").unlink()
+        assert jvm.wait(5) < 0
+        assert held.lost.endswith("v1.pid was deleted")
+
+
+def test_who_cannot_renew_gives_up_before_others_may_take_over(
+    checkpoint: Path, jvm: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shared folder is gone."""
+    with lease(checkpoint) as held:
+        held.record(jvm.pid)
+        begun = time.monotonic()
+
+        def fail(_: object) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(held._notes.__class__, "read", fail)
+        assert jvm.wait(5) < 0
+        assert time.monotonic() - begun < SILENCE_S + 0.2
+        assert "Input/output error" in held.lost

@@ -1,6 +1,7 @@
 """How a session is configured, without starting one."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,12 +97,32 @@ def test_what_only_suits_this_machine_stays_on_it(conf: Callable[..., dict[str, 
     assert remote["spark.jars"].count(".jar") == 2
 
 
+def test_executors_of_a_cluster_have_their_settings(conf: Callable[..., dict[str, str]]) -> None:
+    """By Spark's names; where nothing is said of how many, the cluster manager decides."""
+    some = conf(
+        master="spark://h:7077", executor_instances=3, executor_cores=2, executor_memory_mb=700,
+        executor_memory_overhead_mb=800, driver_host="driver.svc",
+    )  # fmt: skip
+    assert (some["spark.executor.cores"], some["spark.executor.instances"], some["spark.cores.max"]) == (
+        "2", "3", "6",
+    )  # fmt: skip
+    assert (some["spark.executor.memory"], some["spark.executor.memoryOverhead"]) == ("700m", "800m")
+    assert some["spark.driver.host"] == "driver.svc"
+    assert some["spark.locality.wait"] == "0s"
+    every = conf(master="spark://h:7077")
+    assert not {"spark.executor.instances", "spark.cores.max", "spark.driver.host"} & set(every)
+    assert not [name for name in conf() if name.startswith("spark.executor.") and "Java" not in name]
+
+
 def test_the_users_own_environment_does_not_choose_python_or_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another installation's variables would start its jars or its interpreter."""
     monkeypatch.setenv("SPARK_HOME", os.sep)
-    assert session._environment("local[*]")["SPARK_HOME"].endswith("pyspark")
-    assert session._environment("local[*]")["SPARK_LOCAL_IP"] == "127.0.0.1"
-    assert "SPARK_LOCAL_IP" not in session._environment("yarn")
+    local = session._environment(JobSettings(master="local[*]"))
+    assert local["SPARK_HOME"].endswith("pyspark") and local["PYSPARK_PYTHON"] == sys.executable
+    assert local["SPARK_LOCAL_IP"] == "127.0.0.1"
+    remote = session._environment(JobSettings(master="yarn", executor_python="./env/bin/python"))
+    assert "SPARK_LOCAL_IP" not in remote
+    assert (remote["PYSPARK_PYTHON"], remote["PYSPARK_DRIVER_PYTHON"]) == ("./env/bin/python", sys.executable)
 
 
 def test_paths_of_this_machine_are_told_from_others() -> None:
@@ -135,3 +156,12 @@ def test_a_misspelt_or_unbounded_setting_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         read_settings(JobSettings, "job", str(file))
     assert [problem.line for problem in refused.value.problems] == [2, 3, 4]
+
+
+def test_the_jvm_of_spark_submit_is_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there first; whoever takes the checkpoint next waits for it."""
+    monkeypatch.setattr(session.SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert session._jvm_pid() == 0
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert session._jvm_pid() == os.getppid()

@@ -1,106 +1,193 @@
-"""One job at a time on a checkpoint, although the JVM of a killed job lives on for a while.
+"""One job at a time on a checkpoint, of one host or of several that share a file system.
 
-Two queries on one checkpoint would each commit batches that the other does not know.
+Two queries on one checkpoint would each commit batches that the other does not know. On one host a file lock
+says who is there, although the JVM of a killed job lives on for a while. On a file system that several hosts
+share a lock may hold for one host only, and a process id of another host says nothing. So the holder renews a
+note beside the checkpoint, and who finds the note of another host waits until it has not changed for
+`silence_s`, by its own clock. A holder that could not renew it for most of that time, or finds another's note
+in its place, kills its JVM: it is no longer the one.
 """
 
-import fcntl
-import json
 import logging
+import math
 import os
+import signal
 import subprocess
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import Final, Self
 
 from streaming.contract.errors import WeirError
+from streaming.job.process.lease_note import Lock, Note, Notes, Place
 
 _LOG = logging.getLogger("weir.job")
-_POLL_S = 0.1
-_PS_LIMIT_S = 5.0
+_POLL_S: Final = 0.1
+_PS_LIMIT_S: Final = 5.0
+_SAID_AFTER_S: Final = 1.0
+_JVM_S: Final = 3.0
+"""A killed job's JVM ends two seconds after it; in another container it cannot be seen."""
+_BEATS: Final = 5
+"""Renewals in `silence_s`; a holder gives up when it has missed all but two of them."""
 
 
 class Lease:
     """The right to use a checkpoint; a context manager.
 
     Args:
-        checkpoint: local path of the checkpoint; the note about its user stands beside it.
+        checkpoint: path of the checkpoint; lock and note of its user stand beside it.
         timeout_s: how long to wait for the last user to be gone.
+        silence_s: a user on another host whose note has not changed for so long is gone.
+        place: where this process runs; None: as the system says.
 
     Attributes:
         restarts: how often a job was started on this checkpoint before.
+        lost: why it is no longer held, for people; empty while it is.
     """
 
-    def __init__(self, checkpoint: Path, timeout_s: float) -> None:
-        self._path = checkpoint.parent / f"{checkpoint.name}.pid"
-        self._timeout_s = timeout_s
-        self._file: IO[str] | None = None
+    def __init__(
+        self, checkpoint: Path, timeout_s: float, silence_s: float, place: Place | None = None
+    ) -> None:
+        self._place = place or Place.here()
+        self._lock = Lock(checkpoint.parent / f"{checkpoint.name}.lock")
+        self._notes = Notes(checkpoint.parent / f"{checkpoint.name}.pid", self._place)
+        self._timeout_s, self._silence_s = timeout_s, silence_s
+        self._mine: Note | None = None
+        self._writing, self._over = threading.Lock(), threading.Event()
+        self._renewing: threading.Thread | None = None
         self.restarts = 0
+        self.lost = ""
 
     def __enter__(self) -> Self:
-        """Take it; raises WeirError if the last user is still there after `timeout_s`."""
-        deadline = time.monotonic() + self._timeout_s
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("a+", encoding="utf-8")
+        """Take it; raises WeirError, with its host, if the last user is still there after `timeout_s`."""
+        self._notes.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._lock(file, deadline)
-            note = _read(file)
-            self._wait_for_jvm(int(note.get("jvm_pid", 0)), deadline)
+            last = self._wait()
+            self._wait_for_jvm(last)
+            self.restarts = last.starts
+            # From now on others see that somebody is here, who may take a while to have a JVM.
+            self._mine = Note.first(self._place, starts=last.starts)
+            self._notes.write(self._mine)
+        except OSError as error:
+            self._lock.release()
+            raise WeirError(f"the checkpoint cannot be taken: {error}") from error
         except BaseException:
-            file.close()
+            self._lock.release()
             raise
-        self.restarts = int(note.get("starts", 0))
-        self._file = file
+        self._over.clear()
+        self._renewing = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._renewing.start()
         return self
 
     def record(self, jvm_pid: int) -> None:
-        """Note which JVM uses the checkpoint from now on."""
-        if self._file is None:
-            raise WeirError(f"{self._path} is not held")
-        self._file.seek(0)
-        self._file.truncate()
-        json.dump({"pid": os.getpid(), "jvm_pid": jvm_pid, "starts": self.restarts + 1}, self._file)
-        self._file.flush()
+        """Note which JVM uses the checkpoint from now on; it is killed if the lease is lost.
+
+        Raises:
+            WeirError: the lease is not held, or lost meanwhile.
+        """
+        if self._mine is None or self.lost:
+            raise WeirError(self.lost or f"{self._notes.path} is not held")
+        with self._writing:
+            self._mine = self._mine.of_jvm(jvm_pid, starts=self.restarts + 1)
+            self._notes.write(self._mine)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._over.set()
+        if self._renewing is not None:
+            self._renewing.join()
+        if self._mine is not None and not self.lost:
+            # The JVM is gone, so nobody has to wait.
+            with suppress(OSError):
+                self._notes.write(self._mine.ended())
+        self._mine = self._renewing = None
+        self._lock.release()
 
-    def _lock(self, file: IO[str], deadline: float) -> None:
-        # The kernel drops the lock with the process, so a kill -9 leaves none behind.
+    def _wait(self) -> Note:
+        """Wait until nobody else uses the checkpoint; returns what the last user noted."""
+        begun = heard = time.monotonic()
+        seen, said = self._notes.read(), False
         while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError as held:
-                if time.monotonic() > deadline:
-                    pid = _read(file).get("pid")
-                    raise WeirError(
-                        f"another job (pid {pid}) uses the checkpoint; see {self._path}"
-                    ) from held
-                time.sleep(_POLL_S)
-
-    def _wait_for_jvm(self, pid: int, deadline: float) -> None:
-        if not _is_spark(pid):
-            return
-        _LOG.info("waiting for the JVM of the last job (pid %d) to be gone", pid)
-        while _is_spark(pid):
-            if time.monotonic() > deadline:
-                raise WeirError(f"the JVM of the last job (pid {pid}) still runs; stop it and start again")
+            locked, note = self._lock.take(), self._notes.read()
+            now = time.monotonic()
+            if note != seen:
+                seen, heard = note, now
+            silent_s, enough_s = now - heard, self._silence_of(note, locked)
+            if silent_s >= enough_s:
+                return note
+            # Who says nothing is waited for until it is clear that he is gone.
+            lives = enough_s == math.inf or (heard > begun and silent_s < 2 * self._silence_s / _BEATS)
+            if now - begun > self._timeout_s and lives:
+                raise WeirError(self._refusal(note))
+            if not said and now - begun > _SAID_AFTER_S:
+                said = True
+                _LOG.info("waiting for the job %s to be gone from the checkpoint", note.who(self._place))
             time.sleep(_POLL_S)
 
+    def _silence_of(self, note: Note, locked: bool | None) -> float:
+        """After how many seconds without a change the note's user is gone; `locked`: see `Lock.take`."""
+        near = note.place.boot == self._place.boot
+        if locked is False:
+            # Held by a process of this kernel it is held by a living one; a server may keep it for the dead.
+            return math.inf if note.is_free or near else self._silence_s
+        if note.is_free or (locked and note.place == self._place):
+            return 0.0
+        return _JVM_S if locked and near else self._silence_s
 
-def _read(file: IO[str]) -> dict[str, int]:
-    """What the last user noted; empty if there was none or it died while it wrote."""
-    file.seek(0)
-    try:
-        note = json.loads(file.read())
-    except ValueError:
-        return {}
-    return note if isinstance(note, dict) else {}
+    def _refusal(self, note: Note) -> str:
+        return (
+            f"another job {note.who(self._place)} uses the checkpoint; stop that one first; "
+            f"if it is sure to be gone, delete {self._notes.path} and {self._lock.path}"
+        )
+
+    def _wait_for_jvm(self, note: Note) -> None:
+        """Of a killed job whose JVM can be seen from here."""
+        if note.is_free or note.place != self._place or not _is_spark(note.jvm_pid):
+            return
+        deadline = time.monotonic() + self._timeout_s
+        _LOG.info("waiting for the JVM of the last job (pid %d) to be gone", note.jvm_pid)
+        while _is_spark(note.jvm_pid):
+            if time.monotonic() > deadline:
+                raise WeirError(
+                    f"the JVM of the last job (pid {note.jvm_pid}) still runs; stop it and start again"
+                )
+            time.sleep(_POLL_S)
+
+    def _renew(self) -> None:
+        """Renew the note until the lease is given back or lost."""
+        renewed = time.monotonic()
+        pause_s = self._silence_s / _BEATS
+        while not self._over.wait(pause_s):
+            try:
+                if not self._renewed():
+                    return
+                renewed = time.monotonic()
+            except OSError as error:
+                if time.monotonic() - renewed > (_BEATS - 2) * pause_s:
+                    self._lose(f"{self._notes.path} cannot be renewed, another host may take over: {error}")
+                    return
+
+    def _renewed(self) -> bool:
+        with self._writing:
+            assert self._mine is not None
+            there = self._notes.read()
+            if there.holder != self._mine.holder:
+                taken = f"the job {there.who(self._place)} has taken the checkpoint over"
+                self._lose(taken if there.holder else f"{self._notes.path} was deleted")
+                return False
+            self._mine = self._mine.renewed()
+            self._notes.write(self._mine)
+            return True
+
+    def _lose(self, why: str) -> None:
+        self.lost = why
+        mine = self._mine
+        if mine is not None and mine.jvm_pid:
+            with suppress(ProcessLookupError):
+                os.kill(mine.jvm_pid, signal.SIGKILL)
 
 
 def _is_spark(pid: int) -> bool:
@@ -111,4 +198,5 @@ def _is_spark(pid: int) -> bool:
         ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)],
         capture_output=True, text=True, check=False, timeout=_PS_LIMIT_S,
     ).stdout  # fmt: skip
-    return "org.apache.spark.deploy.SparkSubmit" in shown and not shown.startswith("Z")
+    # SparkSubmit, or YARN's ApplicationMaster.
+    return "org.apache.spark.deploy." in shown and not shown.startswith("Z")

@@ -23,12 +23,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
+from streaming.job.process.beginning import warn_of_new
 from streaming.job.process.lease import Lease
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
 from streaming.job.query import checkpoint_path, sources_of, start_query
 from streaming.job.spark.counts import BatchCounts, CountsParam
-from streaming.job.spark.session import Session, build_session, is_local_path, reason_of, stop_session
+from streaming.job.spark.session import (
+    Session,
+    build_session,
+    is_local_path,
+    log_warnings_only,
+    reason_of,
+    stop_session,
+)
 from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.policy_topic import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
@@ -79,10 +87,7 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
     sources = hashlib.sha256(" ".join(ids.values()).encode()).hexdigest()[:8]
     checkpoint = checkpoint_path(settings, sources)
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    # On a shared file system the cluster manager, not this machine's process table, keeps jobs apart.
-    lease = (
-        Lease(Path(checkpoint), settings.restart_timeout_s) if is_local_path(checkpoint) else nullcontext()
-    )
+    lease = _lease(checkpoint, settings)
     with _signals(stop), lease as held:
         session = build_session(settings, jars=options.jars, work_dir=options.work_dir, checkpoint=checkpoint)
         # pyspark puts its own handler of SIGINT in place when it starts.
@@ -92,6 +97,14 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
             metrics = JobMetrics(held.restarts if held is not None else 0)
             address = _serve_metrics(metrics, options.metrics)
             counts = session.spark.sparkContext.accumulator(BatchCounts(), CountsParam())
+            warn_of_new(
+                session.spark,
+                checkpoint,
+                bootstrap=options.bootstrap,
+                client=options.client,
+                topics=ids,
+                from_start=settings.starting_offsets == "earliest",
+            )
             query = _start(session, settings, options, counts, checkpoint)
             ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
             with closing(ticker), _looking(options, metrics, ids) as watch:
@@ -103,9 +116,17 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
                     ticker,
                     watch,
                     ids,
+                    held,
                     lambda: _announce(session, options, address),
                 )
             _LOG.info("stopping")
+
+
+def _lease(checkpoint: str, settings: JobSettings) -> Lease | nullcontext[None]:
+    """The right to a checkpoint; of what is no file system of ours there is none."""
+    if not is_local_path(checkpoint):
+        return nullcontext()
+    return Lease(Path(checkpoint), settings.restart_timeout_s, settings.lease_silence_s)
 
 
 def _source_ids(options: JobOptions, limit_s: float) -> dict[str, str]:
@@ -188,11 +209,14 @@ def _watch(
     ticker: Ticker,
     watch: TopicWatch,
     sources: Collection[str],
+    lease: Lease | None,
     announce: Callable[[], None],
 ) -> None:
     ready = False
     try:
         while not stop.wait(_POLL_S if ready else _READY_POLL_S):
+            if lease is not None and lease.lost:
+                raise WeirError(lease.lost)
             if not query.isActive:
                 watch.look()
                 also = "".join(f"; {each.text}" for each in watch.faults)
@@ -206,9 +230,12 @@ def _watch(
                 ticker.poll(time.monotonic() * 1000)
             if not ready and (counted or query.status["message"] == _IDLE):
                 ready = True
+                log_warnings_only(session.spark)
                 announce()
     except Py4JError as error:
-        raise WeirError(f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
+        # It was killed for that.
+        lost = lease.lost if lease is not None else ""
+        raise WeirError(lost or f"the JVM is gone: {reason_of(error)}; see {session.log}") from error
 
 
 def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:

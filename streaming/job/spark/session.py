@@ -59,6 +59,16 @@ _QUIET = {
     "spark.sql.streaming.disabledV2Writers": "org.apache.spark.sql.kafka010.KafkaSourceProvider",
 }
 """What Spark would else do for nobody, in every batch."""
+_EXECUTORS = {
+    "spark.executor.syncLogLevel.enabled": "true",
+    "spark.executor.logs.rolling.strategy": "size",
+    "spark.executor.logs.rolling.maxSize": str(16 * 2**20),
+    "spark.executor.logs.rolling.maxRetainedFiles": "2",
+    # A task does not wait for the executor that has its shard's state: a batch is over sooner than the
+    # three seconds that Spark would wait, so a worker that is added would never get anything to do.
+    "spark.locality.wait": "0s",
+}
+"""Of executors of a cluster."""
 _LOG_CONFIG = """\
 status = error
 appender.file.type = RollingFile
@@ -107,7 +117,7 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     log = (work_dir / "spark.log").absolute()
     log_config = (work_dir / "log4j2.properties").absolute()
     log_config.write_text(_LOG_CONFIG.format(log=log))
-    os.environ |= _environment(settings.master)
+    os.environ |= _environment(settings)
     builder = SparkSession.builder.appName("weir").master(_with_retries(settings.master))
     conf = _conf(settings, jars=jars, log_config=log_config, checkpoint=checkpoint)
     for key, value in (conf | settings.spark_conf).items():
@@ -117,7 +127,18 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
     except Exception as error:
         # Py4JError, OSError, RuntimeError and others: all mean that the JVM did not start.
         raise WeirError(f"Spark did not start: {reason_of(error)}; see {log}") from error
+    log_warnings_only(spark)
     return Session(spark=spark, jvm_pid=_jvm_pid(), log=log)
+
+
+def log_warnings_only(spark: SparkSession) -> None:
+    """Have executors of a cluster log no more than that: else some hundred lines a batch, several a second.
+
+    Those that start later follow. One that is just then being registered hears nothing of it, so this is said
+    again once all are there.
+    """
+    if not is_local_master(spark.sparkContext.master):
+        spark.sparkContext.setLogLevel("WARN")
 
 
 def stop_session(session: Session, batch_s: float) -> None:
@@ -205,15 +226,15 @@ def _java_version(routing_key: Path) -> int:
     return int(match.group(1)) if match and (routing_key / "bin" / "java").exists() else 0
 
 
-def _environment(master: str) -> dict[str, str]:
+def _environment(settings: JobSettings) -> dict[str, str]:
     values = {
         "JAVA_HOME": str(find_java()),
         # A SPARK_HOME of another installation would start its jars under this Python.
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": settings.executor_python or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    if is_local_master(master):
+    if is_local_master(settings.master):
         values["SPARK_LOCAL_IP"] = LOOPBACK
     return values
 
@@ -248,7 +269,7 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     if is_local_master(settings.master):
         conf |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     else:
-        conf["spark.jars"] = ",".join(paths)
+        conf |= {"spark.jars": ",".join(paths)} | _cluster_conf(settings)
     if is_local_path(checkpoint):
         # Hadoop's own local file system forks chmod for every checkpoint file: 35 ms a log entry, not 2.
         conf |= {
@@ -269,7 +290,26 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     return conf
 
 
+def _cluster_conf(settings: JobSettings) -> dict[str, str]:
+    """Executors that are processes of their own, on other machines."""
+    conf = _EXECUTORS | {
+        "spark.executor.cores": str(settings.executor_cores),
+        "spark.executor.memory": f"{settings.executor_memory_mb}m",
+        "spark.executor.memoryOverhead": f"{settings.executor_memory_overhead_mb}m",
+    }
+    if settings.driver_host:
+        conf["spark.driver.host"] = settings.driver_host
+    if settings.executor_instances:
+        conf["spark.executor.instances"] = str(settings.executor_instances)
+        # The standalone master counts cores, not executors.
+        conf["spark.cores.max"] = str(settings.executor_instances * settings.executor_cores)
+    return conf
+
+
 def _jvm_pid() -> int:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit's JVM was there first, and started this process.
+        return os.getppid()
     # spark-submit and spark-class replace themselves by exec, so the child that pyspark knows is the JVM.
     gateway = SparkContext._gateway
     return int(gateway.proc.pid) if gateway is not None and gateway.proc is not None else 0

@@ -97,6 +97,28 @@ class JobSettings(Settings):
         "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",
     )
     driver_memory_mb: int = setting(1024, "heap of the driver's JVM, MiB", minimum=512)
+    executor_instances: int = setting(
+        0,
+        "executors on a cluster; 0: standalone one for every executor_cores of the workers, else Spark's 2",
+        minimum=0,
+        maximum=4096,
+    )
+    executor_cores: int = setting(
+        1, "tasks at once in one executor, each with a Python worker", minimum=1, maximum=256
+    )
+    executor_memory_mb: int = setting(1024, "heap of an executor's JVM, MiB", minimum=512)
+    executor_memory_overhead_mb: int = setting(
+        1536,
+        "what YARN and Kubernetes grant an executor beside its heap, MiB: its Python workers live there",
+        minimum=512,
+    )
+    executor_python: str = setting(
+        "",
+        "Python of the executors, such as ./env/bin/python of an archive; empty: as the driver's own path",
+    )
+    driver_host: str = setting(
+        "", "name or address at which executors reach the driver; empty: what this machine calls itself"
+    )
     fetch_max_wait_ms: int = setting(
         20, "how long a broker may hold an empty fetch, ms; it delays the next batch", minimum=1, maximum=500
     )
@@ -104,7 +126,13 @@ class JobSettings(Settings):
         60, "limit for the cluster and Weir's topics to be there at the start, s", minimum=1
     )
     restart_timeout_s: int = setting(
-        30, "limit for the last job's JVM on the same checkpoint to be gone, s", minimum=1
+        30, "limit for the last job on the same checkpoint, and its JVM, to be gone, s", minimum=1
+    )
+    lease_silence_s: int = setting(
+        15,
+        "a job on another host that has not renewed its note beside the checkpoint for so long is gone, s",
+        minimum=5,
+        maximum=600,
     )
     stop_timeout_s: int = setting(
         10, "limit for a batch and Spark to end at a stop, then it is killed, s", minimum=1

@@ -1,0 +1,227 @@
+"""The job on a Spark cluster: one and two executors of one core each, beside one thread of one process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.kit.machine import cpu_s
+from benchmarks.kit.progress import Progress
+from benchmarks.kit.result import Result, Row
+from benchmarks.kit.spark_cluster import SparkCluster
+from benchmarks.kit.stack import Stack, work_dir
+from benchmarks.load.catching_up import CaughtUp, catch_up
+from benchmarks.load.events import POLICIES, packed_requests, requests
+from benchmarks.load.writing import Writer, produce
+from streaming.job.spark.settings import Profile
+from weir.stack.kafka import HOST
+
+TITLE: Final = "The job on a Spark cluster: executors of one core each"
+DURATION_S: Final = 330
+TASKS: Final = 2
+"""Of the stateful stage, on one executor too: what was chosen for two is kept."""
+_LIMIT_S: Final = 150.0
+_ONE: Final = "one process, local[1]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """What a job finds on Kafka.
+
+    Attributes:
+        rows: requests a packed record; 0: each alone, as JSON.
+        batch: requests in a batch.
+        warm: batches that are not counted.
+        measured: batches that are.
+    """
+
+    rows: int
+    batch: int
+    warm: int
+    measured: int
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return (self.warm + self.measured) * self.batch
+
+    @property
+    def what(self) -> str:
+        """For people."""
+        return f"packs of {self.rows:,}" if self.rows else "single JSON"
+
+
+_LOADS: Final = (
+    _Load(rows=20_000, batch=1_000_000, warm=4, measured=4),
+    _Load(rows=0, batch=150_000, warm=2, measured=3),
+)
+_SMOKE: Final = (_Load(rows=1_000, batch=4_000, warm=1, measured=1),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Case:
+    """Where a job runs.
+
+    Attributes:
+        what: for people.
+        executors: of the cluster; 0: it is one process.
+        partitions: of the topic of requests: as many tasks read it.
+    """
+
+    what: str
+    executors: int
+    partitions: int = TASKS
+
+
+_CASES: Final = (
+    _Case(what=_ONE, executors=0),
+    _Case(what="1 executor", executors=1),
+    _Case(what="2 executors", executors=2),
+    _Case(what="2 executors, requests on 1 partition", executors=2, partitions=1),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What one job was seen to do.
+
+    Attributes:
+        job: how fast, and its driver's processor time (local: all of it).
+        executors_us: processor time of the executors, microseconds a decision, the warm-up included.
+        phases: part of its batches' time by phase, the warm-up included.
+    """
+
+    job: CaughtUp
+    executors_us: float
+    phases: dict[str, float]
+
+
+def run(smoke: bool, progress: Progress) -> Result:
+    """Measure each kind of load in each place."""
+    folder, loads = work_dir(), _SMOKE if smoke else _LOADS
+    principals = 500 if smoke else 100_000
+    # A batch in a smoke run is a second long wherever it runs: two places show that the benchmark works.
+    cases = (_CASES[0], _CASES[2]) if smoke else _CASES
+    rows: list[Row] = []
+    for number, load in enumerate(loads):
+        seen: dict[str, _Seen] = {}
+        for place, case in enumerate(cases):
+            part = (number * len(cases) + place) / (len(loads) * len(cases))
+            progress.step(f"{load.what}, {case.what}", part)
+            seen[case.what] = _measured(folder / f"{number}-{place}", load, case, principals)
+        rows += _rows(load, seen)
+    return Result(name="spark_cluster", title=TITLE, rows=rows, notes=_notes(loads, principals))
+
+
+def _measured(folder: Path, load: _Load, case: _Case, principals: int) -> _Seen:
+    folder.mkdir()
+    with _cluster(folder, case.executors) as cluster:
+        job: dict[str, Any] = {
+            "profile": Profile.THROUGHPUT.value,
+            "shuffle_partitions": TASKS,
+            "max_events_per_batch": load.batch // (load.rows or 1),
+            "master": cluster.url if cluster else "local[1]",
+            "driver_host": HOST,
+        }
+        with Stack(folder, settings={"job": job}, policies=POLICIES, partitions=case.partitions) as stack:
+            _write(stack, load, case.partitions, principals)
+            phases: dict[str, float] = {}
+
+            def look(part: float) -> None:
+                # The newest before it is stopped.
+                if part and "job" in stack.parts:
+                    phases.update(_phases(stack))
+
+            caught = catch_up(
+                stack, warm=load.warm * load.batch, total=load.total, limit_s=_LIMIT_S, done=look
+            )
+            used = sum(cpu_s(worker.pid) for worker in cluster.workers) if cluster else 0.0
+    return _Seen(job=caught, executors_us=used / load.total * 1e6, phases=_shares(phases))
+
+
+@contextmanager
+def _cluster(folder: Path, executors: int) -> Iterator[SparkCluster | None]:
+    if not executors:
+        yield None
+        return
+    with SparkCluster(folder / "cluster", executors, options=()) as cluster:
+        yield cluster
+
+
+def _write(stack: Stack, load: _Load, partitions: int, principals: int) -> None:
+    """All beforehand: a producer would take processor time from what is measured."""
+    if load.rows:
+        records = packed_requests(load.total, principals, partitions=partitions, rows=load.rows)
+        with Writer(stack.bootstrap) as writer:
+            writer.write(stack.topics.requests, records, packed=True)
+    else:
+        produce(stack.bootstrap, stack.topics.requests, requests(load.total, principals))
+
+
+def _phases(stack: Stack) -> dict[str, float]:
+    """Seconds of all batches so far, by phase (docs/metrics.md)."""
+    return {
+        dict(labels)["phase"]: value
+        for (name, labels), value in stack.metrics("job").items()
+        if name == "weir_job_batch_seconds_sum"
+    }
+
+
+def _shares(phases: dict[str, float]) -> dict[str, float]:
+    total = phases.pop("total", 0.0)
+    return {phase: seconds / total for phase, seconds in phases.items()} if total else {}
+
+
+def _rows(load: _Load, seen: dict[str, _Seen]) -> list[Row]:
+    base = seen[_ONE].job
+    rows = [Row(what=f"{load.what}, {_ONE}", value=base.events_s, unit="events/s")]
+    rows += [
+        Row(
+            what=f"{load.what}, {what}",
+            value=one.job.events_s,
+            unit="events/s",
+            baseline=base.events_s,
+            baseline_what=_ONE,
+        )
+        for what, one in seen.items()
+        if what != _ONE
+    ]
+    rows += [
+        Row(
+            what=f"{load.what}, {what}: processor time of driver and executors",
+            value=one.job.job_us + one.executors_us,
+            unit="us/event",
+            baseline=base.job_us,
+            baseline_what=_ONE,
+        )
+        for what, one in seen.items()
+        if what != _ONE
+    ]
+    for what, one in seen.items():
+        serial = sum(part for phase, part in one.phases.items() if phase != "run")
+        rows.append(
+            Row(
+                what=f"{load.what}, {what}: part of a batch in which no task runs",
+                value=100 * serial,
+                unit="%",
+            )
+        )
+    return rows
+
+
+def _notes(loads: tuple[_Load, ...], principals: int) -> list[str]:
+    of = "; ".join(
+        f"{load.what}: {load.measured} batches of {load.batch:,} after {load.warm} that warm up"
+        for load in loads
+    )
+    return [
+        f"Requests of {principals:,} principals stand on Kafka before the job starts; profile throughput, "
+        f"{TASKS} tasks and shards everywhere. {of}.",
+        "Driver, broker and executors share the machine's two cores, so two executors cannot be twice as "
+        "fast as one: what is compared is what a cluster costs, and that its parts work side by side.",
+        "A standalone cluster: a master and a worker of one core for each executor; checkpoint and cold rows "
+        "in a folder that all share.",
+        "The executors' processor time includes their start and the warm-up, the driver's does not.",
+        "No task runs while the driver looks for offsets, plans, and writes its two logs.",
+    ]

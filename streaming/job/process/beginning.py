@@ -1,0 +1,129 @@
+"""What a start on a checkpoint means: it goes on, or it begins anew beside one that is there, at a cost."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from streaming.job.spark.session import reason_of
+
+_LOG = logging.getLogger("weir.job")
+_LIMIT_S: Final = 5.0
+_NAME: Final = re.compile(r"v(\d+)-shards(\d+)-partitions(\d+)(?:-topics(\w+))?")
+_PARTS: Final = ("layout of this Weir", "job.shards", "job.shuffle_partitions", "topics that are read")
+"""What the parts of a checkpoint's name stand for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """A checkpoint that is not there yet.
+
+    Attributes:
+        path: where it will be.
+        others: names of those that are there instead, each with the number of its last batch.
+        records: on the topics that are read; None: not known.
+        from_start: whether they are read from their start.
+    """
+
+    path: str
+    others: Mapping[str, int]
+    records: int | None
+    from_start: bool
+
+    def text(self) -> str:
+        """For people: what is there, why it is not taken, what that costs."""
+        base, _, name = self.path.rpartition("/")
+        there = "; ".join(f"{old} (batch {batch}: {_why(old, name)})" for old, batch in self.others.items())
+        records = "" if self.records is None else f"There are {self.records:,} records on the topics: "
+        cost = (
+            "all records are read again, what they led to is written a second time, new events wait meanwhile"
+            if self.from_start
+            else "job.starting_offsets is latest, so what requests have used up so far is forgotten"
+        )
+        return (
+            f"BEGINS ANEW: {base} has no {name}, but {there}. Nothing of that is taken over. "
+            f"{records}{cost}. To go on with the other one, stop this job and set back what is named"
+        )
+
+
+def warn_of_new(
+    spark: SparkSession,
+    checkpoint: str,
+    *,
+    bootstrap: str,
+    client: Mapping[str, Any],
+    topics: Iterable[str],
+    from_start: bool,
+) -> None:
+    """Say loudly if this start makes a checkpoint beside another; what cannot be found out stops nothing.
+
+    Args:
+        spark: the session, whose file systems are asked.
+        checkpoint: folder or URI.
+        bootstrap: `HOST:PORT` list of the cluster.
+        client: librdkafka properties of our connections.
+        topics: names of those that are read.
+        from_start: whether requests are read from their start.
+    """
+    try:
+        others = _others(spark, checkpoint)
+    except Py4JError as error:
+        _LOG.warning("it cannot be seen what other checkpoints there are: %s", reason_of(error))
+        return
+    if others:
+        records = _records(bootstrap, client, topics)
+        new = Beginning(path=checkpoint, others=others, records=records, from_start=from_start)
+        _LOG.warning("%s", new.text())
+
+
+def _why(other: str, name: str) -> str:
+    theirs, ours = (_NAME.fullmatch(each) for each in (other, name))
+    if theirs is None or ours is None:
+        return "of another kind"
+    pairs = zip(_PARTS, theirs.groups(), ours.groups(), strict=True)
+    return ", ".join(f"{part} {then}, now {now}" for part, then, now in pairs if then != now)
+
+
+def _others(spark: SparkSession, checkpoint: str) -> dict[str, int]:
+    """Checkpoints beside one that has no batch yet, with their last batches; none if it has one."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(checkpoint)
+    files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    if _last_batch(files, jvm, path) is not None or not files.exists(path.getParent()):
+        return {}
+    names = [status.getPath().getName() for status in files.listStatus(path.getParent())]
+    found = {
+        name: _last_batch(files, jvm, jvm.org.apache.hadoop.fs.Path(path.getParent(), name))
+        for name in sorted(names)
+        if _NAME.fullmatch(name)
+    }
+    return {name: batch for name, batch in found.items() if batch is not None}
+
+
+def _last_batch(files: Any, jvm: Any, checkpoint: Any) -> int | None:
+    commits = jvm.org.apache.hadoop.fs.Path(checkpoint, "commits")
+    if not files.exists(commits):
+        return None
+    names = [status.getPath().getName() for status in files.listStatus(commits)]
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def _records(bootstrap: str, client: Mapping[str, Any], topics: Iterable[str]) -> int | None:
+    own = {"bootstrap.servers": bootstrap, "group.id": "weir-beginning", "enable.auto.commit": False}
+    count = 0
+    try:
+        with closing(Consumer({**client, **own, "allow.auto.create.topics": False})) as consumer:
+            for topic in topics:
+                for number in consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions:
+                    where = TopicPartition(topic, number)
+                    low, high = consumer.get_watermark_offsets(where, timeout=_LIMIT_S)
+                    count += high - low
+    except KafkaException:
+        return None
+    return count

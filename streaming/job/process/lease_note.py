@@ -1,0 +1,177 @@
+"""What a checkpoint's user leaves beside it: a file lock, and a note that says who it is."""
+
+import fcntl
+import json
+import os
+import socket
+import uuid
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_PID_SPACE: Final = Path("/proc/self/ns/pid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a process runs.
+
+    Attributes:
+        host: its name, for people: two machines may have the same.
+        boot: of the kernel since its start; file locks hold between all processes of one.
+        pid_space: which process ids mean the same, a container has its own.
+    """
+
+    host: str
+    boot: str
+    pid_space: str
+
+    @classmethod
+    def here(cls) -> Self:
+        """Of this process; where there is no /proc the host's name must do."""
+        host = socket.gethostname()
+        try:
+            return cls(host=host, boot=_BOOT.read_text().strip(), pid_space=os.readlink(_PID_SPACE))
+        except OSError:
+            return cls(host=host, boot=host, pid_space="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Who uses a checkpoint.
+
+    Attributes:
+        place: where.
+        pid: of the driver's Python.
+        jvm_pid: of its JVM; 0: there is none yet.
+        starts: of jobs on this checkpoint so far.
+        holder: no other job has the same; empty: nobody.
+        beat: grows as long as it is there.
+        left: whether it ended in order.
+    """
+
+    place: Place
+    pid: int = 0
+    jvm_pid: int = 0
+    starts: int = 0
+    holder: str = ""
+    beat: int = 0
+    left: bool = False
+
+    @classmethod
+    def first(cls, place: Place, *, starts: int) -> Self:
+        """Of this process, new on the checkpoint."""
+        return cls(place=place, pid=os.getpid(), starts=starts, holder=uuid.uuid4().hex)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody needs to be waited for."""
+        return self.left or not self.holder
+
+    def who(self, here: Place) -> str:
+        """For people, seen from `here`."""
+        if not self.holder:
+            return "(it has left no note yet)"
+        where = "" if self.place.host == here.host else f" on host {self.place.host}"
+        return f"(pid {self.pid}{where})"
+
+    def of_jvm(self, pid: int, *, starts: int) -> Self:
+        """The same with a JVM, which counts as a start."""
+        return replace(self, jvm_pid=pid, starts=starts)
+
+    def renewed(self) -> Self:
+        """The same a while later."""
+        return replace(self, beat=self.beat + 1)
+
+    def ended(self) -> Self:
+        """The same at its end."""
+        return replace(self, left=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The note beside a checkpoint.
+
+    Attributes:
+        path: its file.
+        here: the place that a note of an earlier Weir, which names none, is taken to be from.
+    """
+
+    path: Path
+    here: Place
+
+    def read(self) -> Note:
+        """The note that is there; nobody's if there is none or it is of no use.
+
+        Raises:
+            OSError: the file system does not answer.
+        """
+        try:
+            said = json.loads(self.path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return Note(place=self.here)
+        return _note(said, self.here) if isinstance(said, dict) else Note(place=self.here)
+
+    def write(self, note: Note) -> None:
+        """Put a note in place of the one that is there: nobody ever reads half of one.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        said = asdict(note)
+        part = self.path.with_name(f"{self.path.name}.{note.holder}")
+        part.write_text(json.dumps(said.pop("place") | said))
+        part.replace(self.path)
+
+
+def _note(said: dict[str, Any], here: Place) -> Note:
+    pid = int(said.get("pid", 0))
+    return Note(
+        place=Place(**{name: str(said.get(name, getattr(here, name))) for name in Place.__slots__}),
+        pid=pid,
+        jvm_pid=int(said.get("jvm_pid", 0)),
+        starts=int(said.get("starts", 0)),
+        holder=str(said.get("holder", f"pid {pid}")),
+        beat=int(said.get("beat", 0)),
+        left=bool(said.get("left", False)),
+    )
+
+
+@dataclass(slots=True)
+class Lock:
+    """A file's lock, which the kernel drops with the process: a kill -9 leaves none behind.
+
+    Attributes:
+        path: of the file; it stays.
+    """
+
+    path: Path
+    _file: IO[str] | None = field(default=None, init=False)
+
+    def take(self) -> bool | None:
+        """Try to have it: True it is ours, False it is another's, None this file system has none.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        if self._file is not None:
+            return True
+        file = self.path.open("a", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        except OSError:
+            # ENOLCK, ENOTSUP and their like: some network file systems.
+            file.close()
+            return None
+        self._file = file
+        return True
+
+    def release(self) -> None:
+        """Let it go, if it is held."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

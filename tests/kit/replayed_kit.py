@@ -1,0 +1,60 @@
+"""Load for a job on a cluster, and whether its decisions are those of the local engine, byte for byte."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+from job_broker_kit import USERS, WAIT_S, Broker
+
+from streaming.laws.mutation.table import WARM_ROWS
+
+
+def replayed(bootstrap: str, folder: Path) -> dict[str, bytes]:
+    """What the local engine makes of what stands on the topics: the decisions as they are written, by id."""
+    dump, policies, out = folder / "dump.jsonl", folder / "none.yaml", folder / "decisions.jsonl"
+    policies.write_text("version: 1\n")
+    weir("dump", "--kafka", bootstrap, "--out", str(dump))
+    weir("replay", "--policies", str(policies), "--events", str(dump), "--out", str(out))
+    return {orjson.loads(line)["id"]: line for line in out.read_bytes().splitlines()}
+
+
+def weir(*words: str) -> None:
+    """A command that must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "weir", *words], capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def limits(broker: Broker) -> None:
+    """Each user's quota, before anything else: as in a dump, where they have to stand first."""
+    broker.limit("<default>", 5)
+    for user in range(USERS):
+        broker.limit(f"u{user}", 1 + user)
+    broker.flush()
+
+
+def warm(broker: Broker) -> None:
+    """Have the first batch decided."""
+    broker.request("warm", "u0", 0)
+    broker.flush()
+    broker.wait_for({"warm"})
+
+
+def crowd(broker: Broker, name: str) -> set[str]:
+    """One request each of so many users that every shard lays rows to rest beside the checkpoint."""
+    names = {f"{name}-{number}" for number in range(5 * WARM_ROWS)}
+    for number, each in enumerate(sorted(names)):
+        broker.request(each, f"many{number}", number % 9)
+    broker.flush()
+    return names
+
+
+def check(broker: Broker, bootstrap: str, names: set[str], folder: Path) -> None:
+    """Every request is decided, repeats are equal, and all of it is what the local engine says."""
+    live = broker.wait_for(names)
+    expected = replayed(bootstrap, folder)
+    assert {orjson.loads(value)["outcome"] for value in live} == {"allow", "reject"}
+    assert {orjson.loads(value)["id"] for value in live} == names | {"warm"}
+    assert set(live) == set(expected.values())

@@ -1,0 +1,64 @@
+"""A broker, a Spark cluster and a job on it, for each test its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from job_broker_kit import Broker
+from job_kit import Job
+from spark_cluster_kit import WatchedCluster
+
+from streaming.contract.topics import Topics
+from weir.stack.kafka import HOST, LocalKafka
+from weir.stack.topics import ensure_topics
+
+JobMaker = Callable[..., Job]
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Iterator[str]:
+    """A broker with Weir's topics."""
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        ensure_topics(kafka.bootstrap, Topics())
+        yield kafka.bootstrap
+
+
+@pytest.fixture
+def broker(bootstrap: str) -> Iterator[Broker]:
+    """A connection to it."""
+    connected = Broker(bootstrap)
+    try:
+        yield connected
+    finally:
+        connected.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[WatchedCluster]:
+    """A master and its workers: two, or as many as the test's parameter says."""
+    with WatchedCluster(tmp_path / "cluster", getattr(request, "param", 2)) as running:
+        yield running
+
+
+@pytest.fixture
+def make_job(bootstrap: str, cluster: WatchedCluster, tmp_path: Path) -> Iterator[JobMaker]:
+    """Makes jobs on the cluster that share their checkpoint; they are not started yet."""
+    with ExitStack() as stack:
+
+        def make(name: str = "job", prefix: Sequence[str] = (), checkpoint: str = "", **settings: Any) -> Job:
+            given = {"shuffle_partitions": 2, "driver_host": HOST} | settings
+            file = tmp_path / f"{name}.yaml"
+            file.write_text(yaml.safe_dump({"job": given}))
+            folder = tmp_path / name
+            folder.mkdir(exist_ok=True)
+            words = ("--master", cluster.url, "--settings", str(file))
+            job = Job(
+                folder, bootstrap, *words, checkpoint=checkpoint or tmp_path / "checkpoint", prefix=prefix
+            )
+            stack.callback(job.close)
+            return job
+
+        yield make

@@ -1,0 +1,81 @@
+"""`weir job` on a standalone cluster: it decides as one process does, whatever is killed meanwhile."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_broker_kit import Broker, load
+from replayed_kit import check, crowd, limits, warm
+from spark_cluster_kit import WatchedCluster
+
+from weir.stack.process import wait_until_gone
+
+CRASH_S = 12.0
+"""How long requests come while something is killed: the first seconds before, the rest after it."""
+
+
+def test_a_cluster_decides_as_one_process_does(
+    cluster: WatchedCluster, make_job: Callable[..., Any], broker: Broker, bootstrap: str, tmp_path: Path
+) -> None:
+    """Two executors, cold rows on a folder that they share; every Python worker of one is killed once."""
+    limits(broker)
+    job = make_job()
+    job.start()
+    warm(broker)
+    names = crowd(broker, "first")
+    broker.wait_for(names)
+    assert list((tmp_path / "checkpoint").glob("v*/segments/*/*.arrow"))
+    workers = [cluster.python_workers(number) for number in range(2)]
+    assert all(workers), "each executor has its part"
+    for pid in workers[0]:
+        os.kill(pid, signal.SIGKILL)
+    names |= crowd(broker, "second") | load(broker, 0, 1.0)
+    check(broker, bootstrap, names, tmp_path)
+    assert job.end(signal.SIGTERM) == 0
+    logs = list((tmp_path / "cluster").glob("worker-*/app-*/*/stderr"))
+    # Of the first batch an executor may speak, of the others not.
+    assert logs and not [log for log in logs if log.read_text().count("INFO HDFSBackedState") > 10], logs
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("what", ["executor", "python", "worker", "all executors"])
+def test_nothing_is_lost_with_what_is_killed(
+    what: str,
+    cluster: WatchedCluster,
+    make_job: Callable[..., Any],
+    broker: Broker,
+    bootstrap: str,
+    tmp_path: Path,
+) -> None:
+    """SIGKILL under load: the query goes on, by the same driver, and decides as if nothing had been."""
+    limits(broker)
+    job = make_job()
+    job.start()
+    warm(broker)
+    names = crowd(broker, "first")
+    broker.wait_for(names)
+    killer = threading.Timer(CRASH_S / 3, lambda: kill(cluster, what))
+    killer.start()
+    names |= load(broker, 0, CRASH_S)
+    killer.join()
+    names |= crowd(broker, "second")
+    check(broker, bootstrap, names, tmp_path)
+    # The driver is still the one that was started: nothing was begun again.
+    assert job.end(signal.SIGTERM) == 0
+    assert "restart" not in job.log.read_text()
+
+
+def kill(cluster: WatchedCluster, what: str) -> None:
+    """SIGKILL to what the first worker has, or to itself, or to every executor."""
+    if what == "worker":
+        cluster.workers[0].kill()
+        return
+    whose = range(2) if what == "all executors" else range(1)
+    found = [cluster.python_workers(n) if what == "python" else cluster.executors(n) for n in whose]
+    for pid in (pid for each in found for pid in each):
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until_gone(pid, 5)

@@ -1,0 +1,53 @@
+"""A start that begins anew beside another checkpoint says what that means."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.job.process.beginning import Beginning, warn_of_new
+
+OLD, NEW = "v7-shards1-partitions1-topicsa", "v7-shards2-partitions2-topicsb"
+
+
+def test_what_is_there_and_what_differs_is_named() -> None:
+    """By the names of the settings; and what it costs, by where requests are read from."""
+    new = Beginning(path=f"/c/{NEW}", others={OLD: 41}, records=1200, from_start=True)
+    assert new.text().startswith(
+        f"BEGINS ANEW: /c has no {NEW}, but {OLD} (batch 41: job.shards 1, now 2, job.shuffle_partitions 1,"
+        " now 2, topics that are read a, now b). Nothing of that is taken over. There are 1,200 records on"
+        " the topics: all"
+    )
+    new = Beginning(path=f"/c/{NEW}", others={OLD: 41}, records=None, from_start=False)
+    assert "There are" not in new.text()
+    assert "job.starting_offsets is latest" in new.text()
+
+
+def test_only_a_checkpoint_without_a_batch_begins_anew(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Silent where there is nothing else, and where it goes on; a cluster that is away stops nothing."""
+
+    def said() -> list[str]:
+        caplog.clear()
+        warn_of_new(
+            spark,
+            str(tmp_path / NEW),
+            bootstrap="127.0.0.1:1",
+            client={"log_level": 0},
+            topics=["weir.requests"],
+            from_start=True,
+        )
+        return [record.getMessage() for record in caplog.records]
+
+    assert said() == []
+    (tmp_path / NEW / "offsets").mkdir(parents=True)
+    (tmp_path / OLD / "commits").mkdir(parents=True)
+    assert said() == []
+    for batch in (9, 10):
+        (tmp_path / OLD / "commits" / str(batch)).touch()
+    (line,) = said()
+    assert f"{OLD} (batch 10:" in line
+    (tmp_path / NEW / "commits").mkdir()
+    (tmp_path / NEW / "commits" / "0").touch()
+    assert said() == []
