@@ -98,13 +98,6 @@ class SegmentCache:
         except OSError as error:
             raise self._unusable(error) from error
 
-    def forget(self, name: str) -> None:
-        """It will not be asked for again, or hardly."""
-        path = self._path(name)
-        _mapped.pop(str(path), None)
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-
     def _path(self, name: str) -> Path:
         return (self.folder or default_folder()) / f"{name}{SUFFIX}"
 

@@ -103,14 +103,13 @@ class RemoteBlobStore:
         return rows
 
     def drop(self, name: str) -> None:
-        """Delete the file of this name, there and here.
+        """Delete the file of this name there. What is here another shard may use, and it grows old.
 
         Raises:
             StateError: it cannot be deleted: else it would stay for ever, since nobody names it any more.
         """
         files, path = self.stores.files, self._path(name)
         insist(lambda: files.delete(path), self._uri(name), "deleted", self.stores.limit_s)
-        self.stores.cache.forget(name)
         self._count(DELETED, 0)
 
     def _fetched(self, name: str) -> pa.Buffer:

@@ -12,11 +12,19 @@ _NO_CHECKSUMS: Final = {"spark.sql.streaming.checkpoint.fileChecksum.enabled": "
 """Each would be a second file beside each file. HDFS keeps checksums of blocks, S3 of objects."""
 
 
+_HDFS: Final = _NO_CHECKSUMS | {
+    # A file may be closed some milliseconds before its datanode has told the namenode of its block. Then the
+    # client waits so long, 400 ms by default, which a batch of several files pays several times.
+    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
+    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries": "9",
+}
+
+
 def remote_conf(checkpoint: str) -> dict[str, str]:
     """Settings of Spark for a checkpoint at this URI; a local one needs none of them."""
     scheme = urlsplit(checkpoint).scheme
     if scheme == "hdfs":
-        return _NO_CHECKSUMS
+        return _HDFS
     if scheme == "s3a":
         # A rename on S3 is a copy and a deletion, which may end between them. A stream that becomes an object
         # when it is closed, or is aborted, needs none.
