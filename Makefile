@@ -1,5 +1,6 @@
 # make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...]   (all but setup run it first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
+# s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, two minutes. test: that and the rest on real parts, twelve minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
 # proxy, before a release too. bench: how fast it is.
@@ -9,12 +10,14 @@ JARS := $(CURDIR)/.weir/jars
 STAMPS := $(VENV)/.installed .weir/jars/kafka/.fetched .weir/jars/spark/.fetched $(VENV)/.compiled .weir/jars/.archived
 PULSAR_JARS := .weir/jars/pulsar/.fetched .weir/jars/pulsar_broker/.fetched
 PYTEST := $(VENV)/bin/python -m pytest
+# A commit of MinIO, 2026-02-12.
+MINIO := v0.0.0-20260212201848-7aac2a2c5b7c
 SIDE_BY_SIDE := -n 2 --dist loadfile
 
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run pulsar check test soak suites bench
+.PHONY: setup run pulsar s3a minio check test soak suites bench
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -43,6 +46,20 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 	@scripts/prerequisites.sh $(PYTHON) java mvn
 	@mkdir -p $(JARS)
 	@scripts/fetch-jars.sh $< $(JARS)/$*
+
+# For checkpoints on s3a://, 10 MB.
+s3a: setup .weir/jars/spark_s3a/.fetched
+
+# Only tests need these two: a namenode and a datanode, and an S3 store, which is built in a quarter of an hour.
+.weir/jars/hdfs/.fetched: tests/poms/hdfs/pom.xml tests/poms/hdfs/jars.sha256 scripts/fetch-jars.sh
+	@mkdir -p $(JARS)
+	@scripts/fetch-jars.sh $< $(JARS)/hdfs
+
+minio: .weir/tools/minio
+.weir/tools/minio:
+	@scripts/prerequisites.sh $(PYTHON) go
+	@echo "minio: building $(MINIO) (a quarter of an hour)"
+	@GOBIN=$(CURDIR)/.weir/tools go install -trimpath -ldflags "-s -w" github.com/minio/minio@$(MINIO)
 
 # Kafka and the job start in half the time with it, and work as well without, so a failure stops nothing.
 .weir/jars/.archived: .weir/jars/kafka/.fetched .weir/jars/spark/.fetched | $(VENV)/.compiled
@@ -76,7 +93,7 @@ test: setup
 	@echo "== the whole stack" && $(PYTEST) tests/end_to_end -m "not soak" $(SIDE_BY_SIDE) --durations=3
 
 # Nothing side by side with what measures.
-soak: setup $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched
+soak: setup s3a $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/.fetched
 	@echo "== unit tests with thorough properties" && \
 		$(PYTEST) tests/unit tests/traces -n 2 --hypothesis-profile thorough --durations=3
 	@echo "== outages, half-minute measurements, the benchmarks' short form" && \

@@ -22,6 +22,7 @@ from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
+from streaming.job.blobs.remote import RemoteBlobStores
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.output_columns import Packing, output_columns
 from streaming.job.record_size_limit import limit_record_size
@@ -60,7 +61,7 @@ class Input:
     topics: Topics = field(default_factory=Topics)
     packing: Packing | None = None
     counts: Accumulator[BatchCounts] | None = None
-    blob_stores: BlobStores | None = None
+    blob_stores: BlobStores | RemoteBlobStores | None = None
 
 
 def decide(records: DataFrame, given: Input) -> DataFrame:
@@ -93,7 +94,8 @@ def group_function(given: Input) -> GroupFunction:
             # Before anything is counted: what is too large becomes a dead letter here.
             limit_record_size(outputs, records)
         if given.counts is not None:
-            given.counts.add(counts_of(law, records, outputs, state.getCurrentProcessingTimeMs()))
+            batch_ms = state.getCurrentProcessingTimeMs()
+            given.counts.add(counts_of(law, records, outputs, batch_ms, blobs.traffic if blobs else None))
         if len(outputs) and replay:
             yield replay_columns(outputs, records)
         elif len(outputs):

@@ -5,10 +5,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.topics import Topics
+from streaming.job.blobs.places import stores_of
 from streaming.job.operator import Input, decide
 from streaming.job.output_columns import NEVER, Packing
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
-from streaming.job.spark.blob_files import blob_stores_of
 from streaming.job.spark.counts import BatchCounts
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.job.transforms import routed, routed_requests
@@ -94,9 +94,8 @@ def start_query(
     names = names_of(topics)
     records = routed(requests, usage, policies, names, shards, tasks, max_ahead_ms=ahead)
     context = StepContext(fail_fast=settings.fail_fast, max_ahead_ms=ahead)
-    blob_stores = blob_stores_of(
-        checkpoint, int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
-    )
+    batches_kept = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
+    blob_stores = stores_of(checkpoint, batches_kept, settings, spark)
     given = Input(
         context=context, shards=shards, tasks=tasks, names=names, topics=topics, counts=counts,
         blob_stores=blob_stores, packing=packing_of(settings, partitions),

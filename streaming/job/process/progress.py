@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pyspark.accumulators import Accumulator
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.job.spark.counts import BatchCounts
+from streaming.job.spark.counts import BYTES, BatchCounts
 from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.laws.registry import LAWS
 
@@ -76,6 +76,7 @@ class JobMetrics:
             "weir_job_restarts", "Starts on this checkpoint after the first", registry=self.registry
         )
         self._restarts.inc(restarts)
+        self._segments = _Segments(self.registry)
         self.topics = TopicMetrics(self.registry, "weir_job_topic_faults", "weir_job_topics_replaced")
         self._counted = BatchCounts()
         for law in LAWS.by_name:
@@ -87,6 +88,7 @@ class JobMetrics:
             self._events.labels(law=law).inc(events)
         for subject, differences in (counts.differences - self._counted.differences).items():
             self._differences.labels(subject=subject).inc(differences)
+        self._segments.count(counts.segments - self._counted.segments)
         self._decisions.inc(counts.decisions - self._counted.decisions)
         self._dead_letters.inc(counts.dead_letters - self._counted.dead_letters)
         self._counted = counts
@@ -116,6 +118,29 @@ class JobMetrics:
         for batch_ms, ts in oldest.items():
             if began <= batch_ms <= ended:
                 self._age.observe(max(0, ended - ts) / 1000)
+
+
+class _Segments:
+    """What goes to a checkpoint that is far away, and comes from it.
+
+    Args:
+        registry: where they are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._number, self._bytes = (
+            Counter(name, text, ["what"], registry=registry)
+            for name, text in (
+                ("weir_job_segments", "Segments of a remote checkpoint"),
+                ("weir_job_segment_bytes", "Bytes of segments of a remote checkpoint"),
+            )
+        )
+
+    def count(self, new: Mapping[str, int]) -> None:
+        """Add what was counted since the last call, see `BatchCounts`."""
+        for what, number in new.items():
+            counter = self._bytes if what.endswith(BYTES) else self._number
+            counter.labels(what=what.removesuffix(BYTES)).inc(number)
 
 
 class ProgressReader:

@@ -4,6 +4,7 @@
 
 import hashlib
 import os
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +20,7 @@ from streaming.state.body import unpacked
 
 MAPPED_MAX: Final = 256
 """Segments that a worker keeps mapped; more are mapped anew when they are asked for."""
-_SUFFIX: Final = ".arrow"
+SUFFIX: Final = ".arrow"
 _checked: LRUCache[str, tuple[int, int, int]] = LRUCache(MAPPED_MAX)
 """Files that this process wrote last: what it reads back in the next batch need not be digested again."""
 
@@ -76,19 +77,24 @@ class FileBlobStore:
     folder: Path
     batches_kept: int
 
+    @property
+    def traffic(self) -> Counter[str]:
+        """Nothing that is far away."""
+        return Counter()
+
     def put(self, content: bytes) -> str:
         """Keep `content`; the name is its digest.
 
         Raises:
             StateError: it cannot be written.
         """
-        name = _digest(content)
-        path = self.folder / f"{name}{_SUFFIX}"
+        name = digest(content)
+        path = self.folder / f"{name}{SUFFIX}"
         try:
             if not path.exists():
                 _make(self.folder)
                 _write(path, content)
-                _checked[str(path)] = _version(path)
+                _checked[str(path)] = version(path)
             # Of a file that was there too: whoever put it may have been stopped before this.
             _sync(self.folder)
         except OSError as error:
@@ -101,7 +107,7 @@ class FileBlobStore:
         Raises:
             StateError: the file is missing or damaged.
         """
-        return _mapped(str(self.folder / f"{name}{_SUFFIX}"))
+        return _mapped(str(self.folder / f"{name}{SUFFIX}"))
 
     def read(self, name: str) -> pa.RecordBatch:
         """As `get`, but not kept mapped: large parts of bodies are new in each batch.
@@ -109,28 +115,28 @@ class FileBlobStore:
         Raises:
             StateError: the file is missing or damaged.
         """
-        return _mapped.__wrapped__(str(self.folder / f"{name}{_SUFFIX}"))
+        return _mapped.__wrapped__(str(self.folder / f"{name}{SUFFIX}"))
 
     def drop(self, name: str) -> None:
         """Delete the file of this name, if it is there."""
-        (self.folder / f"{name}{_SUFFIX}").unlink(missing_ok=True)
+        (self.folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=MAPPED_MAX)
 def _mapped(path: str) -> pa.RecordBatch:
     """Content never changes under a name, so what was read and checked once stays good."""
     try:
-        version = _version(path)
+        known = version(path)
         with pa.memory_map(path) as file:
             content = file.read_buffer()
     except OSError as error:
         raise StateError(f"a segment of the state is missing ({error}); the checkpoint is damaged") from error
-    if _checked.get(path) != version and _digest(content) != Path(path).stem:
+    if _checked.get(path) != known and digest(content) != Path(path).stem:
         raise StateError(f"the segment {path} does not hold what its name says; the checkpoint is damaged")
     return unpacked(content)
 
 
-def _version(path: str | Path) -> tuple[int, int, int]:
+def version(path: str | Path) -> tuple[int, int, int]:
     """What changes when a file is written to or another takes its place."""
     status = os.stat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns
@@ -168,5 +174,5 @@ def _sync(folder: Path) -> None:
         os.close(number)
 
 
-def _digest(content: bytes | pa.Buffer) -> str:
+def digest(content: bytes | pa.Buffer) -> str:
     return hashlib.sha256(content).hexdigest()[:32]

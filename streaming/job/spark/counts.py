@@ -22,6 +22,8 @@ SUBJECTS_MAX: Final = 1000
 """Subjects that differences are counted of one by one: users come from the network. The others share one."""
 OTHER_SUBJECTS: Final = "<other>"
 """Nobody's name: subjects write `<` as %3C."""
+BYTES: Final = "_bytes"
+"""Ends the names of those counts of segments that are bytes."""
 _LAW: Final = "law"
 """The field of a decision that says what the law would have decided."""
 
@@ -36,6 +38,7 @@ class BatchCounts:
         dead_letters: written, those of outputs that were too large too.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
         differences: decisions of proxies that the law would have made otherwise, by subject.
+        segments: written, fetched, found in the cache and deleted, of a remote checkpoint, and their bytes.
     """
 
     events: Counter[str] = field(default_factory=Counter)
@@ -43,9 +46,12 @@ class BatchCounts:
     dead_letters: int = 0
     oldest: dict[int, int] = field(default_factory=dict)
     differences: Counter[str] = field(default_factory=Counter)
+    segments: Counter[str] = field(default_factory=Counter)
 
 
-def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> BatchCounts:
+def counts_of(
+    law: str, records: Records, outputs: Outputs, batch_ms: int, segments: Counter[str] | None = None
+) -> BatchCounts:
     """One step's part: records for all shards are no events, each shard would count them."""
     decided = [row.ts for row in outputs.rows if row.sink != DEADLETTER]
     dead = len(outputs.rows) - len(decided)
@@ -57,6 +63,7 @@ def counts_of(law: str, records: Records, outputs: Outputs, batch_ms: int) -> Ba
         dead_letters=dead,
         oldest={batch_ms: min(decided)} if decided else {},
         differences=_bounded(_differences(outputs)),
+        segments=segments or Counter(),
     )
 
 
@@ -106,4 +113,5 @@ class CountsParam(AccumulatorParam[Any]):
             dead_letters=value1.dead_letters + value2.dead_letters,
             oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
             differences=_bounded(value1.differences + value2.differences),
+            segments=value1.segments + value2.segments,
         )

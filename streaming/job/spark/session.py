@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from streaming.contract.errors import WeirError
 from streaming.job.spark.class_archive import shared_classes
+from streaming.job.spark.remote import further_jars, remote_conf
 from streaming.job.spark.settings import JobSettings, Profile
 
 # Spark 4.1 runs on 17 and 21; Hadoop's client calls Subject.getSubject, which 24 removed.
@@ -248,10 +249,11 @@ def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: st
     paths = sorted(str(path.absolute()) for path in jars.glob("*.jar"))
     if not any("spark-sql-kafka" in path for path in paths):
         raise WeirError(f"no jars for Spark in {jars}; run `make setup`")
+    paths += further_jars(checkpoint, jars)
     jvm = _JVM_OPTIONS[settings.profile]
     options = [f"-Dlog4j2.configurationFile={log_config.as_uri()}", *shared_classes(jars)]
     own = " ".join(f'"{option}"' for option in options)
-    conf = _QUIET | {
+    conf = _QUIET | remote_conf(checkpoint) | {
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         "spark.driver.extraClassPath": os.pathsep.join(paths),
         "spark.driver.extraJavaOptions": f"{own} {jvm}",

@@ -72,6 +72,26 @@ class JobSettings(Settings):
         ".weir/checkpoint",
         "folder or URI of checkpoints that driver and executors share; --checkpoint wins over it",
     )
+    segment_cache_dir: str = setting(
+        "",
+        "folder on each machine for segments of hdfs:// and s3a:// checkpoints, which are fetched once and "
+        "mapped; empty: weir-segments-UID in the folder for temporary files",
+    )
+    segment_cache_mb: int = setting(
+        4096, "bound of that folder, MiB; what was not used for longest is deleted", minimum=1
+    )
+    segment_timeout_s: int = setting(
+        60,
+        "limit for a segment to be written to or read from an hdfs:// or s3a:// checkpoint, with all "
+        "attempts, s; then the query fails, and goes on when it is started again",
+        minimum=4,
+        maximum=600,
+    )
+    webhdfs: str = setting(
+        "",
+        "http://HOST:PORT of the namenodes of an hdfs:// checkpoint, commas between them; empty: its own "
+        "host at 9870",
+    )
     starting_offsets: Literal["earliest", "latest"] = setting(
         "earliest",
         "earliest or latest: where a new checkpoint begins to read requests; policies always earliest",

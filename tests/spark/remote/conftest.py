@@ -1,0 +1,61 @@
+"""A broker, a file system for checkpoints and jobs on it, for each test its own."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from job_broker_kit import Broker
+from job_kit import Job
+from remote_kit import REMOTES, Remote
+
+from streaming.contract.topics import Topics
+from weir.stack.kafka import LocalKafka
+from weir.stack.topics import ensure_topics
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> Iterator[str]:
+    """A broker with Weir's topics."""
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        ensure_topics(kafka.bootstrap, Topics())
+        yield kafka.bootstrap
+
+
+@pytest.fixture
+def broker(bootstrap: str) -> Iterator[Broker]:
+    """A connection to it."""
+    connected = Broker(bootstrap)
+    try:
+        yield connected
+    finally:
+        connected.close()
+
+
+@pytest.fixture(params=list(REMOTES))
+def remote(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Remote]:
+    """HDFS, then S3."""
+    with REMOTES[request.param](tmp_path / "remote") as running:
+        yield running
+
+
+@pytest.fixture
+def make_job(bootstrap: str, remote: Remote, tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    """Makes jobs with the same checkpoint, each with a cache of its own; they are not started yet."""
+    with ExitStack() as stack:
+
+        def make(name: str, **settings: Any) -> Job:
+            spark = {"spark.sql.streaming.minBatchesToRetain": "3"}
+            given = {"segment_cache_dir": str(tmp_path / name / "cache"), **remote.settings, **settings}
+            given["spark_conf"] = spark | given.get("spark_conf", {})
+            folder = tmp_path / name
+            folder.mkdir()
+            file = folder / "weir.yaml"
+            file.write_text(yaml.safe_dump({"job": given}))
+            job = Job(folder, bootstrap, "--settings", str(file), checkpoint=remote.checkpoint)
+            stack.callback(job.close)
+            return job
+
+        yield make

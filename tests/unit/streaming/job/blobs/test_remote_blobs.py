@@ -1,0 +1,186 @@
+"""Segments that are far away, by pyarrow's interface to a folder of this machine, and their cache."""
+
+import fcntl
+import os
+import pickle
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from streaming.contract.errors import StateError, WeirError
+from streaming.job.blobs import cache as caches
+from streaming.job.blobs import object_store
+from streaming.job.blobs.cache import SegmentCache
+from streaming.job.blobs.places import object_store as object_store_of
+from streaming.job.blobs.places import remote_stores, webhdfs
+from streaming.job.blobs.remote import RemoteBlobStores
+from streaming.job.spark.settings import JobSettings
+from streaming.state.body import packed
+
+SECRET = "nobody-may-read-this"
+SETTINGS = JobSettings(segment_timeout_s=4)
+
+
+def rows_of(number: int, size: int = 1000) -> pa.RecordBatch:
+    """Rows of about so many bytes."""
+    return pa.RecordBatch.from_pydict({"subject": [f"u{number}" + "x" * size]})
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Files by the library's interface; the first calls may fail."""
+
+    files: fs.FileSystem
+    failures: list[OSError]
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file."""
+        self._fail()
+        with self.files.open_output_stream(path) as stream:
+            stream.write(content)
+
+    def read(self, path: str) -> pa.Buffer:
+        """Read a file."""
+        self._fail()
+        with self.files.open_input_file(path) as file:
+            return file.read_buffer()
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self._fail()
+        self.files.delete_file(path)
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> RemoteBlobStores:
+    """A checkpoint's, and an empty cache."""
+    (tmp_path / "far" / "segments" / "mutation-0").mkdir(parents=True)
+    caches._mapped.clear()
+    caches._checked.clear()
+    return RemoteBlobStores(
+        files=Folder(fs.SubTreeFileSystem(str(tmp_path / "far"), fs.LocalFileSystem()), []),
+        root="/segments", uri="hdfs://n/c/segments", batches_kept=3, limit_s=1.0,
+        cache=SegmentCache(folder=tmp_path / "cache", limit_bytes=5000),
+    )  # fmt: skip
+
+
+def cached(stores: RemoteBlobStores) -> set[str]:
+    """Names that are in the cache."""
+    assert stores.cache.folder is not None
+    return {path.stem for path in stores.cache.folder.glob("*.arrow")}
+
+
+def test_a_segment_is_fetched_once(stores: RemoteBlobStores) -> None:
+    """Who wrote it has it; another machine fetches it, then has it too."""
+    name = stores.of("mutation", 0).put(packed(rows_of(1)))
+    elsewhere = replace(stores, cache=replace(stores.cache, folder=stores.cache.folder.with_name("other")))
+    blobs = pickle.loads(pickle.dumps(elsewhere.cache)) and elsewhere.of("mutation", 0)
+    assert blobs.get(name).equals(rows_of(1))
+    caches._mapped.clear()
+    assert blobs.get(name).equals(rows_of(1)) and blobs.read(name).equals(rows_of(1))
+    assert (blobs.traffic["fetched"], blobs.traffic["cached"]) == (1, 2)
+    mine = stores.of("mutation", 0)
+    assert mine.get(name).equals(rows_of(1)) and not mine.traffic["fetched"]
+
+
+def test_a_cache_has_its_bound(stores: RemoteBlobStores) -> None:
+    """What was not used for longest goes first; what is larger than the bound is never there."""
+    blobs = stores.of("mutation", 0)
+    names = []
+    for number in range(9):
+        names.append(blobs.put(packed(rows_of(number))))
+        blobs.get(names[0])
+        os.utime(stores.cache.folder / f"{names[0]}.arrow", (2e9, 2e9))
+    assert {names[0], names[-1]} <= cached(stores) and len(cached(stores)) == 3
+    large = blobs.put(packed(rows_of(0, 6000)))
+    assert large not in cached(stores) and blobs.get(large).equals(rows_of(0, 6000))
+    assert [blobs.get(name).equals(rows_of(number)) for number, name in enumerate(names)] == [True] * 9
+
+
+def test_a_damaged_file_of_the_cache_is_fetched_again(stores: RemoteBlobStores) -> None:
+    """It is only a copy."""
+    blobs = stores.of("mutation", 0)
+    name = blobs.put(packed(rows_of(1)))
+    for content in (b"", b"\0" * 900):
+        (stores.cache.folder / f"{name}.arrow").write_bytes(content)
+        caches._mapped.clear()
+        assert blobs.get(name).equals(rows_of(1))
+    assert blobs.traffic["fetched"] == 2
+
+
+def test_a_damaged_or_missing_segment_is_named(stores: RemoteBlobStores, tmp_path: Path) -> None:
+    """With its URI; deciding without its rows would forget debts."""
+    blobs = stores.of("mutation", 0)
+    name = blobs.put(packed(rows_of(1)))
+    (tmp_path / "far" / "segments" / "mutation-0" / f"{name}.arrow").write_bytes(b"\0" * 900)
+    (stores.cache.folder / f"{name}.arrow").unlink()
+    with pytest.raises(StateError, match=f"hdfs://n/c/segments/mutation-0/{name}.arrow does not hold"):
+        blobs.get(name)
+    blobs.drop(name)
+    with pytest.raises(StateError, match=f"{name}.arrow is missing .* the checkpoint is damaged"):
+        blobs.read(name)
+
+
+def test_what_fails_is_asked_again_within_the_limit(stores: RemoteBlobStores) -> None:
+    """Refusals are final; all else may be another time."""
+    assert isinstance(stores.files, Folder)
+    blobs = stores.of("mutation", 0)
+    stores.files.failures.extend([OSError("connection refused")] * 2)
+    name = blobs.put(packed(rows_of(1)))
+    stores.files.failures.append(PermissionError("403"))
+    with pytest.raises(StateError, match=r"may not be deleted: 403; give the job's user the right"):
+        blobs.drop(name)
+    stores.files.failures.extend([OSError("connection refused")] * 100)
+    with pytest.raises(StateError, match=r"hdfs://n/c.* could not be written within 1 s: connection refused"):
+        blobs.put(packed(rows_of(2)))
+
+
+def test_a_held_lock_or_a_foreign_folder(stores: RemoteBlobStores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever cannot add to the cache goes on without; what others may write to is never mapped."""
+    monkeypatch.setattr(caches, "_LOCK_LIMIT_S", 0.05)
+    blobs, folder = stores.of("mutation", 0), stores.cache.folder
+    folder.mkdir(mode=0o700)
+    with (folder / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        name = blobs.put(packed(rows_of(1)))
+        assert not cached(stores) and blobs.get(name).equals(rows_of(1))
+    (folder / "left.part").touch()
+    blobs.get(name)
+    assert cached(stores) == {name} and not (folder / "left.part").exists()
+    folder.chmod(0o777)
+    with pytest.raises(StateError, match=r"job\.segment_cache_dir"):
+        blobs.put(packed(rows_of(2)))
+
+
+def test_paths_are_those_of_spark() -> None:
+    """Segments lie in the checkpoint; a bucket is part of an object's path."""
+    hdfs = webhdfs(urlsplit("hdfs://name:8020/a%20b/c"), SETTINGS, "weir")
+    found = remote_stores("hdfs://name:8020/a%20b/c", 3, SETTINGS, hdfs)
+    assert (found.root, hdfs.addresses) == ("/a b/c/segments", ("http://name:9870",))
+    assert found.uri == "hdfs://name:8020/a%20b/c/segments" and found.cache.folder is None
+    both = SETTINGS.model_copy(update={"webhdfs": "http://a:1/, https://b:2"})
+    assert webhdfs(urlsplit("hdfs://service/c"), both, "weir").addresses == ("http://a:1", "https://b:2")
+    with pytest.raises(WeirError, match=r"names no namenode; set job\.webhdfs"):
+        webhdfs(urlsplit("hdfs:///c"), SETTINGS, "weir")
+
+
+def test_an_object_store_is_reached_as_spark_reaches_it() -> None:
+    """The bucket's own keys win; secrets show nowhere."""
+    keys = {
+        "fs.s3a.endpoint": "store:9000", "fs.s3a.connection.ssl.enabled": "false",
+        "fs.s3a.path.style.access": "true", "fs.s3a.secret.key": "other", "fs.s3a.access.key": SECRET,
+        "fs.s3a.bucket.b.secret.key": SECRET, "fs.s3a.session.token": SECRET,
+    }  # fmt: skip
+    store = object_store_of(urlsplit("s3a://b/c"), SETTINGS, lambda key: keys.get(key, ""))
+    assert (store.endpoint, store.virtual_hosts, store.secret_key) == ("http://store:9000", False, SECRET)
+    assert remote_stores("s3a://b/c", 3, SETTINGS, store).root == "b/c/segments"
+    assert SECRET not in f"{store} {store!r} {remote_stores('s3a://b/c', 3, SETTINGS, store)}"
+    assert isinstance(object_store._failure(OSError("AWS Error ACCESS_DENIED during")), PermissionError)
