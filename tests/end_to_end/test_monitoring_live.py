@@ -19,6 +19,7 @@ from stack_kit import START_LIMIT_S, Up, until
 pytestmark = pytest.mark.soak
 LIMIT_S = 180.0
 FAULT_AFTER_S = 20.0
+MIB = 1 << 20
 SETTINGS = """\
 kafka: {topics_check_ms: 1000}
 proxy: {decision_timeout_ms: 10000}
@@ -99,6 +100,10 @@ def test_every_query_finds_data(up: Up, tmp_path: Path, pytestconfig: pytest.Con
                     faulty = True
                     faulty_topic(up.ready["kafka"], wrong=True)
             faulty_topic(up.ready["kafka"], wrong=False)
+            for scraped in prometheus.ask("scrape_samples_scraped"):
+                said(pytestconfig, f"{scraped['metric']['job']}: {scraped['value'][1]} series")
+            for proxy in prometheus.ask("weir_proxy_resident_bytes"):
+                said(pytestconfig, f"{proxy['metric']['job']}: {float(proxy['value'][1]) / MIB:.0f} MiB")
     took = time.monotonic() - began
     said(pytestconfig, f"{total - len(missing)} of {total} queries found data in {took:.0f} s")
     assert unexplained(missing) == [], load.failed

@@ -52,6 +52,15 @@ class Writer(ABC):
         times = [at for at in sorted(self.acked.values()) if at >= since]
         return max((after - before for before, after in pairwise(times)), default=_END_S)
 
+    def goes_on(self, since: float, limit_s: float) -> bool:
+        """Wait until something is acknowledged well after that; False if nothing is for so long."""
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            if any(at > since + 1 for at in list(self.acked.values())):
+                return True
+            time.sleep(0.1)
+        return False
+
     def acknowledged(self, value: str) -> None:
         """One is in Kafka."""
         self.acked[value] = time.monotonic()
