@@ -1,6 +1,7 @@
 """The rooms of the project: who may import whom, and how large things may get."""
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -207,8 +208,18 @@ def test_a_folder_fits_on_a_page() -> None:
     assert [f"{folder}: {count} files" for folder, count in folders.items() if count > FILES_MAX] == []
 
 
-def test_lock_names_no_registry() -> None:
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-run.lock"])
+def test_lock_names_no_registry(name: str) -> None:
     """The lock pins by hash alone: where packages come from is the user's own setting."""
-    lock = (ROOT / "requirements.lock").read_text()
+    lock = (ROOT / name).read_text()
     assert "://" not in lock
     assert lock.count("==") > 20 and "--hash=sha256:" in lock
+
+
+def test_what_runs_is_what_was_tested() -> None:
+    """The lock without development's packages has the versions, and the hashes, of the one with them."""
+    whole, run = (
+        set(re.findall(r"^([a-z][^ ]*==.*(?:\n    --hash=.*)+)", (ROOT / name).read_text(), re.MULTILINE))
+        for name in ("requirements.lock", "requirements-run.lock")
+    )
+    assert run and run < whole
