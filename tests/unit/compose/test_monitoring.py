@@ -29,8 +29,10 @@ from monitoring_kit import (
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)
 TOLD_AT = "65m"
 """Long after each rule's `for`."""
+MONITORING = ROOT / "docs" / "operate" / "monitoring.md"
 RUNBOOK = ROOT / "docs" / "operate.md"
-ALERTS_OF = ROOT / "docs" / "operate" / "monitoring.md"
+UNTIL_THEN = ROOT / "docs" / "operate" / "alerts.md"
+"""Its sections, before there is that page."""
 
 
 @pytest.mark.parametrize("query", [*rule_queries(), *panel_queries()], ids=lambda query: query.where)
@@ -86,8 +88,8 @@ def test_the_dashboard_is_legible() -> None:
 
 def test_every_alert_says_what_it_is_and_what_to_do() -> None:
     """Severity, patience, a sentence, a section that is there, a line in docs/operate/monitoring.md."""
-    listed = ALERTS_OF.read_text()
-    page = headings(RUNBOOK) if RUNBOOK.exists() else headings(ALERTS_OF)
+    listed = MONITORING.read_text()
+    page = headings(RUNBOOK if RUNBOOK.exists() else UNTIL_THEN)
     for rule in alerts():
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert re.fullmatch(r"[1-9]\d*m", rule["for"])
@@ -107,6 +109,23 @@ def test_summaries_name_labels_that_the_alert_has() -> None:
         assert said <= summed | OF_THE_SCRAPE, rule["alert"]
 
 
+def test_prometheus_asks_where_compose_serves() -> None:
+    """Service and port of each part, and the folders that Prometheus and Grafana are given."""
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+    scraped = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = [
+        target for job in scraped for one in job.get("static_configs", []) for target in one["targets"]
+    ]
+    assert targets
+    for target in targets:
+        name, _, port = target.partition(":")
+        assert f"--metrics 0.0.0.0:{port}" in services[name]["command"]
+    assert "./prometheus:/etc/prometheus:ro" in services["prometheus"]["volumes"]
+    provider = yaml.safe_load((COMPOSE / "grafana/provisioning/dashboards/weir.yml").read_text())
+    folder = provider["providers"][0]["options"]["path"]
+    assert f"./grafana/dashboards:{folder}:ro" in services["grafana"]["volumes"]
+
+
 @needs_promtool
 def test_prometheus_takes_its_files() -> None:
     """promtool finds nothing wrong with the configuration and the rules that it names."""
@@ -119,12 +138,37 @@ def test_prometheus_takes_its_files() -> None:
 
 @needs_promtool
 def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> None:
-    """promtool runs the rules over an hour of made-up series."""
+    """promtool runs the rules over an hour of made-up series: an instance for each alert, one that is well."""
     assert {*CASES, *WITH_ANOTHER} == {rule["alert"] for rule in alerts()}
-    tests = [case(series, {alert}) for alert, series in CASES.items()]
-    tests += [case(series, {alert, *others}) for alert, (series, others) in WITH_ANOTHER.items()]
-    tests.append(case(HEALTHY, set()))
-    told = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
+    firing = {alert: {alert} for alert in CASES} | {
+        alert: {alert, *others} for alert, (_, others) in WITH_ANOTHER.items()
+    }
+    given = {"nothing": HEALTHY, **CASES, **{alert: series for alert, (series, _) in WITH_ANOTHER.items()}}
+    told = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": at(series, name), "values": values}
+                    for name, all_series in given.items()
+                    for series, values in all_series.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count by (instance, alertname) (ALERTS{alertstate="firing"})',
+                        "eval_time": TOLD_AT,
+                        "exp_samples": [
+                            {"labels": at(f'{{alertname="{alert}"}}', name), "value": 1}
+                            for name, expected in firing.items()
+                            for alert in sorted(expected)
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
     file = tmp_path / "alerts.yml"
     file.write_text(yaml.safe_dump(told))
     checked = subprocess.run(
@@ -133,19 +177,7 @@ def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> Non
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def case(series: dict[str, str], firing: set[str]) -> dict[str, object]:
-    """One test of promtool's: what fires after so many minutes."""
-    return {
-        "name": ", ".join(sorted(firing)) or "all is well",
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [
-            {
-                "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
-                "eval_time": TOLD_AT,
-                "exp_samples": [
-                    {"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in sorted(firing)
-                ],
-            }
-        ],
-    }
+def at(series: str, instance: str) -> str:
+    """A series with its instance."""
+    name, _, labels = series.removesuffix("}").partition("{")
+    return f'{name}{{instance="{instance}"{"," if labels else ""}{labels}}}'
