@@ -131,7 +131,7 @@ class Load:
         """Partitions beyond the quota, and what nobody may do."""
         watched = AdminClient(self._client("watched"))
         sneaky = self._producer("sneaky", **{"message.timeout.ms": "2000"})
-        broker = setting(ConfigResource.Type.BROKER, "0", "log.cleaner.threads", "2")
+        broker = setting(ConfigResource.Type.BROKER, "1", "log.cleaner.threads", "2")
         while not self._stopping.wait(0.5):
             self._number += 1
             for made in (

@@ -138,7 +138,7 @@ def test_prometheus_takes_its_files() -> None:
 
 @needs_promtool
 def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> None:
-    """promtool runs the rules over an hour of made-up series: an instance for each alert, one that is well."""
+    """promtool runs the rules over an hour of made-up series: an instance for each alert, one is well."""
     assert {*CASES, *WITH_ANOTHER} == {rule["alert"] for rule in alerts()}
     firing = {alert: {alert} for alert in CASES} | {
         alert: {alert, *others} for alert, (_, others) in WITH_ANOTHER.items()
