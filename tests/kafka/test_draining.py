@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from draining_clients import Confluent, Java, Python, Reader, Writer
 from exam_kit import said
 from proxy_kit import until
+from wire_client import WireClient
 
 from enforcer.core.settings import ProxySettings
 from weir.stack.kafka import free_port
@@ -27,6 +28,8 @@ from weir.stack.kafka import free_port
 pytestmark = pytest.mark.soak
 WRITERS: Final[dict[str, type[Writer]]] = {"7": Java, "librdkafka": Confluent, "kafka-python": Python}
 """By the names that their values begin with; Java's tool wants a number."""
+IDLE = 200
+"""Connections beside, on which nothing happens."""
 STEADY_S = 5.0
 STOP_MORE_S = 5.0
 """Beside proxy.stop_timeout_ms: what is left to be said to Kafka."""
@@ -56,6 +59,10 @@ class Proxies:
     def bootstrap(self) -> str:
         """All their addresses."""
         return ",".join(dict.fromkeys(self._listen.values()))
+
+    def address(self, name: str) -> str:
+        """Of one of them."""
+        return self._listen[name]
 
     def start(self, name: str) -> None:
         """Until it is ready."""
@@ -112,10 +119,12 @@ def test_proxies_are_restarted_one_by_one(
             until(lambda: all(len(writer.acked) > 50 for writer in writers), 60, "all clients write")
             # At the second turn all clients are where it happens.
             for leaving in ("first", "second"):
+                idle = [reading.enter_context(WireClient(proxies.address(leaving))) for _ in range(IDLE)]
                 time.sleep(STEADY_S)
                 began = time.monotonic()
                 status, took = proxies.drain(leaving)
                 assert status == 0
+                assert shared or all(client.closed_within(1.0) for client in idle)
                 waiting = [writer for writer in writers if not writer.goes_on(began + took, BACK_S)]
                 assert not waiting, [type(writer).__name__ for writer in waiting]
                 said(pytestconfig, f"{leaving} of {proxies.bootstrap}: ended after {took:.2f} s")
