@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from itertools import pairwise
+from tempfile import NamedTemporaryFile
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from weir.stack.jars import java_command
 RATE = 50
 """Records a second of each producer."""
 _END_S = 30.0
+_RETRIES = 2_147_483_647
 
 
 class Writer(ABC):
@@ -113,9 +115,17 @@ class Java(Writer):
     """Kafka's own, by its tool for system tests; values are numbers behind a prefix, which is one."""
 
     def _write(self) -> None:
+        with NamedTemporaryFile("w", suffix=".properties") as config:
+            # The tool's own default is 0; a producer's is this one.
+            config.write(f"retries={_RETRIES}\n")
+            config.flush()
+            self._run(config.name)
+
+    def _run(self, config: str) -> None:
         command = java_command(
             "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", self._bootstrap,
             "--topic", self._topic, "--throughput", str(RATE), "--acks", "-1", "--value-prefix", self.name,
+            "--producer.config", config,
             heap_mb=128, properties=("org.slf4j.simpleLogger.defaultLogLevel=error",),
         )  # fmt: skip
         with subprocess.Popen(
