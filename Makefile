@@ -17,7 +17,7 @@ SIDE_BY_SIDE := -n 2 --dist loadfile
 # Where it is set, as in some containers, every start of Python compiles all of its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run pulsar s3a minio check test soak suites bench
+.PHONY: setup run pulsar s3a minio check test soak suites bench image compose-test
 .DELETE_ON_ERROR:
 
 # Python's libraries and Kafka's jars come from two places, so they come at a time.
@@ -103,6 +103,16 @@ soak: setup s3a $(PULSAR_JARS) .weir/jars/pulsar_tools/.fetched .weir/jars/hdfs/
 suites: setup
 	@scripts/prerequisites.sh $(PYTHON) go npm g++
 	@$(VENV)/bin/python tests/suites $(NAME)
+
+# Images of all parts; ENGINE=podman, BASE=image, TAG=tag and BUILD_ARGS are taken from the environment or from here.
+image:
+	@compose/build.sh
+
+# The images and the stack of compose/ for real, with whatever engine is there (see image); up to a quarter of an hour.
+compose-test: setup
+	@$(VENV)/bin/python tests/compose
+
+export ENGINE BASE TAG BUILD_ARGS
 
 # All of them take 16 to 20 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup

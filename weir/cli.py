@@ -31,6 +31,7 @@ COMMANDS = {
     "proxy": "weir.commands.proxy",
     "admin": "weir.commands.admin",
     "collect": "weir.commands.collect",
+    "healthy": "weir.commands.local.healthy",
 }
 
 

@@ -58,6 +58,12 @@ def write_ready_file(path: Path | str, content: Mapping[str, Any]) -> None:
     draft.replace(target)
 
 
+def forget_ready_file(path: Path | None) -> None:
+    """Remove what an earlier process has left: it says nothing about one that starts now."""
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
 def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:
     """Make a folder that only its owner may enter; one that is there already is made so if it is ours.
 

@@ -1,6 +1,7 @@
 """Sections `kafka:`, `local:` and `collect:` of weir.yaml, and how our own connections are made."""
 
 from streaming.contract.topics import CHECK_MS
+from streaming.policy.secrets import SecretText
 from streaming.policy.settings import Settings, setting
 
 LOCAL_KAFKA_PORT = 19192
@@ -18,8 +19,10 @@ class KafkaSettings(Settings):
         f"127.0.0.1:{LOCAL_KAFKA_PORT}", "HOST:PORT of the guarded cluster; --kafka wins over it"
     )
     topic_prefix: str = setting("weir.", "what the names of Weir's five topics begin with")
-    client: dict[str, str] = setting(
-        {}, "librdkafka properties of Weir's own connections, such as security.protocol and sasl.*"
+    client: dict[str, SecretText] = setting(
+        {},
+        "librdkafka properties of Weir's own connections, such as security.protocol and sasl.*; "
+        "${dir:/run/secrets:password} stands for the content of that file",
     )
     topics_check_ms: int = setting(
         CHECK_MS,

@@ -33,6 +33,9 @@ class AdminMetrics:
             ["result"],
             registry=self.registry,
         )
+        # From the start, for alerts: a series that appears with 1 shows no increase.
+        for result in ("written", "overtaken", "failed"):
+            self.changes.labels(result)
         self.connections = self._gauge("connections", "Connections that are open")
         self.connections_ended = Counter(
             "weir_admin_connections_ended",

@@ -154,9 +154,24 @@ class Metrics:
         self._count_refusals()
         self._count_local()
         self._count_dispatch()
+        self._begin_at_zero()
         self._tokens = self._gauge("subject_tokens", "Balance after the last decision, mutations")
         self._rate = self._gauge("subject_rate", "Partition mutations per second, sampled")
         self._throttle = self._gauge("subject_throttle_ms", "Throttle time of the last decision, ms")
+
+    def _begin_at_zero(self) -> None:
+        """Series that alerts look at are there from the start: one that appears with 1 shows no increase."""
+        for counter, values in (
+            (self.events, ("sent", "dropped", "failed", "too_large")),
+            (self.closed, ("memory",)),
+            (self.dropped, ("strict", "departed", "upstream", "stop", "memory")),
+            (self.bad_frames, ("internal",)),
+            (self.upstream_failures, ("timeout", "refused", "lost")),
+            (self.corrections, ("refunded", "charged")),
+            (self.refused_logins, ("mechanism", "name", "delegation_token")),
+        ):
+            for value in values:
+                counter.labels(value)
 
     def _count_local(self) -> None:
         """What is decided at once, and not by the job."""

@@ -35,6 +35,9 @@ class HttpMetrics:
             ["reason"],
             registry=registry,
         )
+        # From the start, for alerts: a series that appears with 1 shows no increase.
+        for reason in ("connect", "busy", "timeout", "ended", "request"):
+            self.upstream_failures.labels(reason)
         self.redirects = Counter(
             "weir_http_redirects",
             "Requests that the upstream sent on, followed here or refused",

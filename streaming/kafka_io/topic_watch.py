@@ -6,7 +6,7 @@ Nobody overlooks it: an error in the log at each look, and a metric that is not 
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
@@ -33,6 +33,11 @@ class TopicMetrics:
         self._faults = Gauge(faults, text, ["topic", "fault"], registry=registry)
         text = "How often a topic of Weir was deleted and made again"
         self._replaced = Counter(replaced, text, ["topic"], registry=registry)
+
+    def watched(self, names: Iterable[str]) -> None:
+        """Begin to count these topics, from 0: a series that appears with 1 shows no increase."""
+        for name in names:
+            self._replaced.labels(name)
 
     def seen(self, faults: tuple[TopicFault, ...]) -> None:
         """Show what is wrong now."""
@@ -80,6 +85,7 @@ class TopicWatch:
         self._properties = {**client, "bootstrap.servers": bootstrap}
         self._interval_s = interval_ms / 1000
         self._metrics, self._logger, self._on_replaced = metrics, logger, on_replaced
+        metrics.watched(topics.all())
         self._admin: AdminClient | None = None
         self._one_at_a_time = threading.Lock()
         self._ids = dict(ids or {})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
-from weir.foreground import host_port, http_url, write_ready_file
+from weir.foreground import forget_ready_file, host_port, http_url, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 
@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.topics import check_topics
 
     log_to_stderr("admin")
+    forget_ready_file(args.ready_file)
     settings = read_settings(AdminSettings, "admin", args.settings)
     http = read_settings(HttpSettings, "http", args.settings)
     if args.upstream:

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from streaming.policy.settings import read_settings
-from weir.foreground import host_port
+from weir.foreground import forget_ready_file, host_port
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 from weir.settings import CollectSettings
@@ -60,6 +60,7 @@ def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
 
 def _run_pulsar(args: argparse.Namespace) -> int:
     """Collect until a signal; raises WeirError as `serve` does."""
+    forget_ready_file(args.ready_file)
     # Here and not above: `weir --help` must load neither an HTTP nor a Kafka client.
     import uvloop
 
@@ -80,6 +81,7 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
 def _run_kafka(args: argparse.Namespace) -> int:
     """Collect until a signal; with --once raises WeirError if a round failed."""
+    forget_ready_file(args.ready_file)
     # Here and not above: `weir --help` must not load a Kafka client.
     import uvloop
 

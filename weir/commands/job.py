@@ -6,7 +6,7 @@ from typing import Any
 
 from streaming.contract.topics import Topics
 from streaming.policy.settings import read_settings
-from weir.foreground import host_port
+from weir.foreground import forget_ready_file, host_port
 from weir.log import log_to_stderr
 from weir.settings import KafkaSettings, LocalSettings
 
@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.stack.topics import ensure_topics
 
     log_to_stderr("job", times="%H:%M:%S")
+    forget_ready_file(args.ready_file)
     settings = _overridden(read_settings(JobSettings, "job", args.settings), args)
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
     local = read_settings(LocalSettings, "local", args.settings)

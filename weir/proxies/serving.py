@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import uvloop
 
-from weir.foreground import write_ready_file
+from weir.foreground import forget_ready_file, write_ready_file
 
 # mallopt(3): parameters, and the largest threshold that it takes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -58,6 +58,7 @@ def run_proxy(make: Callable[[], P], ready_file: Path | None, more: Callable[[P]
     Raises:
         WeirError: it cannot start.
     """
+    forget_ready_file(ready_file)
     _keep_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(make, ready_file, more))

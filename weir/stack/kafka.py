@@ -111,6 +111,8 @@ class LocalKafka:
     Args:
         data_dir: logs, metadata and the brokers' output; used again if it holds a cluster.
         port: port of the first broker's plain listener, 0 = any free one.
+        listen: address of the clients' listeners; 0.0.0.0 lets other machines in.
+        advertise: host that clients are told; None: the loopback address.
         brokers: how many.
         sasl: opens a second listener with these users.
         auto_create_topics: the brokers' auto.create.topics.enable.
@@ -123,6 +125,8 @@ class LocalKafka:
         data_dir: Path | str,
         *,
         port: int = 0,
+        listen: str = HOST,
+        advertise: str | None = None,
         brokers: int = 1,
         sasl: Sasl | None = None,
         auto_create_topics: bool = False,
@@ -130,6 +134,7 @@ class LocalKafka:
         options: tuple[str, ...] = (),
     ) -> None:
         self._dir = Path(data_dir)
+        self._listen, self._advertise = listen, advertise or HOST
         self._options = options
         self._sasl = sasl
         self._properties = {
@@ -229,9 +234,8 @@ class LocalKafka:
 
     def _write_properties(self, node: int) -> Path:
         ports, first = self._ports[node], node == 0
-        listeners = [f"PLAINTEXT://{HOST}:{ports.plain}"]
-        if self._sasl:
-            listeners.append(f"SASL://{HOST}:{ports.sasl}")
+        named = {"PLAINTEXT": ports.plain, **({"SASL": ports.sasl} if self._sasl else {})}
+        listeners = [f"{name}://{self._listen}:{port}" for name, port in named.items()]
         controller = [f"CONTROLLER://{HOST}:{ports.controller}"] if first else []
         lines = {
             "process.roles": "broker,controller" if first else "broker",
@@ -239,7 +243,9 @@ class LocalKafka:
             "controller.quorum.voters": f"1@{HOST}:{self._ports[0].controller}",
             "controller.listener.names": "CONTROLLER",
             "listeners": ",".join(listeners + controller),
-            "advertised.listeners": ",".join(listeners),
+            "advertised.listeners": ",".join(
+                f"{name}://{self._advertise}:{port}" for name, port in named.items()
+            ),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str((self._node_dir(node) / "log").absolute()),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streaming.contract.errors import WeirError
-from weir.foreground import StopSignal, write_ready_file
+from weir.foreground import StopSignal, forget_ready_file, write_ready_file
 from weir.settings import LocalSettings
 from weir.stack.parts import Change, Limits, Part
 
@@ -67,6 +67,7 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
 
     stop = StopSignal(force)
     stop.install()
+    forget_ready_file(options.ready_file)
     with _reserved(options.listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
         host, number = port.getsockname()[:2]
         parts += _parts(options, settings, f"{host}:{number}", Path(folder))

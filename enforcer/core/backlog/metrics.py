@@ -41,3 +41,9 @@ class BlockMetrics:
         self.actions = Counter(
             "weir_producer_block_actions", "Steps of blocks logged", ["step", "result"], registry=registry
         )
+        # From the start, for alerts: a series that appears with 1 shows no increase.
+        for outcome in ("open", "keep"):
+            self.stale.labels(outcome)
+        for step in ("begun", "ended"):
+            for result in ("written", "failed", "dropped"):
+                self.actions.labels(step, result)

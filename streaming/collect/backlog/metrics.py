@@ -85,6 +85,14 @@ class BacklogMetrics:
         self.publish_times_missed = Counter(
             "weir_backlog_publish_times_missed", "Wanted and not read", registry=registry
         )
+        # From the start, for alerts: a series that appears with 1 shows no increase.
+        for result in ("done", "unread", "unreported"):
+            self.rounds.labels(result)
+        for reason in ("late", "unlike", "unusable"):
+            self.dropped.labels(reason)
+        for quota_type in QUOTA_TYPES:
+            for outcome in ("done", "failed"):
+                self.outcomes.labels(quota_type, outcome)
         registry.register(self)
 
     def decided(self, decision: BacklogDecision) -> None:

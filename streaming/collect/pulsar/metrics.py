@@ -32,6 +32,11 @@ class CollectMetrics:
         self.waiting = Gauge("weir_collect_waiting_pushes", "Put off", registry=registry)
         self.foreign = Gauge("weir_collect_foreign_limits", "Left to others", registry=registry)
         self.unusable = Counter("weir_collect_unusable_records", "Of Kafka", registry=registry)
+        # From the start, for alerts: a series that appears with 1 shows no increase.
+        for result in ("done", "first", "unread", "unreported"):
+            self.rounds.labels(result)
+        for result in ("written", "failed"):
+            self.reports.labels(result)
 
     def request(self, method: str, outcome: str, seconds: float) -> None:
         """A REST call ended."""

@@ -4,6 +4,7 @@ from enum import Enum
 from typing import Literal
 
 from streaming.contract.events import MAX_AHEAD_MS
+from streaming.policy.secrets import OpenText, SecretText
 from streaming.policy.settings import Settings, setting
 
 
@@ -138,9 +139,13 @@ class JobSettings(Settings):
         10, "limit for a batch and Spark to end at a stop, then it is killed, s", minimum=1
     )
     fail_fast: bool = setting(False, "a code error in a law ends the query instead of making dead letters")
-    spark_conf: dict[str, str] = setting({}, "Spark properties, winning over ours")
-    kafka_options: dict[str, str] = setting(
-        {}, "options of Spark's Kafka source and sink, such as kafka.security.protocol"
+    spark_conf: dict[str, OpenText] = setting(
+        {}, "Spark properties, winning over ours; they are seen in the list of processes"
+    )
+    kafka_options: dict[str, SecretText] = setting(
+        {},
+        "options of Spark's Kafka source and sink, such as kafka.security.protocol; "
+        "${dir:/run/secrets:password} stands for the content of that file",
     )
 
     @property

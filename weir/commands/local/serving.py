@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
-from weir.foreground import StopSignal, private_folder, write_ready_file
+from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
 from weir.stack.process import Child
 
 _CHECK_S: Final = 0.5
@@ -65,6 +65,7 @@ def serve(
 
     stop = StopSignal(force)
     stop.install()
+    forget_ready_file(ready_file)
     warning = private_folder(broker.data_dir, kept)
     if warning:
         _say(warning)

@@ -1,0 +1,32 @@
+#!/bin/sh
+# Makes the secrets that are not there yet, in secrets/ beside this script: a token for the admin API and a password
+# for Grafana, both random, and an empty password for Kafka. Containers run as user 10001 (Grafana's as 472), and only
+# those may read theirs: only root may give files away, so without it the engine does, by the image.
+# Usage: secrets.sh [ENGINE]   docker (the default) or podman
+set -eu
+cd "$(dirname "$0")"
+engine=${1:-docker}
+mkdir -p secrets
+chmod 700 secrets
+
+random() {
+    od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+}
+
+make() {
+    [ -e "secrets/$1" ] || (umask 077 && printf '%s' "$2" >"secrets/$1")
+}
+
+make kafka_password ""
+make admin_tokens "tokens:
+- {token: $(random), role: admin, name: ops}
+"
+make grafana_password "$(random)"
+
+own='chown 10001:10001 kafka_password admin_tokens && chown 472:472 grafana_password && chmod 0400 kafka_password admin_tokens grafana_password'
+if [ "$(id -u)" = 0 ]; then
+    (cd secrets && sh -c "$own")
+else
+    "$engine" run --rm --user 0 --entrypoint sh -v "$PWD/secrets:/secrets" -w /secrets "${WEIR_IMAGE:-weir}:${WEIR_TAG:-latest}" -c "$own"
+fi
+echo "secrets: the admin API's token is in $PWD/secrets/admin_tokens"

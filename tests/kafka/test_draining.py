@@ -1,0 +1,138 @@
+"""SIGTERM for one of two proxies while clients write: nothing acknowledged is lost; how long it takes.
+
+Measured figures are printed; docs/operate/kubernetes.md has them.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+import yaml
+from cluster_kit import Cluster, fresh
+from confluent_kafka.admin import AdminClient, NewTopic
+from draining_clients import Confluent, Java, Python, Reader, Writer
+from exam_kit import said
+from proxy_kit import until
+from wire_client import WireClient
+
+from enforcer.core.settings import ProxySettings
+from weir.stack.kafka import free_port
+
+pytestmark = pytest.mark.soak
+WRITERS: Final[dict[str, type[Writer]]] = {"7": Java, "librdkafka": Confluent, "kafka-python": Python}
+"""By the names that their values begin with; Java's tool wants a number."""
+IDLE = 200
+"""Connections beside, on which nothing happens."""
+STEADY_S = 5.0
+STOP_MORE_S = 5.0
+"""Beside proxy.stop_timeout_ms: what is left to be said to Kafka."""
+BACK_S = 20.0
+"""After so long without an acknowledgement a client has not found the other proxy."""
+
+
+class Proxies:
+    """Two of one cluster: each at an address of its own, or both behind one, as behind a Service.
+
+    Args:
+        cluster: which.
+        folder: for their logs and ready files.
+        shared: whether behind one.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path, *, shared: bool) -> None:
+        self._folder = folder
+        self._settings = folder / "weir.yaml"
+        self._settings.write_text(yaml.safe_dump({"kafka": {"topic_prefix": cluster.topics.prefix}}))
+        self._words = ["--kafka", cluster.kafka.bootstrap, *(["--worker"] if shared else [])]
+        port = free_port()
+        self._listen = {name: f"127.0.0.1:{port if shared else free_port()}" for name in ("first", "second")}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """All their addresses."""
+        return ",".join(dict.fromkeys(self._listen.values()))
+
+    def address(self, name: str) -> str:
+        """Of one of them."""
+        return self._listen[name]
+
+    def start(self, name: str) -> None:
+        """Until it is ready."""
+        ready = self._folder / f"{name}.json"
+        words = [*self._words, "--settings", str(self._settings), "--id", name, "--ready-file", str(ready)]
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-m", "weir", "proxy", *words, "--listen", self._listen[name]],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        until(ready.exists, 60, "a proxy is ready")
+
+    def drain(self, name: str) -> tuple[int, float]:
+        """SIGTERM; its exit status, and how long it took, s."""
+        began = time.monotonic()
+        self._running[name].send_signal(signal.SIGTERM)
+        status = self._running[name].wait(ProxySettings().stop_timeout_ms / 1000 + STOP_MORE_S)
+        (self._folder / f"{name}.json").unlink(missing_ok=True)
+        return status, time.monotonic() - began
+
+    def __enter__(self) -> Self:
+        for name in self._listen:
+            self.start(name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._running.values():
+            process.kill()
+            process.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("shared", "names"),
+    [
+        pytest.param(True, list(WRITERS), id="one address"),
+        # kafka-python asks those brokers only that it was told of: the proxy that is gone.
+        pytest.param(False, ["7", "librdkafka"], id="a list"),
+    ],
+)
+def test_proxies_are_restarted_one_by_one(
+    cluster: Cluster, tmp_path: Path, pytestconfig: pytest.Config, shared: bool, names: Sequence[str]
+) -> None:
+    """Each ends in time and with status 0, clients go on at the other, all that was acknowledged is there."""
+    topic = fresh("drained")
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    admin.create_topics([NewTopic(topic, 4, 1)])[topic].result(20)
+    with Proxies(cluster, tmp_path, shared=shared) as proxies, ExitStack() as reading:
+        reader = reading.enter_context(Reader(proxies.bootstrap, topic))
+        with ExitStack() as writing:
+            made = [WRITERS[name](name, proxies.bootstrap, topic) for name in names]
+            writers = [writing.enter_context(writer) for writer in made]
+            until(lambda: all(len(writer.acked) > 50 for writer in writers), 60, "all clients write")
+            # At the second turn all clients are where it happens.
+            for leaving in ("first", "second"):
+                idle = [reading.enter_context(WireClient(proxies.address(leaving))) for _ in range(IDLE)]
+                time.sleep(STEADY_S)
+                began = time.monotonic()
+                status, took = proxies.drain(leaving)
+                assert status == 0
+                assert shared or all(client.closed_within(1.0) for client in idle)
+                waiting = [writer for writer in writers if not writer.goes_on(began + took, BACK_S)]
+                assert not waiting, [type(writer).__name__ for writer in waiting]
+                said(pytestconfig, f"{leaving} of {proxies.bootstrap}: ended after {took:.2f} s")
+                for writer in writers:
+                    wait = writer.longest_wait(began - 1)
+                    said(pytestconfig, f"  {type(writer).__name__}: {wait:.2f} s without an answer")
+                proxies.start(leaving)
+        every = {value for writer in writers for value in writer.acked}
+        until(lambda: every <= reader.values, 30, "all that was acknowledged is read")
+    said(pytestconfig, f"{len(every)} records")
+    assert {type(writer).__name__: writer.failed for writer in writers if writer.failed} == {}

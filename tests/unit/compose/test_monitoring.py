@@ -1,0 +1,183 @@
+"""What compose/ asks Prometheus: of metrics that are there, and alerts that fire when they should."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from alert_cases import CASES, HEALTHY, WITH_ANOTHER
+from monitoring_kit import (
+    COMPOSE,
+    DASHBOARD,
+    MISSING,
+    OF_THE_SCRAPE,
+    ROOT,
+    RULES,
+    Query,
+    alerts,
+    documented,
+    headings,
+    panel_queries,
+    panels,
+    rule_queries,
+)
+
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MISSING)
+TOLD_AT = "65m"
+"""Long after each rule's `for`."""
+MONITORING = ROOT / "docs" / "operate" / "monitoring.md"
+RUNBOOK = ROOT / "docs" / "operate.md"
+UNTIL_THEN = ROOT / "docs" / "operate" / "alerts.md"
+"""Its sections, before there is that page."""
+
+
+@pytest.mark.parametrize("query", [*rule_queries(), *panel_queries()], ids=lambda query: query.where)
+def test_queries_name_metrics_and_labels_that_are_there(query: Query) -> None:
+    """Each metric stands in docs/metrics.md, with each label that is asked for."""
+    there = documented()
+    assert query.metrics or "vector(0)" in query.expr
+    for name, labels in query.metrics:
+        assert name in there, f"{query.where}: {name}"
+        assert labels <= there[name][1] | OF_THE_SCRAPE, f"{query.where}: {name}"
+    known = set().union(*(there[name][1] for name, _ in query.metrics), OF_THE_SCRAPE)
+    assert query.grouped <= known, query.where
+
+
+def test_counters_are_rates_and_gauges_are_not() -> None:
+    """A counter's value says nothing, a gauge's rate less."""
+    there = documented()
+    wrong = []
+    for query in (*rule_queries(), *panel_queries()):
+        for name, function in re.findall(r"(\w+)(?:\{[^}]*\})?\[(\w+)\]", query.expr):
+            if there[name][0] == "gauge" and not re.search(rf"(changes|min_over_time)\({name}", query.expr):
+                wrong.append((query.where, name, function))
+    assert wrong == []
+
+
+def test_the_dashboard_is_made_from_its_tables() -> None:
+    """`python compose/grafana/dashboard.py > compose/grafana/dashboards/weir.json`."""
+    assert DASHBOARD.read_text() == generator().text()
+
+
+def generator() -> ModuleType:
+    """What makes the dashboard; it is no part of the product."""
+    spec = importlib.util.spec_from_file_location("dashboard", COMPOSE / "grafana" / "dashboard.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_dashboard_is_legible() -> None:
+    """Few panels a row, each with a unit, what is normal, and names of its lines; every number only once."""
+    tables = sorted((COMPOSE / "grafana" / "rows").glob("*.yaml"))
+    assert {path.stem for path in tables} == set(generator().ROWS)
+    for path in tables:
+        assert len(yaml.safe_load(path.read_text())["panels"]) <= 8, path.name
+    shown = list(panels())
+    assert len({panel["id"] for panel in shown}) == len(shown)
+    for panel in shown:
+        assert "Normal" in panel["description"], panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert all(target["legendFormat"] for target in panel["targets"])
+
+
+def test_every_alert_says_what_it_is_and_what_to_do() -> None:
+    """Severity, patience, a sentence, a section that is there, a line in docs/operate/monitoring.md."""
+    listed = MONITORING.read_text()
+    page = headings(RUNBOOK if RUNBOOK.exists() else UNTIL_THEN)
+    for rule in alerts():
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        assert re.fullmatch(r"[1-9]\d*m", rule["for"])
+        assert rule["annotations"]["summary"].rstrip().endswith(".")
+        name, _, anchor = rule["annotations"]["runbook"].partition("#")
+        assert name == "docs/operate.md" and anchor in page, anchor
+        assert f"`{rule['alert']}`" in listed, rule["alert"]
+
+
+def test_summaries_name_labels_that_the_alert_has() -> None:
+    """A label that is not there would leave a hole in the sentence."""
+    there = documented()
+    for rule in alerts():
+        query = Query(rule["alert"], rule["expr"])
+        summed = query.grouped or set().union(*(there[name][1] for name, _ in query.metrics))
+        said = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        assert said <= summed | OF_THE_SCRAPE, rule["alert"]
+
+
+def test_prometheus_asks_where_compose_serves() -> None:
+    """Service and port of each part, and the folders that Prometheus and Grafana are given."""
+    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
+    scraped = yaml.safe_load((COMPOSE / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
+    targets = [
+        target for job in scraped for one in job.get("static_configs", []) for target in one["targets"]
+    ]
+    assert targets
+    for target in targets:
+        name, _, port = target.partition(":")
+        assert f"--metrics 0.0.0.0:{port}" in services[name]["command"]
+    assert "./prometheus:/etc/prometheus:ro" in services["prometheus"]["volumes"]
+    provider = yaml.safe_load((COMPOSE / "grafana/provisioning/dashboards/weir.yml").read_text())
+    folder = provider["providers"][0]["options"]["path"]
+    assert f"./grafana/dashboards:{folder}:ro" in services["grafana"]["volumes"]
+
+
+@needs_promtool
+def test_prometheus_takes_its_files() -> None:
+    """promtool finds nothing wrong with the configuration and the rules that it names."""
+    config = COMPOSE / "prometheus" / "prometheus.yml"
+    checked = subprocess.run(
+        ["promtool", "check", "config", str(config)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@needs_promtool
+def test_each_alert_fires_alone_and_none_when_all_is_well(tmp_path: Path) -> None:
+    """promtool runs the rules over an hour of made-up series: an instance for each alert, one is well."""
+    assert {*CASES, *WITH_ANOTHER} == {rule["alert"] for rule in alerts()}
+    firing = {alert: {alert} for alert in CASES} | {
+        alert: {alert, *others} for alert, (_, others) in WITH_ANOTHER.items()
+    }
+    given = {"nothing": HEALTHY, **CASES, **{alert: series for alert, (series, _) in WITH_ANOTHER.items()}}
+    told = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": at(series, name), "values": values}
+                    for name, all_series in given.items()
+                    for series, values in all_series.items()
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": 'count by (instance, alertname) (ALERTS{alertstate="firing"})',
+                        "eval_time": TOLD_AT,
+                        "exp_samples": [
+                            {"labels": at(f'{{alertname="{alert}"}}', name), "value": 1}
+                            for name, expected in firing.items()
+                            for alert in sorted(expected)
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "alerts.yml"
+    file.write_text(yaml.safe_dump(told))
+    checked = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def at(series: str, instance: str) -> str:
+    """A series with its instance."""
+    name, _, labels = series.removesuffix("}").partition("{")
+    return f'{name}{{instance="{instance}"{"," if labels else ""}{labels}}}'

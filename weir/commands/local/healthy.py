@@ -1,0 +1,30 @@
+"""`weir healthy`: whether a part on this machine is well."""
+
+import argparse
+from pathlib import Path
+
+_LIMIT_S = 4.0
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "healthy",
+        help="ask a part on this machine whether it is well",
+        description="Exit status 0: the part that wrote this ready file runs, and its metrics, or its broker,"
+        " answer in time. 1: one line says what is wrong. For health checks of containers and the like.",
+    )
+    parser.add_argument("ready_file", metavar="FILE", type=Path, help="what the part got as --ready-file")
+    parser.add_argument(
+        "--limit", metavar="S", type=float, default=_LIMIT_S, help="limit, s (default: %(default)s)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask; raises WeirError if it is not well."""
+    # Here and not above: `weir --help` need not load what asks brokers.
+    from weir.health import check_health
+
+    check_health(args.ready_file, args.limit)
+    return 0

@@ -1,0 +1,98 @@
+"""Whether a part on this machine is well, by its ready file: its processes live and it answers in time."""
+
+import http.client
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from streaming.contract.errors import WeirError
+from weir.foreground import host_port
+from weir.stack.kafka import brokers_seen
+
+_PROCESSES: Final = ("pid", "jvm_pid")
+_HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Who listens everywhere listens here too."""
+
+
+def check_health(ready_file: Path, limit_s: float) -> None:
+    """Return if the part that wrote this file is well.
+
+    Args:
+        ready_file: as the part writes it once it is ready, and removes it when it is started anew.
+        limit_s: for all of its answers.
+
+    Raises:
+        WeirError: it is not, in one line.
+    """
+    deadline = time.monotonic() + limit_s
+    said = _read(ready_file)
+    # Of several processes that share a port each is a part of its own.
+    for part in (said, *said.get("workers", ())):
+        _check_processes(part)
+    for part in said.get("workers") or (said,):
+        if part.get("metrics"):
+            _check_metrics(part["metrics"], deadline)
+        elif "kafka" in part:
+            _check_broker(part["kafka"], deadline)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        said = json.loads(path.read_text())
+    except FileNotFoundError as missing:
+        raise WeirError(f"not ready yet: {path} is not there") from missing
+    except (OSError, ValueError) as wrong:
+        raise WeirError(f"{path} cannot be read: {wrong}") from wrong
+    if not isinstance(said, dict):
+        raise WeirError(f"{path} is no ready file; expected what --ready-file writes")
+    return said
+
+
+def _check_processes(part: Mapping[str, Any]) -> None:
+    for name in _PROCESSES:
+        pid = part.get(name)
+        if pid is not None and not _lives(int(pid)):
+            raise WeirError(f"process {pid} ({name}) has ended")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        # What nobody has taken note of yet has ended all the same; its name in brackets may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return not Path("/proc/self").exists()
+
+
+def _check_metrics(url: str, deadline: float) -> None:
+    parts = urlsplit(url)
+    host = _HERE.get(parts.hostname or "", parts.hostname or "")
+    connection = http.client.HTTPConnection(host, parts.port, timeout=_left(deadline))
+    try:
+        connection.request("GET", parts.path)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise WeirError(f"{url} does not answer: {error or type(error).__name__}") from error
+    finally:
+        connection.close()
+    if status != http.client.OK:
+        raise WeirError(f"{url} answers with status {status}; expected 200")
+
+
+def _check_broker(addresses: str, deadline: float) -> None:
+    for address in addresses.split(","):
+        if not brokers_seen(host_port(address)[1], _left(deadline)):
+            raise WeirError(f"the broker at {address} does not answer")
+
+
+def _left(deadline: float) -> float:
+    return max(0.1, deadline - time.monotonic())
