@@ -185,11 +185,9 @@ def remembers(stack: Stack) -> Iterator[str]:
     rejected = [each for each in decisions if each["outcome"] == "reject" and "tokens" in each]
     first = allowed[0]
     for each in rejected:
-        paid = (each["ts"] - first["ts"]) / 1000 * RATE
-        if abs(each["tokens"] - (first["tokens"] + paid)) > RATE:
-            raise Failed(
-                f"{each['id']} was decided at a balance of {each['tokens']}; expected {first['tokens'] + paid}"
-            )
+        balance = first["tokens"] + (each["ts"] - first["ts"]) / 1000 * RATE
+        if abs(each["tokens"] - balance) > RATE:
+            raise Failed(f"{each['id']} was decided at a balance of {each['tokens']}; expected {balance}")
     yield f"{len(decisions)} decisions, {len(rejected)} refusals each at the balance that the first one left"
 
 
