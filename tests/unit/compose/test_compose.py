@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,26 +191,3 @@ def test_scripts_are_scripts(script: str) -> None:
     path = FOLDER / script
     subprocess.run(["sh", "-n", str(path)], check=True, timeout=10)
     assert path.stat().st_mode & 0o111
-
-
-def test_the_image_has_what_weir_needs_and_no_tools() -> None:
-    """Of requirements.lock, whatever pyproject.toml's dependencies bring."""
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "runtime_lock.py"), str(ROOT / "requirements.lock")],
-        capture_output=True, text=True, timeout=10, check=True,
-    )  # fmt: skip
-    names = set(re.findall(r"^([\w.-]+)==", done.stdout, re.MULTILINE))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-    def plain(requirement: str) -> str:
-        name = re.match(r"[\w.-]+", requirement)
-        assert name is not None
-        return name.group().lower().replace("_", "-")
-
-    assert {plain(each) for each in project["project"]["dependencies"]} <= names
-    assert not {plain(each) for each in project["dependency-groups"]["dev"]} & names
-    # What another package brings, and nothing without its hashes.
-    assert {"llvmlite", "starlette", "py4j"} <= names
-    assert all(
-        "--hash=sha256:" in entry for entry in re.split(r"^(?=\S)", done.stdout, flags=re.MULTILINE)[1:]
-    )
