@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import shutil
 import socket
 import time
@@ -22,6 +23,16 @@ _HTTP_LIMIT_S: Final = 10.0
 _POLL_S: Final = 1.0
 _PORTS: Final = 20
 _BROKERS: Final = 8
+_SETTINGS: Final = """\
+kafka:
+  bootstrap: kafka:19192
+  client: {sasl.password: "${dir:/run/secrets:kafka_password}"}
+job:
+  kafka_options:
+    kafka.sasl.jaas.config: >-
+      org.apache.kafka.common.security.plain.PlainLoginModule required
+      username="weir" password="${dir:/run/secrets:kafka_password}";
+"""
 SETTINGS: Final = "/etc/weir/weir.yaml"
 
 
@@ -53,6 +64,10 @@ class Stack:
             **images,
         }
         self.set()
+        # One that is read by all parts and needed by none, to see whether it shows anywhere.
+        (self.folder / "secrets").mkdir()
+        (self.folder / "secrets" / "kafka_password").write_text(f"{secrets.token_hex(16)}\n")
+        (self.folder / "weir.yaml").write_text(_SETTINGS)
 
     def set(self, **values: str) -> None:
         """Write .env, these of its values changed."""
@@ -74,7 +89,7 @@ class Stack:
 
     def secret(self, name: str) -> str:
         """What its file holds."""
-        return (self.folder / "secrets" / name).read_text()
+        return (self.folder / "secrets" / name).read_text().strip()
 
     def token(self) -> str:
         """Of the admin API."""
