@@ -30,9 +30,7 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=MIS
 TOLD_AT = "65m"
 """Long after each rule's `for`."""
 MONITORING = ROOT / "docs" / "operate" / "monitoring.md"
-RUNBOOK = ROOT / "docs" / "operate.md"
-UNTIL_THEN = ROOT / "docs" / "operate" / "alerts.md"
-"""Its sections, before there is that page."""
+RUNBOOK = "docs/operate/alerts.md"
 
 
 @pytest.mark.parametrize("query", [*rule_queries(), *panel_queries()], ids=lambda query: query.where)
@@ -89,13 +87,13 @@ def test_the_dashboard_is_legible() -> None:
 def test_every_alert_says_what_it_is_and_what_to_do() -> None:
     """Severity, patience, a sentence, a section that is there, a line in docs/operate/monitoring.md."""
     listed = MONITORING.read_text()
-    page = headings(RUNBOOK if RUNBOOK.exists() else UNTIL_THEN)
+    page = headings(ROOT / RUNBOOK)
     for rule in alerts():
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert re.fullmatch(r"[1-9]\d*m", rule["for"])
         assert rule["annotations"]["summary"].rstrip().endswith(".")
         name, _, anchor = rule["annotations"]["runbook"].partition("#")
-        assert name == "docs/operate.md" and anchor in page, anchor
+        assert name == RUNBOOK and anchor in page, anchor
         assert f"`{rule['alert']}`" in listed, rule["alert"]
 
 
