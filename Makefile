@@ -87,6 +87,6 @@ suites: setup
 	@scripts/prerequisites.sh $(PYTHON) go npm g++
 	@$(VENV)/bin/python tests/suites $(NAME)
 
-# All of them take 16 to 20 minutes; NAME=throughput (or any other, or several) runs less.
+# All of them take 20 to 24 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup
 	@$(VENV)/bin/python -m benchmarks $(NAME)
