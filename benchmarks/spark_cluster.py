@@ -19,10 +19,10 @@ from streaming.job.spark.settings import Profile
 from weir.stack.kafka import HOST
 
 TITLE: Final = "The job on a Spark cluster: executors of one core each"
-DURATION_S: Final = 330
+DURATION_S: Final = 240
 TASKS: Final = 2
 """Of the stateful stage, on one executor too: what was chosen for two is kept."""
-_LIMIT_S: Final = 150.0
+_LIMIT_S: Final = 240.0
 _LOOK_S: Final = 1.0
 _ONE: Final = "one process, local[1]"
 
@@ -55,8 +55,8 @@ class _Load:
 
 
 _LOADS: Final = (
-    _Load(rows=20_000, batch=500_000, warm=4, measured=4),
-    _Load(rows=0, batch=50_000, warm=2, measured=3),
+    _Load(rows=20_000, batch=500_000, warm=2, measured=3),
+    _Load(rows=0, batch=50_000, warm=1, measured=2),
 )
 _SMOKE: Final = (_Load(rows=1_000, batch=4_000, warm=1, measured=1),)
 
@@ -108,7 +108,8 @@ def run(smoke: bool, progress: Progress) -> Result:
     rows: list[Row] = []
     for number, load in enumerate(loads):
         seen: dict[str, _Seen] = {}
-        for place, case in enumerate(cases):
+        # What reads a topic of one partition is seen by one kind of load.
+        for place, case in enumerate(cases if load.rows else cases[:3]):
             part = (number * len(cases) + place) / (len(loads) * len(cases))
             progress.step(f"{load.what}, {case.what}", part)
             seen[case.what] = _measured(folder / f"{number}-{place}", load, case, principals)
