@@ -146,3 +146,18 @@ def test_each_report_is_counted_once_whatever_spark_still_keeps() -> None:
         assert not reader.poll()
     assert value(metrics, "batch_seconds_count", phase="total") == 8
     assert value(metrics, "decisions_total") == 5
+
+
+def test_segments_of_a_remote_checkpoint_are_counted_once() -> None:
+    """By what was done with them, and their bytes."""
+    metrics = JobMetrics(restarts=0)
+    outputs = Outputs()
+    first = counts_of("mutation", Records(), outputs, 7, Counter(written=1, written_bytes=100))
+    both = CountsParam().addInPlace(first, counts_of("mutation", Records(), outputs, 8, Counter(fetched=2)))
+    metrics.count(first)
+    metrics.count(both)
+    metrics.count(both)
+    value = metrics.registry.get_sample_value
+    assert value("weir_job_segments_total", {"what": "written"}) == 1
+    assert value("weir_job_segments_total", {"what": "fetched"}) == 2
+    assert value("weir_job_segment_bytes_total", {"what": "written"}) == 100

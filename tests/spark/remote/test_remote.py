@@ -87,10 +87,11 @@ def test_it_may_be_away(
 ) -> None:
     """For twenty seconds, under load: the job waits or ends with a reason; nothing is decided otherwise."""
     job, _, names = begin(make_job, broker)
-    gone = threading.Thread(target=remote.away, args=(AWAY_S,))
-    gone.start()
-    names |= load(broker, 0, AWAY_S / 2)
-    gone.join()
+    sending = threading.Thread(target=lambda: names.update(load(broker, 0, AWAY_S / 2)))
+    sending.start()
+    # Here: servers end with the thread that started them.
+    remote.away(AWAY_S)
+    sending.join()
     if job.status() is not None:
         assert "the query failed" in job.log.read_text()
         job = make_job("again")
