@@ -85,7 +85,10 @@ class _Fetching:
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
                     raise WeirError(f"{self._into / pin.name} cannot be written: {error.strerror}") from error
-                refused = isinstance(error, urllib.error.HTTPError) and error.code < _SERVER_ERROR
+                refused = False
+                if isinstance(error, urllib.error.HTTPError):
+                    refused = error.code < _SERVER_ERROR
+                    error.close()
                 if refused or number == _TRIES:
                     raise WeirError(f"{url}: {_reason(error)}") from error
                 self.ended.wait(_PAUSE_S * number)

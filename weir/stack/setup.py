@@ -25,7 +25,10 @@ _LAST_LINES: Final = 5
 
 
 def set_up(
-    kinds: Sequence[str], say: Callable[[str], None], stopping: Callable[[], bool] = never, repository: str = ""
+    kinds: Sequence[str],
+    say: Callable[[str], None],
+    stopping: Callable[[], bool] = never,
+    repository: str = "",
 ) -> bool:
     """Bring what is missing.
 
