@@ -42,7 +42,8 @@ def fetch(pins: Sequence[Pin], repository: str, into: Path, wait: Wait) -> None:
         wait: says what goes on, knows when to stop.
 
     Raises:
-        WeirError: the URL is none, or a jar is not to be had, is another one, or came too slowly; with its URL.
+        WeirError: the URL is none, or a jar is not to be had, is another one, or came too slowly; with
+        its URL.
     """
     if urlsplit(repository).scheme not in ("http", "https"):
         raise WeirError(f"{repository!r} is no repository; expected http://HOST/PATH or https://HOST/PATH")

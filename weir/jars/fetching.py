@@ -1,4 +1,5 @@
-"""Jars into a folder, all or nothing: every one that is pinned beside the pom, with its SHA-256, and no other."""
+"""Jars into a folder, all or nothing: every one that is pinned beside the pom, with its SHA-256, and no
+other."""
 
 import fcntl
 import os
@@ -42,7 +43,8 @@ def fetch_jars(
 def fetch(source: Path, into: Path, wait: Wait, repository: str = "") -> bool:
     """Have the jars of a pom in a folder.
 
-    By Maven where it is there and no repository is named; else by plain HTTP from the repository that is named here or
+    By Maven where it is there and no repository is named; else by plain HTTP from the repository that is
+    named here or
     by $WEIR_MAVEN_REPOSITORY. Two that want the same at a time fetch it once.
 
     Args:
@@ -55,7 +57,8 @@ def fetch(source: Path, into: Path, wait: Wait, repository: str = "") -> bool:
         Whether they had to be fetched.
 
     Raises:
-        WeirError: they could not be fetched, or are others than those of the list: then none is used, and those
+        WeirError: they could not be fetched, or are others than those of the list: then none is used,
+        and those
             that were there before stay.
     """
     pinned = digest_of(source / LIST)
@@ -90,8 +93,10 @@ def _fetch(source: Path, into: Path, wait: Wait, repository: str, pinned: str) -
         if wrong := differences(new, pins):
             said = "\n".join(f"{line} ({source / LIST})" for line in wrong)
             raise WeirError(
-                f"{said}\nnone of these jars is used. Maven keeps what it fetched (in ~/.m2/repository): delete it "
-                f"there to fetch it anew. If {source / POM} was changed on purpose: python -m weir.jars pin {source}"
+                f"{said}\nnone of these jars is used. Maven keeps what it fetched (in ~/.m2/repository): "
+                f"delete it "
+                f"there to fetch it anew. If {source / POM} was changed on purpose: python -m weir.jars "
+                f"pin {source}"
             )
         (new / _STAMP).write_text(pinned)
         # Moved aside as a whole: who is killed while deleting must not leave a folder that looks complete.
@@ -106,7 +111,8 @@ def _fetch(source: Path, into: Path, wait: Wait, repository: str, pinned: str) -
 def _download(source: Path, new: Path, wait: Wait, repository: str) -> None:
     if not repository:
         raise WeirError(
-            f"no {wait.what}: there is no Maven (mvn) here. Install it (apt install maven, brew install maven), or "
+            f"no {wait.what}: there is no Maven (mvn) here. Install it (apt install maven, brew install "
+            f"maven), or "
             f"name a Maven repository to fetch them from: --repository URL or {REPOSITORY}"
         )
     pins = pins_of(source)
@@ -115,7 +121,8 @@ def _download(source: Path, new: Path, wait: Wait, repository: str) -> None:
 
 
 def _stamp(folder: Path) -> str:
-    """The list by which the jars in a folder were fetched, as its sum; empty if they were not, or not whole."""
+    """The list by which the jars in a folder were fetched, as its sum; empty if they were not, or not
+    whole."""
     try:
         return (folder / _STAMP).read_text()
     except OSError:

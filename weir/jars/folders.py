@@ -12,7 +12,8 @@ POMS: Final = Path(__file__).resolve().parent / "poms"
 SPARK, KAFKA, PULSAR, PULSAR_ADMIN, PULSAR_TOOLS = KINDS = (
     "spark", "kafka", "pulsar_broker", "pulsar", "pulsar_tools",
 )  # fmt: skip
-"""What the job adds to Spark, a local Kafka with its tools, a local Pulsar, `pulsar-admin`, Pulsar's other tools."""
+"""What the job adds to Spark, a local Kafka with its tools, a local Pulsar, `pulsar-admin`, Pulsar's
+other tools."""
 OPTIONS: Final = {
     SPARK: "--job", KAFKA: "--kafka", PULSAR: "--pulsar", PULSAR_ADMIN: "--pulsar", PULSAR_TOOLS: "--tools",
 }  # fmt: skip
@@ -29,7 +30,8 @@ def is_clone() -> bool:
 def jars_base() -> Path:
     """Where the folders of all kinds lie.
 
-    $WEIR_JARS; else `.weir/jars` of the clone; else `weir/jars` of $XDG_DATA_HOME, which is ~/.local/share unless it
+    $WEIR_JARS; else `.weir/jars` of the clone; else `weir/jars` of $XDG_DATA_HOME, which is
+    ~/.local/share unless it
     says otherwise.
     """
     given = os.environ.get("WEIR_JARS")

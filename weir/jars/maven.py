@@ -23,7 +23,8 @@ def is_there() -> bool:
 def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
     """Have Maven put the jars of a pom into an empty folder.
 
-    Its own checksums are those of the registry (-C: a wrong one ends it), so they say nothing about a registry
+    Its own checksums are those of the registry (-C: a wrong one ends it), so they say nothing about a
+    registry
     that is not what it was; whoever calls compares.
 
     Args:
@@ -46,7 +47,8 @@ def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
         if maven.poll():
             said = "\n".join(maven.last_lines(_LAST_LINES))
             raise WeirError(
-                f"{said}\nMaven could not fetch the jars of {source / POM} (see above); is the network or a mirror "
+                f"{said}\nMaven could not fetch the jars of {source / POM} (see above); is the network or "
+                f"a mirror "
                 "reachable?"
             )
 

@@ -1,4 +1,5 @@
-"""The jars of a pom, each with its SHA-256 and its place in a Maven repository, as they are committed beside it."""
+"""The jars of a pom, each with its SHA-256 and its place in a Maven repository, as they are committed
+beside it."""
 
 import hashlib
 from collections.abc import Sequence

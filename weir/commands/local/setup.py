@@ -15,20 +15,25 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="fetch the jars and prepare this machine",
         description="Fetches jars, each checked against the SHA-256 that is part of Weir, compiles the laws "
         "and archives Java's classes. Without an option: what `weir up` needs, as --job --kafka; with some, "
-        "only those. A machine with proxies, admin API or collector alone needs none. A second time nothing is "
+        "only those. A machine with proxies, admin API or collector alone needs none. A second time "
+        "nothing is "
         "done.",
         epilog="The jars go to $WEIR_JARS; without it to .weir/jars of a clone, else to weir/jars in "
         "$XDG_DATA_HOME (~/.local/share). That folder may be copied to machines without a network.",
     )
     parser.add_argument("--job", action="store_true", help="for weir job, replay: Spark's jars, laws")
     parser.add_argument("--kafka", action="store_true", help="for a local cluster: Kafka's jars")
-    parser.add_argument("--pulsar", action="store_true", help="for weir pulsar: a broker's, pulsar-admin's jars")
-    parser.add_argument("--tools", action="store_true", help="Pulsar's client tools, for soak tests and benchmarks")
+    parser.add_argument(
+        "--pulsar", action="store_true", help="for weir pulsar: a broker's, pulsar-admin's jars"
+    )
+    parser.add_argument(
+        "--tools", action="store_true", help="Pulsar's client tools, for soak tests and benchmarks"
+    )
     parser.add_argument(
         "--repository",
         metavar="URL",
         default="",
-        help=f"a Maven repository to fetch from, without Maven (default: ${REPOSITORY} where there is no Maven)",
+        help=f"a Maven repository to fetch from, not with Maven (default: ${REPOSITORY} where Maven is not)",
     )
     parser.set_defaults(run=run)
 
