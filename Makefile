@@ -106,6 +106,16 @@ suites: setup
 	@scripts/prerequisites.sh $(PYTHON) go npm g++
 	@$(VENV)/bin/python tests/suites $(NAME)
 
-.PHONY: setup run pulsar s3a minio check test soak suites bench image compose-test
+# Images of all parts; ENGINE=podman, BASE=image, TAG=tag and BUILD_ARGS are taken from the environment or from here.
+image:
+	@compose/build.sh
+
+# The images and the stack of compose/ for real, with whatever engine is there (see image); up to a quarter of an hour.
+compose-test: setup
+	@$(VENV)/bin/python tests/compose
+
+export ENGINE BASE TAG BUILD_ARGS
+
+# All of them take 20 to 24 minutes; NAME=throughput (or any other, or several) runs less.
 bench: setup
 	@$(VENV)/bin/python -m benchmarks $(NAME)
