@@ -210,8 +210,6 @@ def _rows(load: _Load, seen: dict[str, _Seen]) -> list[Row]:
             what=f"{load.what}, {what}: processor time of driver and executors",
             value=one.job.job_us + one.executors_us,
             unit="us/event",
-            baseline=base.job_us,
-            baseline_what=_ONE,
         )
         for what, one in seen.items()
         if what != _ONE
@@ -240,6 +238,7 @@ def _notes(loads: tuple[_Load, ...], principals: int) -> list[str]:
         "fast as one: what is compared is what a cluster costs, and that its parts work side by side.",
         "A standalone cluster: a master and a worker of one core for each executor; checkpoint and cold rows "
         "in a folder that all share.",
-        "The executors' processor time, and the part without tasks, include their start and the warm-up.",
+        "The executors' processor time, and the part without tasks, include their start and the warm-up, so "
+        "the first stands beside nothing.",
         "No task runs while the driver looks for offsets, plans, and writes its two logs.",
     ]
