@@ -53,9 +53,10 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 s3a: setup .weir/jars/spark_s3a/.fetched
 
 # Only tests need these two: a namenode and a datanode, and an S3 store, which is built in a quarter of an hour.
-.weir/jars/hdfs/.fetched: tests/poms/hdfs/pom.xml tests/poms/hdfs/jars.sha256 scripts/fetch-jars.sh
+.weir/jars/hdfs/.fetched: tests/poms/hdfs/pom.xml tests/poms/hdfs/jars.sha256
 	@mkdir -p $(JARS)
-	@scripts/fetch-jars.sh $< $(JARS)/hdfs
+	@$(PYTHON) -m weir.jars fetch tests/poms/hdfs $(JARS)/hdfs
+	@touch $@
 
 minio: .weir/tools/minio
 .weir/tools/minio:

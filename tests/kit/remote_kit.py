@@ -12,7 +12,8 @@ import pyspark
 import pytest
 from pyarrow import fs
 
-from weir.stack.jars import ROOT, jars_dir, java
+from weir.jars.folders import ROOT, folder_of
+from weir.jars.java import java
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 
@@ -127,7 +128,7 @@ class Hdfs:
     def _node(self, name: str, *words: str) -> Child:
         jars = Path(pyspark.__file__).parent / "jars"
         own = [
-            *jars_dir("hdfs").glob("*.jar"),
+            *folder_of("hdfs").glob("*.jar"),
             *(path for kind in ("hadoop-client", "slf4j", "log4j", "jcl") for path in jars.glob(f"{kind}*")),
         ]
         path = os.pathsep.join(map(str, (self._folder / "conf", *own)))

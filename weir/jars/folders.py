@@ -9,13 +9,14 @@ from streaming.contract.errors import WeirError
 ROOT: Final = Path(__file__).resolve().parents[2]
 """The clone; of an installed wheel, the folder of Python's packages."""
 POMS: Final = Path(__file__).resolve().parent / "poms"
-SPARK, KAFKA, PULSAR, PULSAR_ADMIN, PULSAR_TOOLS = KINDS = (
-    "spark", "kafka", "pulsar_broker", "pulsar", "pulsar_tools",
+SPARK, KAFKA, PULSAR, PULSAR_ADMIN, PULSAR_TOOLS, SPARK_S3A = KINDS = (
+    "spark", "kafka", "pulsar_broker", "pulsar", "pulsar_tools", "spark_s3a",
 )  # fmt: skip
 """What the job adds to Spark, a local Kafka with its tools, a local Pulsar, `pulsar-admin`, Pulsar's
-other tools."""
+other tools, what the job adds for checkpoints on s3a://."""
 OPTIONS: Final = {
     SPARK: "--job", KAFKA: "--kafka", PULSAR: "--pulsar", PULSAR_ADMIN: "--pulsar", PULSAR_TOOLS: "--tools",
+    SPARK_S3A: "--s3a",
 }  # fmt: skip
 """The options of `weir setup` that bring them."""
 BY_DEFAULT: Final = (SPARK, KAFKA)

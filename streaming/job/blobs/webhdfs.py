@@ -16,6 +16,8 @@ import pyarrow as pa
 DEFAULT_PORT: Final = 9870
 """Of a namenode's HTTP address: dfs.namenode.http-address in hdfs-default.xml."""
 _REFUSED: Final = ("AccessControlException", "SecurityException", "AuthorizationException")
+_CALLS: Final = 3
+"""A file is made, filled and renamed by a call each."""
 _REASON_CHARS: Final = 300
 
 
@@ -26,7 +28,7 @@ class WebHdfs:
     Attributes:
         addresses: of the namenodes, `http://HOST:PORT`; a standby one says so, then the next is asked.
         user: whose files they are.
-        attempt_s: limit of one call, s.
+        attempt_s: limit of writing, reading or deleting a file once, s.
     """
 
     addresses: tuple[str, ...]
@@ -71,7 +73,7 @@ class WebHdfs:
     ) -> bytes:
         headers = {"content-type": "application/octet-stream"} if content is not None else {}
         try:
-            answer = _client(self.attempt_s).request(
+            answer = _client(self.attempt_s / _CALLS).request(
                 method, url, params=words, content=content, headers=headers
             )
         except httpx2.HTTPError as error:
@@ -83,9 +85,9 @@ class WebHdfs:
 
 
 @lru_cache(maxsize=1)
-def _client(attempt_s: float) -> httpx2.Client:
+def _client(call_s: float) -> httpx2.Client:
     """One for each worker, made after it was forked: its connections stay open between batches."""
-    return httpx2.Client(timeout=attempt_s, trust_env=False)
+    return httpx2.Client(timeout=call_s, trust_env=False)
 
 
 def _failure(answer: httpx2.Response) -> OSError:

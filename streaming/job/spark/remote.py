@@ -33,7 +33,7 @@ def remote_conf(checkpoint: str) -> dict[str, str]:
 
 
 def further_jars(checkpoint: str, jars: Path) -> list[str]:
-    """Jars that such a checkpoint needs beside those of conf/spark/pom.xml.
+    """Jars that such a checkpoint needs beside those of weir/jars/poms/spark.
 
     Args:
         checkpoint: folder or URI.
@@ -47,5 +47,5 @@ def further_jars(checkpoint: str, jars: Path) -> list[str]:
     folder = jars.parent / S3A_JARS
     found = sorted(str(path.absolute()) for path in folder.glob("*.jar"))
     if not found:
-        raise WeirError(f"no jars for checkpoints on s3a:// in {folder}; run `make s3a`")
+        raise WeirError(f"no jars for checkpoints on s3a:// in {folder}; run `weir setup --s3a`")
     return found

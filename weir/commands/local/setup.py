@@ -29,6 +29,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--tools", action="store_true", help="Pulsar's client tools, for soak tests and benchmarks"
     )
+    parser.add_argument("--s3a", action="store_true", help="for weir job with a checkpoint on s3a://")
     parser.add_argument(
         "--repository",
         metavar="URL",

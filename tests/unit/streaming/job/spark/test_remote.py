@@ -19,7 +19,7 @@ def test_s3a_renames_nothing(tmp_path: Path) -> None:
     """Its rename is a copy and a deletion; and its jars are named when they are missing."""
     manager = remote_conf("s3a://b/c")["spark.sql.streaming.checkpointFileManagerClass"]
     assert manager.endswith("AbortableStreamBasedCheckpointFileManager")
-    with pytest.raises(WeirError, match=f"{S3A_JARS}; run `make s3a`"):
+    with pytest.raises(WeirError, match=f"{S3A_JARS}; run `weir setup --s3a`"):
         further_jars("s3a://b/c", tmp_path / "spark")
     (tmp_path / S3A_JARS).mkdir()
     (tmp_path / S3A_JARS / "hadoop-aws.jar").touch()

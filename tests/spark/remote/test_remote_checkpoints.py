@@ -125,6 +125,7 @@ def test_a_cache_stays_within_its_bound(
         names |= crowd(broker, f"more{number}")
         broker.wait_for(names)
         assert 0 < sum(cached(tmp_path / "first").values()) <= MIB
+    names |= load(broker, 0, 2.0)
     check(broker, bootstrap, names, tmp_path)
     assert segments_of(ready)["written_bytes"] > MIB
     assert job.end(signal.SIGTERM) == 0
