@@ -39,10 +39,12 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find streaming/columns streaming/l
 # Maven's store takes one at a time.
 .weir/jars/spark/.fetched: | .weir/jars/kafka/.fetched
 
-.weir/jars/%/.fetched: conf/%/pom.xml conf/%/jars.sha256 scripts/fetch-jars.sh
+# The stamp is the list's sum; touched where the jars were right already.
+.weir/jars/%/.fetched: weir/jars/poms/%/pom.xml weir/jars/poms/%/jars.sha256
 	@scripts/prerequisites.sh $(PYTHON) java mvn
 	@mkdir -p $(JARS)
-	@scripts/fetch-jars.sh $< $(JARS)/$*
+	@$(PYTHON) -m weir.jars fetch weir/jars/poms/$* $(JARS)/$*
+	@touch $@
 
 # Kafka and the job start in half the time with it, and work as well without, so a failure stops nothing.
 .weir/jars/.archived: .weir/jars/kafka/.fetched .weir/jars/spark/.fetched | $(VENV)/.compiled

@@ -16,6 +16,7 @@ _TIME_OPTIONS = ("--from", "--to")
 _RELATIVE_TIME = re.compile(r"-\d.*")
 # Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
 COMMANDS = {
+    "setup": "weir.commands.local.setup",
     "up": "weir.commands.up",
     "demo": "weir.commands.demo",
     "tail": "weir.commands.tail",

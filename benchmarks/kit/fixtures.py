@@ -12,7 +12,7 @@ from typing import Final
 from streaming.contract.topics import DEFAULT_PREFIX
 from streaming.job.spark.session import Session, build_session, stop_session
 from streaming.job.spark.settings import JobSettings
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 from weir.stack.kafka import LocalKafka
 
 

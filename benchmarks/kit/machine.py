@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from weir.stack.jars import ROOT, jars_dir, java
+from weir.jars.folders import ROOT, jars_dir
+from weir.jars.java import java
 
 _LIMIT_S: Final = 10.0
 _LOOPS: Final = 5

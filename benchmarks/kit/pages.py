@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.kit.result import about, markdown, number, read, tables
 from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
-from weir.stack.jars import ROOT
+from weir.jars.folders import ROOT
 
 README: Final = "README.md"
 PERFORMANCE: Final = "docs/performance.md"

@@ -18,7 +18,7 @@ from typing import Final
 import orjson
 
 from benchmarks.kit.result import table, write
-from weir.stack.jars import ROOT
+from weir.jars.folders import ROOT
 from weir.stack.process import die_with_parent
 
 STOP_LIMIT_S: Final = 30.0

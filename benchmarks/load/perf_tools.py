@@ -5,7 +5,7 @@ import subprocess
 from typing import Final
 
 from streaming.contract.errors import WeirError
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 LIMIT_S: Final = 120.0
 _MB: Final = 1_048_576

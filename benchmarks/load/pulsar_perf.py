@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Final
 
 from streaming.contract.errors import WeirError
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 from weir.stack.process import Child
 
 KIND: Final = "pulsar_tools"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from weir.stack.jars import ROOT
+from weir.jars.folders import ROOT
 
 FOLDER: Final = ROOT / ".weir" / "bench"
 _SOURCES: Final = Path(__file__).resolve().parent

@@ -3,6 +3,7 @@
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,12 @@ import yaml
 from benchmarks.peers.build import FOLDER, Unavailable
 from benchmarks.peers.service import stop
 from streaming.contract.errors import WeirError
-from weir.stack.jars import ROOT, java
+from weir.jars.java import java
 from weir.stack.kafka import HOST, free_port
 
 VERSION: Final = "0.12.0"
 HEAP_MB: Final = 512
-_POM: Final = ROOT / "conf" / "kroxylicious" / "pom.xml"
+_POM: Final = Path(__file__).with_name("kroxylicious_jars")
 _SOURCE: Final = Path(__file__).resolve().parent / "Kroxylicious.java"
 _JARS: Final = FOLDER / "kroxylicious"
 _CLASSES: Final = FOLDER / "kroxylicious-classes"
@@ -41,7 +42,7 @@ def built() -> bool:
 
 
 def build() -> None:
-    """Fetch its jars, those pinned in conf/kroxylicious only, and compile our main class.
+    """Fetch its jars, those pinned in kroxylicious_jars only, and compile our main class.
 
     Raises:
         Unavailable: that cannot be done here; with the reason.
@@ -52,7 +53,7 @@ def build() -> None:
     if compiler is None:
         raise Unavailable("kroxylicious: there is no javac command")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    _run([str(ROOT / "scripts" / "fetch-jars.sh"), str(_POM), str(_JARS)], _FETCH_LIMIT_S)
+    _run([sys.executable, "-m", "weir.jars", "fetch", str(_POM), str(_JARS)], _FETCH_LIMIT_S)
     _run([compiler, "-cp", f"{_JARS}/*", "-d", str(_CLASSES), str(_SOURCE)], _COMPILE_LIMIT_S)
 
 

@@ -61,7 +61,7 @@ def replay_spark(
     Args:
         policies: file with the policies in force at the start.
         files: event files, in order.
-        jars: folder with the jars of conf/spark/pom.xml.
+        jars: folder with the jars of weir/jars/poms/spark.
         settings: master, memory and Spark properties; all else has its own values here.
         as_decided: see `replay_local`.
 

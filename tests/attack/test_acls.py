@@ -53,8 +53,8 @@ from streaming.contract.namespaces import Namespaces
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.weir_topics import look
 from weir.collect.feeds import Feeds
+from weir.jars.java import java_command
 from weir.logs.reading import TopicReader
-from weir.stack.jars import java_command
 from weir.stack.kafka import LocalKafka, Sasl
 from weir.stack.topics import ensure_topics
 

@@ -20,7 +20,7 @@ from exam_kit import said
 from slow_broker_kit import Producers, Served, SlowBroker
 from stack_kit import read_all, weir
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 pytestmark = pytest.mark.soak
 COUNT = 64

@@ -18,7 +18,7 @@ from load_kit import ConfluentProducer
 from reading_kit import Reading, fill
 from stack_kit import STOP_LIMIT_S, WEIR, Up, create, decisions, java_topics, read_all, running, until, weir
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 QUOTA_EXCEEDED = 89
 GROUPS = "/admin/v2/resourcegroups"

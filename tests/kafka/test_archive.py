@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from streaming.job.spark.class_archive import archiving, forget, keep, shared_classes
-from weir.stack.jars import jars_dir, java_command
+from weir.jars.folders import jars_dir
+from weir.jars.java import java_command
 
 LIMIT_S = 60.0
 ARCHIVED = "source: shared objects file (top)"

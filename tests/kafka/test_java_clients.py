@@ -6,7 +6,7 @@ from pathlib import Path
 from cluster_kit import Cluster, fresh
 from proxy_kit import ProxyThread
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 LIMIT_S = 60
 ADMIN = Path(__file__).with_name("CreateTopics.java")

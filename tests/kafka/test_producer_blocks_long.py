@@ -20,7 +20,7 @@ from process_kit import weir_proxy
 from proxy_kit import until
 
 from streaming.contract.topics import Topics
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 from weir.stack.kafka import free_port
 
 pytestmark = pytest.mark.soak

@@ -22,7 +22,7 @@ from wire_client import WireClient, metadata_request
 
 from enforcer.kafka.protocol.traffic import count_records
 from enforcer.metering.account import Account
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 INTERVAL = {"resourceUsagePublishIntervalInSecs": 1}
 

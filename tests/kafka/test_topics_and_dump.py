@@ -19,8 +19,8 @@ from streaming.kafka_io.policy_topic import Update, read_policies
 from streaming.kafka_io.policy_turn import change_policies
 from streaming.kafka_io.weir_topics import KEPT_MS
 from weir.collect.kafka import collect_once
+from weir.jars.java import java_command
 from weir.logs.dump import dump
-from weir.stack.jars import java_command
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 

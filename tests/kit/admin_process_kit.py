@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 15.0

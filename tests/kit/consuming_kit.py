@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer
 from kafka import KafkaConsumer
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 LIMIT_S = 60.0
 Arrivals = list[tuple[float, int, int]]

@@ -14,7 +14,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from kafka import KafkaProducer
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 SIZE = 100
 """Bytes of a value, if nothing else is said."""

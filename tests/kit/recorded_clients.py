@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, ElectionType, IsolationLevel, Producer, To
 from confluent_kafka import admin as rd
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 TOOL_LIMIT_S = 15
 

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 import orjson
 
+from weir.jars.java import java_command
 from weir.logs.reading import TopicReader
-from weir.stack.jars import java_command
 
 WEIR = Path(sys.executable).with_name("weir")
 START_LIMIT_S = 150.0

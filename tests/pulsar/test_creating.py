@@ -13,7 +13,7 @@ from proxy_kit import until
 from pulsar_kit import CLIENTS_LOG, Admin, fresh
 from pulsar_proxy_kit import PulsarThread
 
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 from weir.stack.pulsar import KIND, LocalPulsar
 
 LONG = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 1}

@@ -12,7 +12,7 @@ from pulsar_dispatch_kit import fill, rate
 from pulsar_kit import Admin, client, fresh, receive, running_pulsar
 from pulsar_proxy_kit import bare_proxy
 
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 from weir.stack.pulsar import KIND, LocalPulsar
 
 pytestmark = pytest.mark.soak

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from streaming.job.spark.session import Session, build_session, stop_session
 from streaming.job.spark.settings import JobSettings
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 
 HERE = Path(__file__).parent
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from streaming.contract.errors import ConfigError, WeirError
 from streaming.job.replay import replay_spark, replay_staged, stage
 from streaming.replay import Replayed, replay_local
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 
 TRACES = Path(__file__).parent.parent / "traces"
 SETS = sorted(path.relative_to(TRACES).as_posix() for path in TRACES.glob("*/*.policies.yaml"))

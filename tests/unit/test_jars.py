@@ -1,88 +1,272 @@
-"""Set-up takes no jar but those whose SHA-256 is committed beside its pom."""
+"""Set-up takes no jar but those whose SHA-256 is committed beside its pom, by Maven or from a repository."""
 
 import hashlib
 import os
-import shutil
+import signal
+import socket
 import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from weir.stack.jars import jars_dir
+from streaming.contract.errors import WeirError
+from weir.jars import download, fetching, folders
+from weir.jars.folders import KINDS, POMS, jars_dir
+from weir.jars.pins import Pin, pins_of, written
+from weir.jars.waiting import Wait
 
 ROOT = Path(__file__).resolve().parents[2]
 # In place of Maven: what it would fetch lies in $FETCHED.
 MVN = """#!/bin/sh
-for word in "$@"; do case $word in -DoutputDirectory=*) cp "$FETCHED"/* "${word#*=}" ;; esac; done
+for word in "$@"; do case $word in
+  -DoutputDirectory=*) into=${word#*=} ;;
+  -Dmaven.repo.local=*) mkdir -p "${word#*=}/group/1" && cp "$FETCHED"/* "${word#*=}/group/1" ;;
+esac; done
+cp "$FETCHED"/* "$into"
 """
+A, B = "group/1/a.jar", "group/1/b.jar"
 
 
-class SetUp:
-    """A pom with two jars, pinned, and a Maven that hands out what lies in `fetched`."""
+class Rig:
+    """A pom with two pinned jars, a Maven and a repository that hand out what lies in `fetched`."""
 
     def __init__(self, folder: Path) -> None:
-        self.fetched, self.conf, self.jars = folder / "fetched", folder / "conf", folder / "jars"
-        for made in (self.fetched, self.conf, folder / "bin"):
-            made.mkdir()
-        (self.conf / "pom.xml").touch()
-        mvn = folder / "bin" / "mvn"
-        mvn.write_text(MVN)
-        mvn.chmod(0o755)
-        self._environment = {
-            **os.environ,
-            "PATH": f"{mvn.parent}:{os.environ['PATH']}",
-            "FETCHED": str(self.fetched),
-        }
+        self.root, self.source, self.jars = folder / "repository", folder / "source", folder / "jars"
+        self.fetched = self.root / "group" / "1"
+        for made in (self.fetched, self.source, folder / "bin"):
+            made.mkdir(parents=True)
+        (self.source / "pom.xml").touch()
+        self.maven = folder / "bin" / "mvn"
+        self.maven.write_text(MVN)
+        self.maven.chmod(0o755)
         for name in ("a.jar", "b.jar"):
             (self.fetched / name).write_text(name)
-        assert self.run("--pin", str(self.conf / "pom.xml"))[0] == 0
+        self.said: list[str] = []
+        pins = [Pin(path, hashlib.sha256(path[-5:].encode()).hexdigest()) for path in (A, B)]
+        (self.source / "jars.sha256").write_text(written(pins))
+
+    def environment(self) -> dict[str, str]:
+        path = f"{self.maven.parent}:{os.environ['PATH']}"
+        return {**os.environ, "PATH": path, "FETCHED": str(self.fetched), "PYTHONPATH": str(ROOT)}
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Exit status and what it complains about."""
-        command = [str(ROOT / "scripts" / "fetch-jars.sh"), *words]
+        """What make does; exit status and what it complains about."""
         done = subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, timeout=20, check=False
-        )
+            [sys.executable, "-m", "weir.jars", *words], env=self.environment(), capture_output=True,
+            text=True, timeout=20, check=False,
+        )  # fmt: skip
         return done.returncode, done.stderr
 
-    def fetch(self) -> tuple[int, str]:
-        """What `make setup` does."""
-        return self.run(str(self.conf / "pom.xml"), str(self.jars))
+    def fetch(self, repository: str = "") -> tuple[int, str]:
+        """Fetch, with Maven unless a repository is named."""
+        return self.run("fetch", str(self.source), str(self.jars), "--repository", repository)
+
+    def there(self) -> set[str]:
+        """What stands beside the list's jars and in their folder, by name."""
+        return {path.name for path in (*self.jars.parent.glob("*jars*"), *self.jars.glob("*"))}
 
 
 @pytest.fixture
-def setup(tmp_path: Path) -> SetUp:
-    return SetUp(tmp_path)
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
 
 
-def test_pinned_jars_are_taken(setup: SetUp) -> None:
-    """The list is that of sha256sum."""
-    assert setup.fetch() == (0, "")
-    assert (setup.jars / ".fetched").exists()
-    assert {path.name for path in setup.jars.glob("*.jar")} == {"a.jar", "b.jar"}
-    lines = [f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n" for name in ("a.jar", "b.jar")]
-    assert (setup.conf / "jars.sha256").read_text() == "".join(lines)
+class Handler(SimpleHTTPRequestHandler):
+    """Files, without a log."""
+
+    def log_message(self, *args: object) -> None:
+        """Tests say what went wrong."""
 
 
-def test_a_damaged_jar_stops_set_up(setup: SetUp) -> None:
-    """It is named, nothing of that fetch stays, and what was there before does."""
-    setup.fetch()
-    (setup.fetched / "b.jar").write_text("b.jaR")
-    status, said = setup.fetch()
+@pytest.fixture
+def repository(rig: Rig) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(rig.root)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def odd() -> Iterator[tuple[str, list[bytes]]]:
+    """A server that says the bytes in the list, and hangs up; b"" hangs."""
+    answer, opened = [b""], []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection = listener.accept()[0]
+                except OSError:
+                    return
+                opened.append(connection)
+                connection.recv(4096)
+                if answer[0]:
+                    connection.sendall(answer[0])
+                    connection.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", answer
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    for connection in opened:
+        connection.close()
+
+
+def here(rig: Rig, url: str) -> None:
+    fetching.fetch(rig.source, rig.jars, Wait("test jars", rig.said.append), url)
+
+
+def test_maven_brings_the_pinned_jars(rig: Rig) -> None:
+    """And nothing more; a list written by `pin` is that of sha256sum in a repository."""
+    before = (rig.source / "jars.sha256").read_text()
+    assert rig.run("pin", str(rig.source)) == (0, "")
+    assert (rig.source / "jars.sha256").read_text() == before
+    assert rig.fetch() == (0, "")
+    assert {path.name for path in rig.jars.glob("*.jar")} == {"a.jar", "b.jar"}
+
+
+def test_a_damaged_jar_stops_set_up(rig: Rig) -> None:
+    """It is named, with both sums; nothing of that fetch stays, and what was there before does."""
+    rig.fetch()
+    (rig.jars / ".fetched").unlink()
+    (rig.jars / "a.jar").write_text("older")
+    (rig.fetched / "b.jar").write_text("b.jaR")
+    status, said = rig.fetch()
+    wrong, right = (hashlib.sha256(text).hexdigest() for text in (b"b.jaR", b"b.jar"))
     assert status == 1
-    assert f"b.jar has SHA-256 {hashlib.sha256(b'b.jaR').hexdigest()}, expected" in said
-    assert "a.jar" not in said and "--pin" in said
-    assert (setup.jars / "b.jar").read_text() == "b.jar"
-    assert not Path(f"{setup.jars}.new").exists()
+    assert f"b.jar has SHA-256 {wrong}, expected {right}" in said
+    assert "a.jar has" not in said and "weir.jars pin" in said
+    assert (rig.jars / "a.jar").read_text() == "older"
+    assert rig.there() == {"jars", ".jars.lock", "a.jar", "b.jar"}
 
 
-def test_a_jar_too_many_or_too_few_stops_set_up(setup: SetUp) -> None:
+def test_a_jar_too_many_or_too_few_stops_set_up(rig: Rig) -> None:
     """A changed pom, or a registry that names other dependencies."""
-    shutil.move(setup.fetched / "b.jar", setup.fetched / "c.jar")
-    status, said = setup.fetch()
+    (rig.fetched / "b.jar").rename(rig.fetched / "c.jar")
+    status, said = rig.fetch()
     assert status == 1
     assert "c.jar is not in" in said and "b.jar was not fetched" in said
-    assert not setup.jars.exists()
+    assert not rig.jars.exists()
+
+
+def test_a_repository_does_without_maven(rig: Rig, repository: str) -> None:
+    """A second time nothing is asked; copied jars are taken as they are, if they are the right ones."""
+    rig.maven.unlink()
+    assert rig.fetch(repository) == (0, "")
+    (rig.fetched / "a.jar").unlink()
+    assert rig.fetch(repository) == (0, "")
+    (rig.jars / ".fetched").unlink()
+    assert rig.fetch(repository) == (0, "")
+
+
+def test_without_maven_it_says_what_to_do(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit status 1, with the option and the variable; $WEIR_MAVEN_REPOSITORY is taken."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(WeirError, match=r"--repository URL or WEIR_MAVEN_REPOSITORY"):
+        here(rig, "")
+    monkeypatch.setenv("WEIR_MAVEN_REPOSITORY", "ftp://there")
+    with pytest.raises(WeirError, match="'ftp://there' is no repository"):
+        here(rig, "")
+
+
+def test_a_repository_with_other_jars_is_refused(rig: Rig, repository: str) -> None:
+    """Another content, with both sums; none at all, with the answer."""
+    (rig.fetched / "b.jar").write_text("b.jaR")
+    wrong, right = (hashlib.sha256(text).hexdigest() for text in (b"b.jaR", b"b.jar"))
+    with pytest.raises(WeirError, match=f"{repository}/{B} has SHA-256 {wrong}, expected {right}"):
+        here(rig, repository)
+    (rig.fetched / "b.jar").unlink()
+    with pytest.raises(WeirError, match=f"{repository}/{B}: the repository answers 404"):
+        here(rig, repository)
+    assert rig.there() == {".jars.lock"}
+
+
+def test_a_cut_connection_is_tried_again_and_told(
+    rig: Rig, odd: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a jar is none; what is larger than any jar is not read to its end."""
+    monkeypatch.setattr(download, "_PAUSE_S", 0.01)
+    url, answer = odd
+    answer[0] = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
+    with pytest.raises(WeirError, match="ended in the middle of the jar"):
+        here(rig, url)
+    monkeypatch.setattr(download, "_JAR_MAX_BYTES", 3)
+    with pytest.raises(WeirError, match="larger than any jar"):
+        here(rig, url)
+    assert rig.there() == {".jars.lock"}
+
+
+def test_a_server_that_hangs_is_given_up(
+    rig: Rig, odd: tuple[str, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its silence, so many times."""
+    monkeypatch.setattr(download, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(download, "_SILENCE_S", 0.2)
+    begun = time.monotonic()
+    with pytest.raises(WeirError, match="timed out"):
+        here(rig, odd[0])
+    assert time.monotonic() - begun < 5
+
+
+def test_a_full_disk_is_said_and_not_tried_again(
+    rig: Rig, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/dev/full in place of a jar's file."""
+    read = download._Fetching._read
+    full = Path("/dev/full")
+    monkeypatch.setattr(download._Fetching, "_read", lambda self, url, file: read(self, url, full))
+    with pytest.raises(WeirError, match="cannot be written: No space left"):
+        here(rig, repository)
+    assert rig.there() == {".jars.lock"}
+
+
+def test_who_is_killed_in_the_middle_leaves_nothing_that_is_used(
+    rig: Rig, odd: tuple[str, list[bytes]], repository: str
+) -> None:
+    """kill -9 while a server hangs; the next fetch clears it away."""
+    words = ["fetch", str(rig.source), str(rig.jars), "--repository", odd[0]]
+    with subprocess.Popen([sys.executable, "-m", "weir.jars", *words], env=rig.environment()) as process:
+        deadline = time.monotonic() + 10
+        while not rig.jars.with_name("jars.new").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert not rig.jars.exists()
+    here(rig, repository)
+    assert rig.there() == {"jars", ".jars.lock", ".fetched", "a.jar", "b.jar"}
+
+
+def test_two_at_the_same_time_fetch_once(rig: Rig, repository: str) -> None:
+    """The other one waits and finds them."""
+    threads = [threading.Thread(target=here, args=(rig, repository)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(rig.said) == 1 and (rig.jars / "b.jar").exists()
+
+
+def test_where_jars_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$WEIR_JARS, the clone, or the user's own data; a kind that is not there says what brings it."""
+    monkeypatch.setenv("WEIR_JARS", str(tmp_path))
+    assert folders.folder_of("spark") == tmp_path / "spark"
+    with pytest.raises(WeirError, match="run `weir setup --pulsar` or set WEIR_JARS"):
+        jars_dir("pulsar_broker")
+    monkeypatch.delenv("WEIR_JARS")
+    assert folders.jars_base() == (ROOT / ".weir" / "jars").resolve()
+    monkeypatch.setattr(folders, "is_clone", lambda: False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert folders.jars_base() == tmp_path / "weir" / "jars"
 
 
 @pytest.mark.parametrize("kind", ["kafka", "spark"])
@@ -91,5 +275,12 @@ def test_jars_in_use_are_the_pinned_ones(kind: str) -> None:
     digests = {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars_dir(kind).glob("*.jar")
     }
-    lines = (ROOT / "conf" / kind / "jars.sha256").read_text().splitlines()
-    assert digests == {name: digest for digest, name in (line.split() for line in lines)}
+    assert digests == {pin.name: pin.digest for pin in pins_of(POMS / kind)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pins_name_places_in_a_repository(kind: str) -> None:
+    """Group, artifact, version, file; the file begins with artifact and version."""
+    for pin in pins_of(POMS / kind):
+        *group, artifact, version, file = pin.path.split("/")
+        assert group and file.startswith(f"{artifact}-{version.removesuffix('-SNAPSHOT')}")

@@ -5,10 +5,10 @@ import argparse
 from streaming.contract.errors import WeirError
 from weir.commands.up import add_stack_options
 from weir.foreground import StopSignal
-from weir.stack.jars import ROOT
+from weir.jars.folders import ROOT, is_clone
 from weir.stack.local import Stack
 
-POLICIES = ROOT / "conf" / "policies.yaml"
+POLICIES = ROOT / ("conf" if is_clone() else "weir/demo") / "policies.yaml"
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,7 +21,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     add_stack_options(parser)
     parser.add_argument(
-        "--policies", metavar="FILE", default=str(POLICIES), help="default: conf/policies.yaml"
+        "--policies", metavar="FILE", default=str(POLICIES), help="default: %(default)s"
     )
     parser.add_argument("--once", action="store_true", help="end by itself after the workload")
     parser.set_defaults(run=run)
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
                 raise WeirError("; ".join(failures))
             return True
         if not stop.requested:
-            how_to_go_on(stack)
+            how_to_go_on(stack, args.policies)
         return False
 
     return serve(args, args.policies, meanwhile=meanwhile)

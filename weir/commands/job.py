@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
     from streaming.job.process.service import JobOptions, serve
     from streaming.job.spark.settings import JobSettings
-    from weir.stack.jars import jars_dir
+    from weir.jars.folders import jars_dir
     from weir.stack.topics import ensure_topics
 
     log_to_stderr("job", times="%H:%M:%S")

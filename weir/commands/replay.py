@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.engine == "spark":
         from streaming.job.replay import replay_spark
-        from weir.stack.jars import jars_dir
+        from weir.jars.folders import jars_dir
 
         replayed = replay_spark(
             args.policies, args.events, jars=jars_dir("spark"), as_decided=args.as_decided

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.contract.errors import WeirError
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 from weir.stack.process import Child
 
 JAVA, KAFKA_PYTHON, CONFLUENT = "demo-java", "demo-kafka-python", "demo-confluent"

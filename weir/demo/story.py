@@ -15,6 +15,7 @@ from streaming.contract.times import clock
 from streaming.contract.topics import Topics
 from weir.demo.clients import CLIENTS, CONFLUENT, JAVA, KAFKA_PYTHON, Scene
 from weir.foreground import StopSignal
+from weir.jars.folders import is_clone
 from weir.logs.reading import TopicReader
 from weir.logs.tail_lines import describe
 from weir.stack.local import POLL_S, Stack
@@ -130,16 +131,18 @@ def _watch_decisions(stack: Stack, screen: Screen, prefix: str, over: threading.
         reader.close()
 
 
-def how_to_go_on(stack: Stack) -> None:
-    """Say what to do with the stack that runs on."""
+def how_to_go_on(stack: Stack, policies: str) -> None:
+    """Say what to do with the stack that runs on, by the policies of this file."""
+    weir = ".venv/bin/weir" if is_clone() else "weir"
+    file = policies.removeprefix(f"{Path.cwd()}/")
     addresses = stack.addresses()
     proxy, kafka = addresses["proxy"], addresses["kafka"]
     print("\nEverything runs on. Point a client of your own at the proxy, and watch in a second terminal:")
     print(f"  your client             bootstrap.servers={proxy}")
-    print(f"  the decisions           .venv/bin/weir tail --kafka {kafka}")
-    print("  other limits            edit conf/policies.yaml, then")
-    print(f"                          .venv/bin/weir policy apply conf/policies.yaml --kafka {kafka}")
-    print(f"  what was decided        .venv/bin/weir dump --kafka {kafka} --out events.jsonl")
-    print("  decide it again         .venv/bin/weir replay --policies conf/policies.yaml \\")
+    print(f"  the decisions           {weir} tail --kafka {kafka}")
+    print(f"  other limits            edit {file}, or a copy of it, then")
+    print(f"                          {weir} policy apply {file} --kafka {kafka}")
+    print(f"  what was decided        {weir} dump --kafka {kafka} --out events.jsonl")
+    print(f"  decide it again         {weir} replay --policies {file} \\")
     print("                            --events events.jsonl --out decisions.jsonl")
     print("  stop                    Ctrl-C", flush=True)

@@ -22,7 +22,7 @@ from streaming.job.query import start_query
 from streaming.job.spark.class_archive import archiving, forget, keep
 from streaming.job.spark.session import Session, build_session, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
 

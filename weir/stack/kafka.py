@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from streaming.contract.errors import WeirError
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 from weir.stack.process import Child
 
 HOST = "127.0.0.1"

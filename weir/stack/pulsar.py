@@ -13,7 +13,9 @@ from typing import Final, Self
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
 from streaming.job.spark.class_archive import archiving, forget, keep
-from weir.stack.jars import fetch_jars, jars_dir, java_command
+from weir.jars.fetching import fetch_jars
+from weir.jars.folders import jars_dir
+from weir.jars.java import java_command
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
 

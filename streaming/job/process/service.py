@@ -49,7 +49,7 @@ class JobOptions:
         bootstrap: `HOST:PORT` list of the cluster with Weir's topics.
         topics: their names; they exist.
         client: librdkafka properties for the connection that writes ticks.
-        jars: folder with the jars of conf/spark/pom.xml.
+        jars: folder with the jars of weir/jars/poms/spark.
         work_dir: for logs; created.
         metrics: host and port of /metrics, port 0 = any free one; None: not served.
         topics_check_ms: how often the topics are looked at, ms.

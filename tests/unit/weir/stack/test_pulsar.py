@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from streaming.contract.errors import WeirError
+from weir.jars.folders import POMS
+from weir.jars.pins import LIST, digest_of
 from weir.stack import pulsar
 from weir.stack.pulsar import KIND, LocalPulsar, archive_classes, prepare
 
@@ -21,8 +23,8 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     monkeypatch.setenv("JAVA_HOME", str(home))
     monkeypatch.setenv("WEIR_JARS", str(tmp_path / "jars"))
     (tmp_path / "jars" / KIND).mkdir(parents=True)
-    for name in ("some.jar", ".fetched"):
-        (tmp_path / "jars" / KIND / name).touch()
+    (tmp_path / "jars" / KIND / "some.jar").touch()
+    (tmp_path / "jars" / KIND / ".fetched").write_text(digest_of(POMS / "pulsar_broker" / LIST))
 
     def is_(line: str) -> None:
         script = home / "bin" / "java"

@@ -1,0 +1,58 @@
+"""Which java runs them, and with what command line."""
+
+import os
+import shutil
+from pathlib import Path
+
+from streaming.contract.errors import WeirError
+from streaming.job.spark.class_archive import shared_classes
+from weir.jars.folders import jars_dir
+
+
+def java() -> str:
+    """Path of the java program, from $JAVA_HOME or $PATH.
+
+    Raises:
+        WeirError: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None) or shutil.which("java")
+    if not found:
+        raise WeirError("java was not found; install a JDK 17 or later, or set JAVA_HOME")
+    return found
+
+
+def java_command(
+    main_class: str,
+    *args: str,
+    heap_mb: int = 512,
+    properties: tuple[str, ...] = (),
+    kind: str = "kafka",
+    options: tuple[str, ...] = (),
+) -> list[str]:
+    """Command line of one Java program: the broker, Kafka's own tools, or another kind's.
+
+    Args:
+        main_class: for example `kafka.Kafka` or `org.apache.kafka.tools.TopicCommand`.
+        args: the program's arguments.
+        heap_mb: limit of the heap in MiB.
+        properties: `name=value` system properties.
+        kind: whose jars, as of `jars_dir`.
+        options: further ones of the JVM.
+    """
+    jars = jars_dir(kind)
+    # Serial collector and first-tier compiler: small and quick to start, which is what a local
+    # broker and one-shot tools need on two cores.
+    return [
+        java(),
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *shared_classes(jars),
+        *options,
+        *(f"-D{entry}" for entry in properties),
+        "-cp",
+        f"{jars}/*",
+        main_class,
+        *args,
+    ]

@@ -1,0 +1,68 @@
+"""Jars by Maven: what a pom says, with Maven's own settings, mirrors and store."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from streaming.contract.errors import WeirError
+from weir.jars.pins import LIST, POM, Pin, digest_of, written
+from weir.jars.waiting import Wait
+from weir.stack.process import Child
+
+_GOAL: Final = "dependency:copy-dependencies"
+_LAST_LINES: Final = 20
+_LIMIT_S: Final = 1_800.0
+
+
+def is_there() -> bool:
+    """Whether there is a Maven to ask."""
+    return shutil.which("mvn") is not None
+
+
+def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
+    """Have Maven put the jars of a pom into an empty folder.
+
+    Its own checksums are those of the registry (-C: a wrong one ends it), so they say nothing about a
+    registry
+    that is not what it was; whoever calls compares.
+
+    Args:
+        source: folder with the pom.
+        into: takes them; nothing is put beside them.
+        wait: says what goes on, knows when to stop.
+        properties: further ones, `name=value`.
+
+    Raises:
+        WeirError: Maven failed, with the end of what it said, or was too slow, or was to stop.
+    """
+    words = ["mvn", "-B", "-q", "-C", "-f", str(source / POM), _GOAL, f"-DoutputDirectory={into}"]
+    with tempfile.NamedTemporaryFile(prefix="weir-maven-", suffix=".log") as log:
+        maven = Child("Maven", [*words, *(f"-D{each}" for each in properties)], log=Path(log.name))
+        maven.start()
+        try:
+            wait.until(lambda: not maven.alive(), _LIMIT_S)
+        finally:
+            maven.kill()
+        if maven.poll():
+            said = "\n".join(maven.last_lines(_LAST_LINES))
+            raise WeirError(
+                f"{said}\nMaven could not fetch the jars of {source / POM} (see above); is the network or "
+                f"a mirror "
+                "reachable?"
+            )
+
+
+def pin(source: Path, wait: Wait) -> None:
+    """Write a pom's list anew, from a fetch past what Maven has kept; for review and commit.
+
+    Raises:
+        WeirError: as `fetch`.
+    """
+    with tempfile.TemporaryDirectory(prefix="weir-pin-") as name:
+        jars, repository = Path(name) / "jars", Path(name) / "repository"
+        jars.mkdir()
+        fetch(source, jars, wait, f"maven.repo.local={repository}")
+        places = {file.name: file.relative_to(repository).as_posix() for file in repository.rglob("*.jar")}
+        pins = [Pin(places[file.name], digest_of(file)) for file in jars.glob("*.jar")]
+        (source / LIST).write_text(written(pins))

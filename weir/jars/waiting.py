@@ -1,0 +1,57 @@
+"""How set-up waits: with a word every ten seconds, a limit, and an ear for who wants it stopped."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from streaming.contract.errors import WeirError
+
+STILL_S: Final = 10.0
+_POLL_S: Final = 0.1
+
+
+def never() -> bool:
+    """Nobody wants it stopped."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What somebody who sets up is told, and may say.
+
+    Attributes:
+        what: the jars, as messages call them.
+        say: takes lines for people.
+        stopping: asked all the time; True ends it.
+        doing: what is done with them, if not fetched.
+    """
+
+    what: str
+    say: Callable[[str], None]
+    stopping: Callable[[], bool] = never
+    doing: str = "fetching"
+
+    def until(self, done: Callable[[], bool], limit_s: float, so_far: Callable[[], str] = str) -> None:
+        """Wait.
+
+        Args:
+            done: what for.
+            limit_s: no longer than that.
+            so_far: how far it is, for people.
+
+        Raises:
+            WeirError: it was to stop, or took too long.
+        """
+        begun = time.monotonic()
+        next_word = begun + STILL_S
+        while not done():
+            if self.stopping():
+                raise WeirError(f"stopped while {self.doing} {self.what}")
+            now = time.monotonic()
+            if now > begun + limit_s:
+                raise WeirError(f"no {self.what} within {limit_s:.0f} s")
+            if now > next_word:
+                next_word += STILL_S
+                self.say(f"still {self.doing} {self.what} ({now - begun:.0f} s{so_far()})")
+            time.sleep(_POLL_S)

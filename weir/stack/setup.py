@@ -1,0 +1,110 @@
+"""What a machine needs before parts of Weir run on it: jars, laws in machine code, archives of classes."""
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import streaming
+from streaming.contract.errors import WeirError
+from weir.jars.fetching import fetch_jars
+from weir.jars.folders import KAFKA, PULSAR, SPARK, folder_of, jars_base
+from weir.jars.java import java
+from weir.jars.waiting import Wait, never
+from weir.stack.process import Child
+
+_ARCHIVE: Final = "classes.jsa"
+_COMPILED: Final = ".compiled"
+_COMPILE_LIMIT_S: Final = 600.0
+_ARCHIVE_LIMIT_S: Final = 600.0
+_LAST_LINES: Final = 5
+
+
+def set_up(
+    kinds: Sequence[str],
+    say: Callable[[str], None],
+    stopping: Callable[[], bool] = never,
+    repository: str = "",
+) -> bool:
+    """Bring what is missing.
+
+    Args:
+        kinds: of jars, as of `weir.jars.folders.KINDS`.
+        say: takes lines for people.
+        stopping: asked while waiting; True gives up.
+        repository: URL of a Maven repository, instead of Maven.
+
+    Returns:
+        Whether anything was missing.
+
+    Raises:
+        WeirError: Java or jars are not to be had, or the laws do not compile. Without archives of classes all
+            works, and starts take twice as long; that is said and no error.
+    """
+    java()
+    done = [fetch_jars(kind, say, stopping, repository) for kind in kinds]
+    if SPARK in kinds:
+        done.append(_compile(say, stopping))
+    if SPARK in kinds and not _archived(SPARK):
+        done.append(_archive_both(say, stopping))
+    if PULSAR in kinds and not _archived(PULSAR):
+        done.append(_archive("Pulsar", "weir.stack.pulsar", say, stopping))
+    return any(done)
+
+
+def _compile(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
+    stamp, wanted = jars_base() / _COMPILED, _laws()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return False
+    say("compiling the laws (half a minute)")
+    code = "from streaming.job.operator import warm_up; warm_up()"
+    if said := _run(["-c", code], Wait("the laws", say, stopping, "compiling"), _COMPILE_LIMIT_S):
+        raise WeirError(f"the laws could not be compiled: {said}")
+    stamp.write_text(wanted)
+    return True
+
+
+def _laws() -> str:
+    """Changes with all that Numba's cache is found by: sources, this Python, the user, the cache's folder."""
+    place = (sys.version, version("numba"), str(os.getuid()), os.environ.get("NUMBA_CACHE_DIR", ""))
+    stamp = hashlib.sha256("\n".join(place).encode())
+    home = Path(streaming.__file__).parent
+    for path in sorted(path for room in ("columns", "laws") for path in (home / room).rglob("*.py")):
+        stamp.update(str(path).encode() + path.read_bytes())
+    return stamp.hexdigest()
+
+
+def _archived(kind: str) -> bool:
+    return (folder_of(kind) / _ARCHIVE).exists()
+
+
+def _archive_both(say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
+    """Of Kafka and Spark, since the job archives its classes at work, with a broker."""
+    if not any(folder_of(KAFKA).glob("*.jar")):
+        say("no archive of Spark's classes, which takes a broker (--kafka): the job starts half as fast")
+        return False
+    return _archive("Kafka and Spark", "weir.stack.archive", say, stopping)
+
+
+def _archive(what: str, module: str, say: Callable[[str], None], stopping: Callable[[], bool]) -> bool:
+    say(f"archiving the classes of {what} (half a minute)")
+    wait = Wait(f"the classes of {what}", say, stopping, "archiving")
+    if said := _run(["-m", module], wait, _ARCHIVE_LIMIT_S):
+        say(f"going on without an archive, starts take longer: {said}")
+    return True
+
+
+def _run(words: Sequence[str], wait: Wait, limit_s: float) -> str:
+    """Run Python; what it said last if it failed. A process of its own: it sets variables and loads a JVM."""
+    with tempfile.NamedTemporaryFile(prefix="weir-setup-", suffix=".log") as log:
+        child = Child(wait.what, [sys.executable, *words], log=Path(log.name))
+        child.start()
+        try:
+            wait.until(lambda: not child.alive(), limit_s)
+        finally:
+            child.kill()
+        return " | ".join(child.last_lines(_LAST_LINES)) or "no reason" if child.poll() else ""
