@@ -1,4 +1,4 @@
-# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...]   (all but setup run it first)
+# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...] | image | compose-test   (all but setup and image run it first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # check: lint, types and unit tests, two minutes. test: that and the rest on real parts, twelve minutes; what a change
 # has to pass. soak: what takes longer and breaks seldom, before a release. suites: clients' own tests through the
