@@ -1,4 +1,4 @@
-# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...]   (all but setup run it first)
+# make setup | run | pulsar | check | test | soak | suites [NAME=...] | bench [NAME=...] | image | compose-test   (all but setup and image run it first)
 # pulsar: what weir pulsar and weir up --pulsar local need (they fetch it themselves too), 231 MB, about a minute.
 # s3a: what checkpoints on s3a:// need, 10 MB. minio: an S3 store for tests of that, built in a quarter of an hour.
 # check: lint, types and unit tests, two minutes. test: that and the rest on real parts, twelve minutes; what a change

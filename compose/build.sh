@@ -15,6 +15,6 @@ for target in enforcer weir prometheus; do
     [ $target != weir ] || name=weir
     echo "image: building $name:$tag"
     # shellcheck disable=SC2086 # several words each
-    "$engine" build $format ${BUILD_ARGS:-} ${BASE:+--build-arg "BASE=$BASE"} --build-arg "VERSION=$version+$tag" \
+    "$engine" build $format ${BUILD_ARGS:-} ${BASE:+--build-arg "BASE=$BASE"} --label "org.opencontainers.image.version=$version+$tag" \
         --target $target --file compose/Dockerfile --tag "$name:$tag" .
 done

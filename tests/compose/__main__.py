@@ -94,6 +94,7 @@ def steps(stack: Stack, *, upgrade: bool) -> Iterator[Iterator[str]]:
 def build(engine: Engine, tag: str) -> None:
     """All images, with what the environment says of it."""
     begun = time.monotonic()
+    say(f"building the images {tag}, which takes minutes the first time")
     env = {**engine.env, "ENGINE": engine.name, "TAG": tag}
     output([str(ROOT / "compose" / "build.sh")], env, BUILD_LIMIT_S)
     say(f"built the images {tag} in {time.monotonic() - begun:.0f} s")

@@ -181,10 +181,12 @@ def remembers(stack: Stack) -> Iterator[str]:
     twice = {name: said for name, said in by_id.items() if len(said) > 1}
     if twice:
         raise Failed(f"decided twice differently: {twice}")
-    first, *more = [each for each in decisions if each["outcome"] == "allow" and each["subject"]]
-    if more or first["mutations"] != PARTITIONS:
-        raise Failed(f"let in were {[first, *more]}; expected one request of {PARTITIONS} mutations")
-    rejected = [each for each in decisions if each["outcome"] == "reject" and "tokens" in each]
+    charged = [each for each in decisions if each["subject"] and "repeat" not in each]
+    let_in = [each for each in charged if each["outcome"] == "allow"]
+    if [each["mutations"] for each in let_in] != [PARTITIONS]:
+        raise Failed(f"let in were {let_in}; expected one request of {PARTITIONS} mutations")
+    first = let_in[0]
+    rejected = [each for each in charged if each["outcome"] == "reject"]
     for each in rejected:
         balance = first["tokens"] + (each["ts"] - first["ts"]) / 1000 * RATE
         if abs(each["tokens"] - balance) > RATE:
