@@ -14,7 +14,7 @@ from typing import Any, Self
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaProducer
 
-from weir.stack.jars import java_command
+from weir.jars.java import java_command
 
 RATE = 50
 """Records a second of each producer."""

@@ -107,7 +107,7 @@ def build_session(settings: JobSettings, *, jars: Path, work_dir: Path, checkpoi
 
     Args:
         settings: the section `job:`.
-        jars: folder with the jars of conf/spark/pom.xml.
+        jars: folder with the jars of weir/jars/poms/spark.
         work_dir: existing folder for Spark's log and its configuration.
         checkpoint: where the queries of this session keep their checkpoints.
 

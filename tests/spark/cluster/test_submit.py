@@ -15,7 +15,7 @@ from spark_cluster_kit import WatchedCluster
 import weir
 from streaming.contract.errors import WeirError
 from streaming.job.process.lease import Lease
-from weir.stack.jars import jars_dir
+from weir.jars.folders import jars_dir
 from weir.stack.kafka import HOST
 from weir.stack.process import Child
 
