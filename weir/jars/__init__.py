@@ -3,6 +3,5 @@
 `poms` holds a folder for each kind: a pom.xml, which says what is wanted, and jars.sha256, which says
 what that is.
 Of ours only modules without dependencies are imported: `make setup` fetches while Python's libraries are
-still on
-their way.
+still on their way.
 """

@@ -44,8 +44,7 @@ def fetch(source: Path, into: Path, wait: Wait, repository: str = "") -> bool:
     """Have the jars of a pom in a folder.
 
     By Maven where it is there and no repository is named; else by plain HTTP from the repository that is
-    named here or
-    by $WEIR_MAVEN_REPOSITORY. Two that want the same at a time fetch it once.
+    named here or by $WEIR_MAVEN_REPOSITORY. Two that want the same at a time fetch it once.
 
     Args:
         source: folder with the pom and its list.
@@ -58,8 +57,7 @@ def fetch(source: Path, into: Path, wait: Wait, repository: str = "") -> bool:
 
     Raises:
         WeirError: they could not be fetched, or are others than those of the list: then none is used,
-        and those
-            that were there before stay.
+            and those that were there before stay.
     """
     pinned = digest_of(source / LIST)
     try:
@@ -94,9 +92,8 @@ def _fetch(source: Path, into: Path, wait: Wait, repository: str, pinned: str) -
             said = "\n".join(f"{line} ({source / LIST})" for line in wrong)
             raise WeirError(
                 f"{said}\nnone of these jars is used. Maven keeps what it fetched (in ~/.m2/repository): "
-                f"delete it "
-                f"there to fetch it anew. If {source / POM} was changed on purpose: python -m weir.jars "
-                f"pin {source}"
+                f"delete it there to fetch it anew. If {source / POM} was changed on purpose: "
+                f"python -m weir.jars pin {source}"
             )
         (new / _STAMP).write_text(pinned)
         # Moved aside as a whole: who is killed while deleting must not leave a folder that looks complete.
@@ -112,8 +109,7 @@ def _download(source: Path, new: Path, wait: Wait, repository: str) -> None:
     if not repository:
         raise WeirError(
             f"no {wait.what}: there is no Maven (mvn) here. Install it (apt install maven, brew install "
-            f"maven), or "
-            f"name a Maven repository to fetch them from: --repository URL or {REPOSITORY}"
+            f"maven), or name a Maven repository to fetch them from: --repository URL or {REPOSITORY}"
         )
     pins = pins_of(source)
     wait.say(f"fetching {wait.what} ({len(pins)} of them) from {repository}")

@@ -32,8 +32,7 @@ def jars_base() -> Path:
     """Where the folders of all kinds lie.
 
     $WEIR_JARS; else `.weir/jars` of the clone; else `weir/jars` of $XDG_DATA_HOME, which is
-    ~/.local/share unless it
-    says otherwise.
+    ~/.local/share unless it says otherwise.
     """
     given = os.environ.get("WEIR_JARS")
     if given:

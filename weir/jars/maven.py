@@ -24,8 +24,7 @@ def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
     """Have Maven put the jars of a pom into an empty folder.
 
     Its own checksums are those of the registry (-C: a wrong one ends it), so they say nothing about a
-    registry
-    that is not what it was; whoever calls compares.
+    registry that is not what it was; whoever calls compares.
 
     Args:
         source: folder with the pom.
@@ -48,8 +47,7 @@ def fetch(source: Path, into: Path, wait: Wait, *properties: str) -> None:
             said = "\n".join(maven.last_lines(_LAST_LINES))
             raise WeirError(
                 f"{said}\nMaven could not fetch the jars of {source / POM} (see above); is the network or "
-                f"a mirror "
-                "reachable?"
+                "a mirror reachable?"
             )
 
 

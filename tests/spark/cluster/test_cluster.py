@@ -18,6 +18,7 @@ CRASH_S = 12.0
 """How long requests come while something is killed: the first seconds before, the rest after it."""
 
 
+@pytest.mark.soak
 def test_a_cluster_decides_as_one_process_does(
     cluster: WatchedCluster, make_job: Callable[..., Any], broker: Broker, bootstrap: str, tmp_path: Path
 ) -> None:

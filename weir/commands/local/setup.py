@@ -16,8 +16,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Fetches jars, each checked against the SHA-256 that is part of Weir, compiles the laws "
         "and archives Java's classes. Without an option: what `weir up` needs, as --job --kafka; with some, "
         "only those. A machine with proxies, admin API or collector alone needs none. A second time "
-        "nothing is "
-        "done.",
+        "nothing is done.",
         epilog="The jars go to $WEIR_JARS; without it to .weir/jars of a clone, else to weir/jars in "
         "$XDG_DATA_HOME (~/.local/share). That folder may be copied to machines without a network.",
     )
