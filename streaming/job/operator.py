@@ -22,13 +22,13 @@ from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.topics import Topics
 from streaming.job import schemas
+from streaming.job.blobs.local import BlobStores
 from streaming.job.blobs.remote import RemoteBlobStores
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.output_columns import Packing, output_columns
 from streaming.job.record_size_limit import limit_record_size
 from streaming.job.routing import live_router
 from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_columns
-from streaming.job.spark.blob_files import BlobStores
 from streaming.job.spark.counts import BatchCounts, counts_of
 from streaming.job.spark.memory import give_back, is_unusual
 from streaming.laws.law import StepContext

@@ -13,9 +13,9 @@ from spark_kit import LIVE, FakeGroupState, record_columns
 
 from streaming.columns.records import Records
 from streaming.job import schemas
+from streaming.job.blobs.local import BlobStores
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import group_function, warm_up
-from streaming.job.spark.blob_files import BlobStores
 from streaming.job.spark.memory import UNUSUAL_BYTES, is_unusual
 
 NAMES, NAME_CHARS = 1_500, 10_000

@@ -19,10 +19,10 @@ from spark_kit import LIVE, SHARDS, TASKS, TOPICS, write_records
 from streaming.columns.records import Records
 from streaming.contract.decisions import DECISIONS
 from streaming.job import schemas
+from streaming.job.blobs.local import BlobStores
 from streaming.job.grouping_keys import grouping_keys_of
 from streaming.job.operator import decide, group_function
 from streaming.job.spark.arrow_serializer import Columns, takes_columns
-from streaming.job.spark.blob_files import BlobStores
 from streaming.laws.law import StepContext
 from streaming.laws.mutation import table as mutation_table
 from streaming.laws.routing import shard_of

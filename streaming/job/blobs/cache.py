@@ -18,7 +18,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
-from streaming.job.spark.blob_files import MAPPED_MAX, SUFFIX, digest, version
+from streaming.job.blobs.local import MAPPED_MAX, SUFFIX, digest, version
 from streaming.state.body import unpacked
 
 _PART: Final = ".part"

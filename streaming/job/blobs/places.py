@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from streaming.contract.errors import WeirError
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.files import ATTEMPTS_MIN, Files
+from streaming.job.blobs.local import BlobStores, blob_stores_of
 from streaming.job.blobs.object_store import ObjectStore
 from streaming.job.blobs.remote import RemoteBlobStores
 from streaming.job.blobs.webhdfs import DEFAULT_PORT, WebHdfs
-from streaming.job.spark.blob_files import BlobStores, blob_stores_of
 from streaming.job.spark.settings import JobSettings
 
 Configured = Callable[[str], str]

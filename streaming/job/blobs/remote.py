@@ -9,7 +9,7 @@ import pyarrow as pa
 from streaming.contract.errors import StateError
 from streaming.job.blobs.cache import SegmentCache
 from streaming.job.blobs.files import Files, insist
-from streaming.job.spark.blob_files import SUFFIX, digest
+from streaming.job.blobs.local import SUFFIX, digest
 from streaming.job.spark.counts import BYTES
 from streaming.state.body import unpacked
 

@@ -248,7 +248,7 @@ def _with_retries(master: str) -> str:
 def _conf(settings: JobSettings, *, jars: Path, log_config: Path, checkpoint: str) -> dict[str, str]:
     paths = sorted(str(path.absolute()) for path in jars.glob("*.jar"))
     if not any("spark-sql-kafka" in path for path in paths):
-        raise WeirError(f"no jars for Spark in {jars}; run `make setup`")
+        raise WeirError(f"no jars for Spark in {jars}; run `weir setup`")
     paths += further_jars(checkpoint, jars)
     jvm = _JVM_OPTIONS[settings.profile]
     options = [f"-Dlog4j2.configurationFile={log_config.as_uri()}", *shared_classes(jars)]

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 from cachetools import LRUCache
@@ -144,7 +145,8 @@ def version(path: str | Path) -> tuple[int, int, int]:
 
 def _write(path: Path, content: bytes) -> None:
     """Give a file its name once all of its bytes are on the disk."""
-    hidden = path.with_name(f".{path.stem}.{os.getpid()}")
+    # Not by the process's number: those of two containers on one folder may be the same.
+    hidden = path.with_name(f".{path.stem}.{uuid4().hex}")
     try:
         with hidden.open("wb") as file:
             file.write(content)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import StateError
-from streaming.job.spark.blob_files import FileBlobStore, blob_stores_of
+from streaming.job.blobs.local import FileBlobStore, blob_stores_of
 from streaming.state.body import packed
 
 ROWS = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "tokens": [0.1, float("inf")]})
