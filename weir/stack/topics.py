@@ -43,7 +43,8 @@ def ensure_topics(
     Raises:
         WeirError: the cluster does not answer, refuses, or has a topic with other settings than ours.
     """
-    admin = AdminClient({**(client or {}), "bootstrap.servers": bootstrap}, logger=_Silent())
+    properties: dict[str, Any] = {**(client or {}), "bootstrap.servers": bootstrap}
+    admin = AdminClient(properties, logger=_Silent())
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
@@ -58,7 +59,10 @@ def ensure_topics(
         for name, config in settings.items()
         if name in missing
     ]
-    created = [name for name, future in _create(admin, wanted, deadline).items() if _is_new(name, future)]
+    created = _created(admin, wanted, deadline)
+    if created is None:
+        # One of librdkafka's has been seen waiting for a controller that answered all others: a new one asks.
+        created = _created(AdminClient(properties, logger=_Silent()), wanted, deadline, last=True) or []
     _wait_for_leaders(admin, list(settings), deadline)
     return created
 
@@ -105,20 +109,35 @@ def _left(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
-def _create(admin: AdminClient, wanted: list[NewTopic], deadline: float) -> dict[str, Future[Any]]:
+def _created(
+    admin: AdminClient, wanted: list[NewTopic], deadline: float, *, last: bool = False
+) -> list[str] | None:
+    """Create topics; those that were new. None: half of the time is over, unless it is the last try."""
     if not wanted:
-        return {}
-    left = _left(deadline)
-    return dict(admin.create_topics(wanted, operation_timeout=left, request_timeout=left))
+        return []
+    left = _left(deadline) if last else _left(deadline) / 2
+    futures = dict(admin.create_topics(wanted, operation_timeout=left, request_timeout=left))
+    try:
+        return [name for name, future in futures.items() if _is_new(name, future)]
+    except _Late:
+        if last:
+            raise
+        return None
+
+
+class _Late(WeirError):
+    """The cluster did not answer in time."""
 
 
 def _is_new(name: str, future: Future[Any]) -> bool:
     try:
         future.result()
     except KafkaException as refused:
-        if refused.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        code = refused.args[0].code()
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:
             return False
-        raise WeirError(f"topic {name} could not be created: {refused.args[0].str()}") from refused
+        said = f"topic {name} could not be created: {refused.args[0].str()}"
+        raise (_Late if code == KafkaError._TIMED_OUT else WeirError)(said) from refused
     return True
 
 
