@@ -55,7 +55,7 @@ def test_the_first_java_that_spark_can_use_is_taken(tmp_path: Path, monkeypatch:
 
 def test_missing_jars_are_named_with_the_remedy(tmp_path: Path) -> None:
     """Before anything is started."""
-    with pytest.raises(WeirError, match="make setup"):
+    with pytest.raises(WeirError, match="weir setup"):
         build_session(JobSettings(), jars=tmp_path, work_dir=tmp_path, checkpoint=str(tmp_path))
 
 
