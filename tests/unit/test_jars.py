@@ -18,6 +18,7 @@ import pytest
 from streaming.contract.errors import WeirError
 from weir.jars import download, fetching, folders
 from weir.jars.folders import KINDS, POMS, jars_dir
+from weir.jars.java import java_command
 from weir.jars.pins import Pin, pins_of, written
 from weir.jars.waiting import Wait
 
@@ -284,3 +285,14 @@ def test_pins_name_places_in_a_repository(kind: str) -> None:
     for pin in pins_of(POMS / kind):
         *group, artifact, version, file = pin.path.split("/")
         assert group and file.startswith(f"{artifact}-{version.removesuffix('-SNAPSHOT')}")
+
+
+def test_java_is_given_the_jars_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, whatever order the file system has: an archive of classes holds for one order only."""
+    (tmp_path / "kafka").mkdir()
+    for name in ("c.jar", "a.jar", "b.jar", "classes.jsa"):
+        (tmp_path / "kafka" / name).touch()
+    monkeypatch.setenv("WEIR_JARS", str(tmp_path))
+    command = java_command("Main")
+    found = command[command.index("-cp") + 1].split(":")
+    assert [Path(jar).name for jar in found] == ["a.jar", "b.jar", "c.jar"]

@@ -52,7 +52,16 @@ def java_command(
         *options,
         *(f"-D{entry}" for entry in properties),
         "-cp",
-        f"{jars}/*",
+        _class_path(jars),
         main_class,
         *args,
     ]
+
+
+def _class_path(jars: Path) -> str:
+    """All jars by name, in order.
+
+    Java would take `jars/*` as the file system lists them, which differs from one machine to the next, and an
+    archive of classes holds for one order only: an image's would hold where it was built.
+    """
+    return os.pathsep.join(str(path) for path in sorted(jars.glob("*.jar"))) or f"{jars}/*"
