@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from streaming.job.spark.session import reason_of
+from streaming.kafka_io.policy_topic import NO_LOG
 
 _LOG = logging.getLogger("weir.job")
 _LIMIT_S: Final = 5.0
@@ -116,9 +117,10 @@ def _last_batch(files: Any, jvm: Any, checkpoint: Any) -> int | None:
 
 def _records(bootstrap: str, client: Mapping[str, Any], topics: Iterable[str]) -> int | None:
     own = {"bootstrap.servers": bootstrap, "group.id": "weir-beginning", "enable.auto.commit": False}
+    properties = {**client, **own, "allow.auto.create.topics": False}
     count = 0
     try:
-        with closing(Consumer({**client, **own, "allow.auto.create.topics": False})) as consumer:
+        with closing(Consumer(properties, logger=NO_LOG)) as consumer:
             for topic in topics:
                 for number in consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions:
                     where = TopicPartition(topic, number)

@@ -13,6 +13,7 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import NO_LOG
 
 _LOG = logging.getLogger("weir.job")
 TICK: Final = b'{"type":"tick"}'
@@ -43,8 +44,10 @@ class Ticker:
         self._next_ms = 0.0
         # A tick that cannot be sent in time is of no use later: the next one says more.
         limits = {"message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
-        self._producer = Producer({**common, "enable.idempotence": True, **limits})
-        self._consumer = Consumer({**common, "group.id": "weir-ticker", "enable.auto.commit": False})
+        # While Kafka is away their own logs would be twenty lines a second; we say one a round.
+        self._producer = Producer({**common, "enable.idempotence": True, **limits}, logger=NO_LOG)
+        reading = {"group.id": "weir-ticker", "enable.auto.commit": False}
+        self._consumer = Consumer({**common, **reading}, logger=NO_LOG)
         self._assigned = False
         self._in_use = False
 
