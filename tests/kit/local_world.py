@@ -22,7 +22,8 @@ from streaming.policy.timeline import PolicyTimeline
 
 SUBJECT = "user=alice"
 DEADLINE_MS = 2_000
-_READ_MS = 500  # how often a proxy notes that it is at the end of the decisions
+READ_MS = 500
+"""How often a proxy looks whether it hears enough."""
 
 
 @dataclass(kw_only=True)
@@ -130,10 +131,10 @@ class Proxy:
             self._say()
 
     def _note_end(self) -> None:
-        if self.through(self.world.now) == self.world.now:
-            self.alive.at_end(self.ts)
+        # Who is cut off is not told that there is more to read.
+        self.alive.at_end(self.ts)
         self._look()
-        self.world.after(_READ_MS, self._note_end)
+        self.world.after(READ_MS, self._note_end)
 
     def _look(self) -> None:
         if not self.world.parts:
