@@ -36,29 +36,34 @@ class Job:
         self._checkpoint = checkpoint or folder / "checkpoint"
         self._prefix = prefix
         self.log = folder / "job.log"
+        self._ready = folder / "ready.json"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> dict[str, Any]:
-        """Start it; returns its ready file."""
-        ready = self._folder / "ready.json"
-        ready.unlink(missing_ok=True)
+        """Start it and wait until it works; returns its ready file."""
+        self.launch()
+        assert self._process is not None
+        deadline = time.monotonic() + START_S
+        while not self._ready.exists():
+            assert self._process.poll() is None and time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.1)
+        note: dict[str, Any] = json.loads(self._ready.read_text())
+        assert note["pid"] == self._process.pid
+        return note
+
+    def launch(self) -> None:
+        """Start it; it may end before it is ready."""
+        self._ready.unlink(missing_ok=True)
         command = [*self._prefix, sys.executable, "-m", "weir", "job", "--kafka", self._kafka]
         command += ["--metrics", "127.0.0.1:0"]
         routes = ["--checkpoint", self._checkpoint, "--log-dir", self._folder / "log"]
         command += self._words
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *map(str, routes), "--ready-file", str(ready)],
+                [*command, *map(str, routes), "--ready-file", str(self._ready)],
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + START_S
-        while not ready.exists():
-            assert self._process.poll() is None and time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.1)
-        note: dict[str, Any] = json.loads(ready.read_text())
-        assert note["pid"] == self._process.pid
-        return note
 
     def end(self, number: signal.Signals, limit_s: float = STOP_S) -> int:
         """Send a signal and wait for the end; returns the exit status."""

@@ -1,0 +1,92 @@
+"""What a checkpoint far away costs, one kind after the other (docs/operate/checkpoints.md).
+
+Measured, not asserted: run it alone, with `-s`.
+"""
+
+import signal
+import statistics
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from job_broker_kit import USERS, Broker, load
+from job_kit import Job
+from remote_kit import REMOTES, Remote
+
+from weir.logs.reading import records_of
+
+pytestmark = pytest.mark.soak
+
+WARM_S, MEASURED_S = 20.0, 60.0
+PHASES = ("find_offsets", "plan", "log_offsets", "run", "commit", "total")
+
+
+def phases(metrics: str) -> Iterator[tuple[str, float, float]]:
+    """Sum and count of the seconds of each phase of all batches so far."""
+    with urllib.request.urlopen(metrics, timeout=20) as page:
+        lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
+    values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+    for phase in PHASES:
+        labels = f'{{phase="{phase}"}}'
+        yield (
+            phase,
+            values[f"weir_job_batch_seconds_sum{labels}"],
+            values[f"weir_job_batch_seconds_count{labels}"],
+        )
+
+
+def waits_ms(broker: Broker, names: set[str]) -> list[float]:
+    """From each request's record to its decision's, by the times of the records."""
+    requests = broker.read("weir.requests")
+    asked = {orjson.loads(message.value())["id"]: message.timestamp()[1] for message in requests}
+    waits = {}
+    for message in broker.read("weir.decisions"):
+        for record in records_of(message):
+            name = orjson.loads(record.value)["id"]
+            if name in names:
+                waits[name] = message.timestamp()[1] - asked[name]
+    return sorted(waits.values())
+
+
+@pytest.mark.parametrize("place", ["local", *REMOTES])
+def test_what_it_costs(place: str, bootstrap: str, broker: Broker, tmp_path: Path) -> None:
+    """All is decided, on each of them; how late, and what of it goes where, is printed."""
+    for user in range(USERS):
+        broker.limit(f"u{user}", 5)
+    broker.flush()
+    with REMOTES[place](tmp_path / "remote") if place in REMOTES else nullcontext() as remote:
+        job = started(remote, bootstrap, tmp_path)
+        try:
+            metrics = job.start()["metrics"]
+            names = load(broker, 0, WARM_S)
+            before = {phase: (seconds, count) for phase, seconds, count in phases(metrics)}
+            measured = load(broker, len(names), MEASURED_S)
+            broker.wait_for(measured)
+            time.sleep(1)
+            means = {
+                phase: 1000 * (seconds - before[phase][0]) / max(1.0, count - before[phase][1])
+                for phase, seconds, count in phases(metrics)
+            }
+            assert job.end(signal.SIGTERM) == 0
+        finally:
+            job.close()
+    waits = waits_ms(broker, measured)
+    assert len(waits) == len(measured)
+    costs = ", ".join(f"{phase} {mean:.0f}" for phase, mean in means.items())
+    p50, p99 = statistics.median(waits), waits[len(waits) * 99 // 100]
+    sys.stderr.write(f"\n{place}: p50 {p50:.0f} ms, p99 {p99:.0f}; {costs}\n")
+
+
+def started(remote: Remote | None, bootstrap: str, folder: Path) -> Job:
+    """A job with that checkpoint, or one in a folder."""
+    given = {"segment_cache_dir": str(folder / "cache"), **remote.settings} if remote else {}
+    file = folder / "weir.yaml"
+    file.write_text(yaml.safe_dump({"job": given}))
+    checkpoint = remote.checkpoint if remote else None
+    return Job(folder, bootstrap, "--settings", str(file), checkpoint=checkpoint)
