@@ -206,7 +206,9 @@ def test_one_partition_is_held_and_the_others_go_on(proxy: PulsarThread, admin: 
     topic = admin.topic(fresh("parts"), 3)
     with client(proxy.bootstrap) as own:
         consumer = own.subscribe(topic, "s", consumer_type=clients.ConsumerType.Shared)
-        stream = Stream(own.create_producer(topic, batching_max_publish_delay_ms=5), 600)
+        # What waits for the held one: a third of 600 a second, until the client's own pause has passed.
+        producer = own.create_producer(topic, batching_max_publish_delay_ms=5, max_pending_messages=10_000)
+        stream = Stream(producer, 600)
         stream.goes_on()
         block(proxy, f"{topic}-partition-1")
         until(lambda: publishers(admin, f"{topic}-partition-1") == 0, what="the producer is closed")
