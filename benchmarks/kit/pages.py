@@ -3,7 +3,7 @@
 import importlib
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,13 +117,16 @@ def first(lines: Mapping[str, Line]) -> str:
     """
     if not lines:
         return _NOTHING
-    return _targets([(what, _found(lines, *place)) for what, place in FIRST.items()], lines)
+    rows = [(what, _found(lines, *place)) for what, place in FIRST.items()]
+    shown = {name for name, _, _ in FIRST.values()}
+    return _targets(rows, [line for name, line in lines.items() if name in shown])
 
 
 def summary(lines: Mapping[str, Line]) -> str:
     """Every number that was aimed at, as one table, and where it was measured."""
-    rows = [(row["what"], row) for line in lines.values() for row in line["rows"] if row["target"]]
-    return _targets(rows, lines) if rows else _NOTHING
+    aimed = [line for line in lines.values() if any(row["target"] for row in line["rows"])]
+    rows = [(row["what"], row) for line in aimed for row in line["rows"] if row["target"]]
+    return _targets(rows, aimed) if rows else _NOTHING
 
 
 def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line:
@@ -134,7 +137,7 @@ def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line
     raise WeirError(f"README shows {what!r} of {name}, beside {beside!r}, which is not among its rows")
 
 
-def _targets(rows: Sequence[tuple[str, Line]], lines: Mapping[str, Line]) -> str:
+def _targets(rows: Sequence[tuple[str, Line]], lines: Iterable[Line]) -> str:
     table = markdown(
         {
             "What": [what for what, _ in rows],
@@ -143,8 +146,17 @@ def _targets(rows: Sequence[tuple[str, Line]], lines: Mapping[str, Line]) -> str
             "Met": ["" if row["met"] is None else "yes" if row["met"] else "no" for _, row in rows],
         }
     )
-    newest = max(lines.values(), key=lambda line: str(line["date"]))
-    return f"{table}\n\nMeasured {about(newest)}"
+    return f"{table}\n\n{_whence(lines)}"
+
+
+def _whence(lines: Iterable[Line]) -> str:
+    """When and on what each benchmark was run: seldom all at once, nor on one machine."""
+    places: dict[str, list[str]] = {}
+    for line in lines:
+        where = f"{line['machine']['cpu']}, {line['machine']['cores']} cores"
+        places.setdefault(where, []).append(f"{line['name']} {line['date']}")
+    told = "; ".join(f"on {where}: {', '.join(names)}" for where, names in places.items())
+    return f"Measured {told}. docs/performance.md has versions and each machine's speed beside each one's figures."
 
 
 def _measured(row: Line) -> str:

@@ -64,4 +64,4 @@ def _class_path(jars: Path) -> str:
     Java would take `jars/*` as the file system lists them, which differs from one machine to the next, and an
     archive of classes holds for one order only: an image's would hold where it was built.
     """
-    return os.pathsep.join(str(path) for path in sorted(jars.glob("*.jar"))) or f"{jars}/*"
+    return os.pathsep.join(str(path) for path in sorted(jars.glob("*.jar")))

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
+from streaming.kafka_io.policy_topic import NO_LOG
 from streaming.kafka_io.weir_topics import Fault, look, topic_settings
 
 LIMIT_S = 30.0
@@ -44,7 +45,7 @@ def ensure_topics(
         WeirError: the cluster does not answer, refuses, or has a topic with other settings than ours.
     """
     properties: dict[str, Any] = {**(client or {}), "bootstrap.servers": bootstrap}
-    admin = AdminClient(properties, logger=_Silent())
+    admin = AdminClient(properties, logger=NO_LOG)
     deadline = time.monotonic() + limit_s
     settings = topic_settings(topics)
     # First, since "timed out waiting for the controller" is no way to say that the address is wrong.
@@ -59,10 +60,11 @@ def ensure_topics(
         for name, config in settings.items()
         if name in missing
     ]
-    created = _created(admin, wanted, deadline)
-    if created is None:
+    try:
+        created = _created(admin, wanted, _left(deadline) / 2)
+    except _Late:
         # One of librdkafka's has been seen waiting for a controller that answered all others: a new one asks.
-        created = _created(AdminClient(properties, logger=_Silent()), wanted, deadline, last=True) or []
+        created = _created(AdminClient(properties, logger=NO_LOG), wanted, _left(deadline))
     _wait_for_leaders(admin, list(settings), deadline)
     return created
 
@@ -77,7 +79,7 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
     Raises:
         WeirError: what was expected, and the commands that mend it.
     """
-    admin = AdminClient({**cluster.client, "bootstrap.servers": cluster.bootstrap}, logger=_Silent())
+    admin = AdminClient({**cluster.client, "bootstrap.servers": cluster.bootstrap}, logger=NO_LOG)
     try:
         seen = look(admin, cluster.bootstrap, cluster.topics, limit_s)
     except WeirError:
@@ -87,7 +89,7 @@ def check_topics(cluster: Cluster, limit_s: float = CHECK_LIMIT_S) -> None:
 
 def cluster_id(bootstrap: str, client: Mapping[str, str], limit_s: float = LIMIT_S) -> str:
     """The cluster's own id; raises WeirError if it does not answer."""
-    admin = AdminClient({**client, "bootstrap.servers": bootstrap}, logger=_Silent())
+    admin = AdminClient({**client, "bootstrap.servers": bootstrap}, logger=NO_LOG)
     return str(_reach(admin, bootstrap, limit_s).cluster_id)
 
 
@@ -98,31 +100,16 @@ def _reach(admin: AdminClient, bootstrap: str, limit_s: float) -> Any:
         raise WeirError(f"{bootstrap} does not answer: {refused.args[0].str()}") from refused
 
 
-class _Silent:
-    """Takes librdkafka's log lines: what fails reaches the user as one error of ours."""
-
-    def log(self, *_: object) -> None:
-        """Drop the line."""
-
-
 def _left(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
-def _created(
-    admin: AdminClient, wanted: list[NewTopic], deadline: float, *, last: bool = False
-) -> list[str] | None:
-    """Create topics; those that were new. None: half of the time is over, unless it is the last try."""
+def _created(admin: AdminClient, wanted: list[NewTopic], limit_s: float) -> list[str]:
+    """Create topics; those that were new. Raises _Late if the cluster does not answer in time."""
     if not wanted:
         return []
-    left = _left(deadline) if last else _left(deadline) / 2
-    futures = dict(admin.create_topics(wanted, operation_timeout=left, request_timeout=left))
-    try:
-        return [name for name, future in futures.items() if _is_new(name, future)]
-    except _Late:
-        if last:
-            raise
-        return None
+    futures = admin.create_topics(wanted, operation_timeout=limit_s, request_timeout=limit_s)
+    return [name for name, future in futures.items() if _is_new(name, future)]
 
 
 class _Late(WeirError):

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from job_broker_kit import USERS, Broker, load
 from job_kit import Job
+from prometheus_client.parser import text_string_to_metric_families
 from remote_kit import REMOTES, Remote
 
 from weir.logs.reading import records_of
@@ -30,15 +31,11 @@ PHASES = ("find_offsets", "plan", "log_offsets", "run", "commit", "total")
 def phases(metrics: str) -> Iterator[tuple[str, float, float]]:
     """Sum and count of the seconds of each phase of all batches so far."""
     with urllib.request.urlopen(metrics, timeout=20) as page:
-        lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
-    values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+        families = {each.name: each for each in text_string_to_metric_families(page.read().decode())}
+    samples = families["weir_job_batch_seconds"].samples
+    values = {(each.name.rpartition("_")[2], each.labels["phase"]): each.value for each in samples}
     for phase in PHASES:
-        labels = f'{{phase="{phase}"}}'
-        yield (
-            phase,
-            values[f"weir_job_batch_seconds_sum{labels}"],
-            values[f"weir_job_batch_seconds_count{labels}"],
-        )
+        yield phase, values["sum", phase], values["count", phase]
 
 
 def waits_ms(broker: Broker, names: set[str]) -> list[float]:
