@@ -156,7 +156,7 @@ def _whence(lines: Iterable[Line]) -> str:
         where = f"{line['machine']['cpu']}, {line['machine']['cores']} cores"
         places.setdefault(where, []).append(f"{line['name']} {line['date']}")
     told = "; ".join(f"on {where}: {', '.join(names)}" for where, names in places.items())
-    return f"Measured {told}. docs/performance.md has versions and each machine's speed beside each one's figures."
+    return f"Measured {told}. Versions and each machine's speed: docs/performance.md."
 
 
 def _measured(row: Line) -> str:
