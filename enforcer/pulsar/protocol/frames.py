@@ -208,7 +208,8 @@ class Splitter:
         self.stopped = False
         self.frames = 0
         self._held = bytearray()
-        # Bytes that must be held before it is worth to look at them, and those of a passing frame to come.
+        # Bytes that must be held before it is worth to look at them, if the last look found a frame in part;
+        # and those of a passing frame to come.
         self._need = 0
         self._skip = 0
 
@@ -249,7 +250,7 @@ class Splitter:
     def _cut(self, data: bytes) -> None:
         size = len(data)
         # A run of frames that pass begins at `start`.
-        start, pos, self._skip = 0, self._skip, 0
+        start, pos, self._skip, self._need = 0, self._skip, 0, 0
         while pos < size and not self.stopped:
             try:
                 end = self._look(data, pos)
@@ -276,8 +277,6 @@ class Splitter:
         self._run(data, start, pos)
         if pos < size:
             self._held = bytearray(memoryview(data)[pos:])
-            if self.stopped:
-                self._need = 0
 
     def _run(self, data: bytes, start: int, end: int) -> None:
         if start < end:

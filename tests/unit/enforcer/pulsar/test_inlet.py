@@ -3,6 +3,9 @@
 from collections.abc import Callable
 
 from connection_kit import FakeTransport
+from hypothesis import given
+from hypothesis import strategies as st
+from property_kit import tries
 
 from enforcer.core.health.turns import TURN_S, Turns
 from enforcer.pulsar.inlet import Inlet
@@ -11,6 +14,7 @@ from enforcer.pulsar.protocol.commands import command
 
 FLOW = command(frames.FLOW, consumer_id=1, message_permits=1)
 PING = command(frames.PING)
+LOOKUP = command(frames.LOOKUP, topic="t" * 500, request_id=1)
 MANY = 200
 
 
@@ -21,10 +25,10 @@ class Reading:
         self.now_s = 1.0
         self.rounds: list[Callable[[], None]] = []
         self.turns = Turns(self.rounds.append, lambda: self.now_s)
-        self.passed, self.taken = b"", 0
+        self.passed, self.taken, self.all = b"", 0, b""
         self.transport = FakeTransport()
         self.inlet = Inlet(self.turns, self._pass, self._take, lambda: self.feed(b""), 1_000)
-        self.inlet.splitter.wanted = frozenset({frames.FLOW})
+        self.inlet.splitter.wanted = frozenset({frames.FLOW, frames.LOOKUP})
         self.inlet.open(self.transport)  # type: ignore[arg-type]
 
     def feed(self, data: bytes) -> None:
@@ -37,11 +41,20 @@ class Reading:
         for one in rounds:
             one()
 
+    def busy(self) -> None:
+        """Others use this round of the loop up."""
+        begun_s = self.turns.begin()
+        if begun_s is not None:
+            self.now_s += 2 * TURN_S
+            self.turns.end(begun_s)
+
     def _pass(self, data: bytes, unfinished: bool) -> None:
         self.passed += data
+        self.all += data
 
     def _take(self, kind: int, frame: bytes) -> None:
         self.taken += 1
+        self.all += frame
         self.now_s += TURN_S / 10
 
 
@@ -64,15 +77,45 @@ def test_a_long_run_is_shown_in_turns() -> None:
 def test_others_have_their_turn_first() -> None:
     """What comes in a round that is used up waits whole, also what comes after it."""
     one = Reading()
-    begun = one.turns.begin()
-    assert begun is not None
-    one.now_s += 2 * TURN_S
-    one.turns.end(begun)
+    # What came before in two parts has no say in it.
+    one.feed(LOOKUP[:40])
+    one.feed(LOOKUP[40:])
+    assert one.taken == 1
+    one.taken = 0
+    one.next_round()
+    one.busy()
     one.feed(FLOW)
     one.feed(PING)
     assert one.taken == 0 and one.passed == b"" and not one.transport.reading
     one.next_round()
     assert one.taken == 1 and one.passed == PING and one.transport.reading
+
+
+FRAME, CUT = st.sampled_from([FLOW, PING, LOOKUP]), st.sampled_from([0, 9, 40])
+
+
+@tries(1_200)
+@given(st.lists(st.tuples(FRAME, CUT, st.booleans(), st.booleans(), st.booleans()), min_size=5))
+def test_when_nobody_objects_any_more_all_whole_frames_are_through(
+    steps: list[tuple[bytes, int, bool, bool, bool]],
+) -> None:
+    """However they come, are stopped and wait for a turn: in order, and none waits for what comes next."""
+    one, sent = Reading(), b""
+    for frame, cut, busy, stop, rest in [*steps, (PING, 0, False, False, True)]:
+        one.feed(frame[:cut])
+        if busy:
+            one.busy()
+        if stop:
+            one.inlet.stop("dial")
+        one.feed(frame[cut:])
+        sent += frame
+        if rest:
+            one.inlet.go("dial")
+            one.feed(b"")
+            while one.rounds:
+                one.next_round()
+            assert one.all == sent and one.transport.reading
+        assert sent.startswith(one.all)
 
 
 def test_an_end_waits_for_no_turn() -> None:

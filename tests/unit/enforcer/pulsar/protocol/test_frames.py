@@ -1,8 +1,11 @@
 """Frames of Pulsar: cut anywhere, of any kind, and what cannot be one."""
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from property_kit import tries
 from pulsar_rig import connect, split
 
 from enforcer.pulsar.protocol import frames
@@ -34,6 +37,7 @@ class Seen:
         self.taken: list[tuple[int, bytes]] = []
         self.whole = True
         self.runs = 0
+        self.stops_at: set[int] = set()
 
     def _pass(self, data: bytes, unfinished: bool) -> None:
         assert data
@@ -44,6 +48,8 @@ class Seen:
         assert self.whole, "in the middle of another frame"
         self.taken.append((kind, frame))
         self.data += frame
+        if len(self.taken) in self.stops_at:
+            self.splitter.stopped = True
 
 
 FRAMES = st.one_of(
@@ -73,6 +79,37 @@ def test_any_cutting_gives_the_same(sent: list[bytes], wanted: set[int], data: s
     assert seen.taken == [(kind_of(frame), frame) for frame in sent if kind_of(frame) in wanted]
     assert seen.splitter.frames == len(sent)
     assert not seen.splitter.partial and seen.splitter.held_bytes == 0
+
+
+@tries(1_200)
+@given(
+    st.lists(FRAMES, min_size=3, max_size=12),
+    st.sets(st.sampled_from([6, 18, 23]), min_size=1),
+    st.sets(st.integers(1, 12)),
+    st.data(),
+)
+def test_whoever_goes_on_gets_all_whole_frames(
+    sent: list[bytes], wanted: set[int], stops_at: set[int], data: st.DataObject
+) -> None:
+    """However a stream is cut, and wherever it is stopped: no whole frame waits for what comes behind it."""
+    stream = b"".join(sent)
+    ends = [0, *accumulate(map(len, sent))]
+    near = st.builds(int.__add__, st.sampled_from(ends), st.sampled_from([-9, 0, 0, 9]))
+    cuts = sorted(min(max(cut, 0), len(stream)) for cut in data.draw(st.lists(near, min_size=3, max_size=12)))
+    seen = Seen(wanted)
+    seen.stops_at = stops_at
+    splitter = seen.splitter
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        splitter.stopped |= data.draw(st.booleans())
+        splitter.feed(stream[start:end])
+        if end < len(stream) and data.draw(st.booleans()):
+            continue
+        while splitter.stopped:
+            splitter.stopped = False
+            splitter.feed(b"")
+        assert len(seen.data) >= max(one for one in ends if one <= end)
+    assert seen.data == stream and seen.whole and not splitter.partial
+    assert seen.taken == [(kind_of(frame), frame) for frame in sent if kind_of(frame) in wanted]
 
 
 @given(st.lists(FRAMES, min_size=1, max_size=12))
@@ -106,20 +143,16 @@ def test_a_large_frame_is_not_gathered_unless_it_is_wanted() -> None:
 def test_a_stopped_stream_is_kept() -> None:
     """Nothing behind a frame that stops it is handed on, until somebody goes on."""
     seen = Seen({frames.CONNECT})
+    seen.stops_at = {1}
     splitter = seen.splitter
-
-    def stop(kind: int, frame: bytes) -> None:
-        splitter.stopped = True
-
-    splitter._take = stop
     splitter.feed(connect() + empty(18))
     splitter.feed(empty(19)[:5])
-    assert seen.data == b"" and splitter.held_bytes == 18
+    assert seen.data == connect() and splitter.held_bytes == 18
     splitter.stopped = False
     splitter.feed(b"")
-    assert seen.data == empty(18)
+    assert seen.data == connect() + empty(18)
     splitter.feed(empty(19)[5:])
-    assert seen.data == empty(18) + empty(19)
+    assert seen.data == connect() + empty(18) + empty(19)
 
 
 @pytest.mark.parametrize(
