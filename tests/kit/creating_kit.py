@@ -11,7 +11,7 @@ from enforcer.pulsar.creating.creating import Creating
 from enforcer.pulsar.creating.creation import Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
-from enforcer.pulsar.link import Features
+from enforcer.pulsar.link import Features, Part
 from enforcer.pulsar.protocol.commands import command, parse
 from enforcer.pulsar.protocol.frames import (
     ERROR,
@@ -37,9 +37,7 @@ class Wire:
         self._bureau = bureau
         self.broker = ("b", 6650)
         self.user = user
-        self.features = Features(
-            protocol_version=21, get_partitioned_metadata_without_auto_creation=True
-        )
+        self.features = Features(protocol_version=21, get_partitioned_metadata_without_auto_creation=True)
         self.limiter = None
         self.connect = b""
         self.up: list[bytes] = []
@@ -104,6 +102,8 @@ class Client:
     def __init__(self, yard: "Yard", user: str = "a") -> None:
         self.wire = Wire(yard.bureau, user)
         self.part = Creating(self.wire, yard.office, yard.applies)
+        # What sees each frame, in this order.
+        self.parts: list[Part] = [self.part]
         self._numbers = 0
 
     async def send(self, kind: int, **fields: Any) -> bool:
@@ -116,7 +116,7 @@ class Client:
     async def give(self, frame: bytes) -> bool:
         """A frame of the client's comes; True if it passes at once."""
         kind = frame[9]
-        passed = kind not in self.part.up or self.part.take_up(kind, frame) is not None
+        passed = all(part.take_up(kind, frame) is not None for part in self.parts if kind in part.up)
         await settle_down()
         return passed
 
@@ -142,7 +142,8 @@ class Client:
 
     async def reply(self, kind: int, **fields: Any) -> bool:
         """The broker sends something; True if it passes at once."""
-        passed = kind not in self.part.down or self.part.take_down(kind, command(kind, **fields)) is not None
+        frame = command(kind, **fields)
+        passed = all(part.take_down(kind, frame) is not None for part in self.parts if kind in part.down)
         await settle_down()
         return passed
 

@@ -107,8 +107,13 @@ class Producer:
         return False
 
     def close(self, frame: bytes) -> bool:
-        """The client closes it; whether the frame goes on at once. If not it does behind what waits."""
-        if not self._queue and (self.ready or self.parked):
+        """The client closes it; whether the frame goes on at once. If not it does behind what waits.
+
+        No broker takes SENDs of a producer that it has not made: such do not hold the close up.
+        """
+        if not self.ready:
+            self._forget(Unsent.CLOSED)
+        if not self._queue:
             self.gone = True
             return True
         if not self._closings:
@@ -121,7 +126,7 @@ class Producer:
 
         Its client takes that as failed as soon as it hears that the producer is closed.
         """
-        if self._closings and (self.ready or self.parked):
+        if self._closings:
             self._forget(Unsent.CLOSED)
             self._close()
 
@@ -172,7 +177,7 @@ class Producer:
             lane.link.to_broker(frame)
             lane.desk.waits.observe((lane.link.now_ms() - since_ms) / 1000)
             lane.desk.room.give(lane.held, len(frame))
-        if self._closings and (self.ready or self.parked):
+        if self._closings:
             self._close()
 
     def _close(self) -> None:

@@ -196,11 +196,6 @@ class Publishing:
             text = "this connection has as many producers as pulsar.producers_max allows"
             self._refuse(body, ServerError.NOT_ALLOWED, text)
             return None
-        coming = self._coming.get(body.producer_id)
-        if coming is not None and coming.busy:
-            # It would overtake a close that waits for the answer to the one before. A broker says the same.
-            self._refuse(body, ServerError.SERVICE_NOT_READY, "the producer is not closed yet")
-            return None
         producer = self._by_id.get(body.producer_id)
         if producer is not None:
             producer.give_up()
@@ -226,7 +221,6 @@ class Publishing:
             raise BadFrame(Reason.UNEXPECTED)
         if body.HasField("producer_ready") and not body.producer_ready:
             producer.parked = True
-            producer.wake()
             return
         del self._asked[body.request_id]
         if body.request_id in self._doubled:
@@ -264,7 +258,10 @@ class Publishing:
     def _close_one(self, producer_id: int, frame: bytes) -> bytes | None:
         """The client closes a producer."""
         producer = self._find(producer_id)
-        return frame if producer is None or producer.close(frame) else None
+        if producer is not None and not producer.close(frame):
+            return None
+        self._coming.pop(producer_id, None)
+        return frame
 
     def _find(self, producer_id: int) -> Producer | None:
         """The producer that is called so now, or the one that will be."""

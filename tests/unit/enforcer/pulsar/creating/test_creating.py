@@ -7,6 +7,7 @@ from coordinator_kit import decision
 from creating_kit import Client, Yard
 from loop_kit import in_a_loop
 from mutations_kit import settle_down
+from publishing_kit import World
 
 from enforcer.pulsar.protocol.commands import command, parse
 from enforcer.pulsar.protocol.frames import (
@@ -15,6 +16,7 @@ from enforcer.pulsar.protocol.frames import (
     PARTITIONED_METADATA_RESPONSE,
     PRODUCER,
 )
+from enforcer.pulsar.publishing.publishing import Publishing
 
 
 @in_a_loop
@@ -79,6 +81,8 @@ def test_a_client_that_stops_waiting(kind: int) -> None:
         yard = Yard()
         await yard.drain()
         client = Client(yard)
+        # As in the proxy.
+        client.parts.insert(0, Publishing(client.wire, World().desk))
         await client.produce("p")
         await client.answer(None)
         await client.subscribe("c")
@@ -123,9 +127,7 @@ async def test_a_broker_that_cannot_be_asked() -> None:
     """A question would create the topic; it is counted."""
     yard = Yard()
     client = Client(yard)
-    client.wire.features = client.wire.features._replace(
-        get_partitioned_metadata_without_auto_creation=False
-    )
+    client.wire.features = client.wire.features._replace(get_partitioned_metadata_without_auto_creation=False)
     assert await client.produce() and await client.look_up()
     assert yard.found() == {"unasked": 2}
 
