@@ -164,6 +164,8 @@ class ModelLink:
         got: by consumer: when, which entry, how many messages.
         forwarded, given: permits, by consumer.
         answers_stats: the broker says what permits it has.
+        blocks: it says that it keeps new permits aside.
+        stats_asked: how often it was asked.
     """
 
     def __init__(self, world: World, *, batched: bool = True) -> None:
@@ -180,7 +182,7 @@ class ModelLink:
         self.given: dict[int, int] = {}
         self.got: dict[int, list[tuple[float, int, int]]] = {}
         self.other: list[tuple[int, Any]] = []
-        self.answers_stats = True
+        self.answers_stats, self.blocks, self.stats_asked = True, False, 0
         self.still = False
         self._queue: dict[int, int] = {}
         self._taken: dict[int, int] = {}
@@ -315,10 +317,13 @@ class ModelLink:
             assert body.message_permits, "a broker ends the connection"
             self.permits[body.consumer_id] += body.message_permits
             self._serve(body.consumer_id)
-        elif kind == frames.CONSUMER_STATS and self.answers_stats:
-            permits = self.permits[body.consumer_id] % 2**64
-            answer = {"request_id": body.request_id, "availablePermits": permits}
-            self.down(command(frames.CONSUMER_STATS_RESPONSE, **answer))
+        elif kind == frames.CONSUMER_STATS:
+            self.stats_asked += 1
+            answer = {"availablePermits": self.permits[body.consumer_id] % 2**64}
+            if self.blocks:
+                answer["blockedConsumerOnUnackedMsgs"] = True
+            if self.answers_stats:
+                self.down(command(frames.CONSUMER_STATS_RESPONSE, request_id=body.request_id, **answer))
         elif kind == frames.REDELIVER:
             number = body.consumer_id
             self.backlogs[number].extendleft(reversed(self.unacked[number]))

@@ -52,7 +52,6 @@ class Consumer:
         known: its broker's balance is known; it is while all is counted from SUBSCRIBE on.
         loose: its balance will never be known: permits are forwarded as they come.
         active: the broker has not said that another consumer of its subscription is served.
-        came: messages that came so far.
 
     Args:
         owner: its connection.
@@ -63,7 +62,7 @@ class Consumer:
 
     __slots__ = (
         "_banked", "_claim", "_desk", "_fresh", "_line", "_mean", "_owner", "_queue", "_since", "_timer",
-        "_woken", "active", "came", "closed", "id", "known", "limits", "loose", "permits",
+        "_woken", "active", "closed", "id", "known", "limits", "loose", "permits",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, desk: Desk, limits: Limits, number: int) -> None:
@@ -71,7 +70,6 @@ class Consumer:
         self.permits = Permits()
         self.known = self.active = True
         self.loose = self.closed = False
-        self.came = 0
         self._queue = Queue(owner.store)
         self._mean = MeanEntry()
         self._claim = (self, limits.topic, limits.subscription)
@@ -90,6 +88,13 @@ class Consumer:
         """Whether its permits are kept back. A broker drops what is not stored where there are none."""
         return self.limits.limited and not self.limits.lossy and not self.loose
 
+    @property
+    def awaits(self) -> bool:
+        """Whether its permits are kept back because its broker has some, by what was counted."""
+        permits = self.permits
+        kept = permits.bank > 0 and permits.balance > 0
+        return kept and self.known and self.active and self.shaped and not self._queue
+
     def flow(self, frame: bytes, permits: int) -> bytes | None:
         """The client gives permits; the frame if it goes on as it is."""
         if not permits or not (self.shaped or self.permits.bank):
@@ -104,7 +109,6 @@ class Consumer:
 
     def take(self, frame: bytes, came: Arrived) -> bytes | None:
         """A message has come; the frame if it goes on now."""
-        self.came += 1
         granted = self.known and not self.loose and self.permits.balance > 0
         self.permits.sent(came.permits)
         self._mean.add(came.msgs, came.size)

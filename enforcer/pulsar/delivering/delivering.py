@@ -121,6 +121,7 @@ class Delivering:
             if now_ms - since_ms > _SURE_GONE_MS:
                 del self._gone[number]
         if self.up is not _UP:
+            self._asking.watch(self._consumers.values(), now_ms)
             self._see()
 
     def close(self) -> None:
@@ -153,11 +154,12 @@ class Delivering:
 
     def _follow(self, consumer: Consumer) -> None:
         """What limits a consumer has changed, or may have."""
-        if not consumer.limits.applies:
+        if not consumer.shaped:
             self._asking.forget(consumer)
-            consumer.uncounted()
-        elif consumer.shaped and not consumer.known:
+        elif not consumer.known:
             self._asking.ask(consumer)
+        if not consumer.limits.applies:
+            consumer.uncounted()
         consumer.wake()
 
     def _see(self) -> None:

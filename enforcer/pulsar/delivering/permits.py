@@ -27,12 +27,13 @@ class Permits:
     Attributes:
         bank: given by the client, not forwarded.
         balance: forwarded, less those of the messages that came; below 0 the broker sends nothing.
+        moves: how often a message came, or permits passed: what a broker said before is not of now.
     """
 
-    __slots__ = ("balance", "bank")
+    __slots__ = ("balance", "bank", "moves")
 
     def __init__(self) -> None:
-        self.bank = self.balance = 0
+        self.bank = self.balance = self.moves = 0
 
     def give(self, permits: int) -> None:
         """The client gives some, or they are given back for messages that it never gets."""
@@ -40,10 +41,12 @@ class Permits:
 
     def passed(self, permits: int) -> None:
         """The client gave some, and they were forwarded at once."""
+        self.moves += 1
         self.balance = min(PERMITS_MAX, self.balance + permits)
 
     def sent(self, permits: int) -> None:
         """A message came that took so many."""
+        self.moves += 1
         self.balance = max(-PERMITS_MAX, self.balance - permits)
 
     def grant(self, entries: int) -> int:

@@ -144,6 +144,7 @@ MESSAGES: Final[dict[str, dict[str, tuple[int, str]]]] = {
         "request_id": (1, "u"),
         "error_code": (2, "i32"),
         "availablePermits": (8, "u"),
+        "blockedConsumerOnUnackedMsgs": (10, "b"),
     },
     "ReachedEndOfTopic": {"consumer_id": (1, "u")},
     "ActiveConsumerChange": {"consumer_id": (1, "u"), "is_active": (2, "b")},
