@@ -142,7 +142,11 @@ class Client:
 
     async def reply(self, kind: int, **fields: Any) -> bool:
         """The broker sends something; True if it passes at once."""
-        frame = command(kind, **fields)
+        return await self.tell(command(kind, **fields))
+
+    async def tell(self, frame: bytes) -> bool:
+        """The same with a whole frame."""
+        kind = frame[9]
         passed = all(part.take_down(kind, frame) is not None for part in self.parts if kind in part.down)
         await settle_down()
         return passed

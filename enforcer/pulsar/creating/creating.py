@@ -9,15 +9,14 @@ from typing import Final
 from enforcer.core.deciding.mutations import Mutations
 from enforcer.core.deciding.receipt import CallLater
 from enforcer.metering.enforcement import Enforcement
-from enforcer.pulsar.creating.creation import Creation, Found, Office
+from enforcer.pulsar.creating.creation import KEPT_BYTES, Creation, Found, Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.creating.questions import Questions
-from enforcer.pulsar.creating.wants import ASKING, CLOSING, Want, read_want
+from enforcer.pulsar.creating.wants import ASKING, CLOSING, NAMING, Want, named, read_want
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.protocol.commands import parse
 from enforcer.pulsar.protocol.frames import (
-    CLOSE_PRODUCER,
     ERROR,
     PARTITIONED_METADATA,
     PARTITIONED_METADATA_RESPONSE,
@@ -29,10 +28,10 @@ from enforcer.pulsar.settings import PulsarSettings
 logger = logging.getLogger(__name__)
 
 _NONE: Final[frozenset[int]] = frozenset()
-_ANSWERS: Final = frozenset({PRODUCER_SUCCESS, SUCCESS, ERROR, PARTITIONED_METADATA_RESPONSE})
+_ANSWERS: Final = frozenset({PRODUCER_SUCCESS, SUCCESS, ERROR, PARTITIONED_METADATA_RESPONSE}) | NAMING
 _AHEAD_MS: Final = 1_500
 """A quota is looked for so long before it is in force: connections are looked at once a second."""
-_OVERHEAD_BYTES: Final = 4_096
+_OVERHEAD_BYTES: Final = 4_096 + KEPT_BYTES
 """What a request that is kept takes beside its frame."""
 Applies = Callable[[str], bool]
 """Whether a mutation quota applies to a user."""
@@ -57,6 +56,8 @@ class Creating:
         self._questions = Questions(link)
         # Those whose client waits for an answer, by its request id; and all that are not done.
         self._open: dict[int, Creation] = {}
+        # Those whose answer is withheld, by what it makes.
+        self._withheld: dict[tuple[int, int] | None, Creation] = {}
         self._tasks: dict[asyncio.Task[None], Creation] = {}
         self._held_bytes = 0
         self._paused = False
@@ -97,10 +98,17 @@ class Creating:
                 return frame
             self._look()
             return None
-        creation = self._open.get(body.request_id)
+        if kind in NAMING:
+            creation = self._withheld.get(named(kind, body))
+        else:
+            creation = self._open.get(body.request_id)
+        if creation is not None and creation.withholds:
+            creation.keep(frame)
+            return None
         if creation is None or not creation.awaits:
             return frame
         if creation.answered(kind, frame):
+            self._withheld[creation.want.owner] = creation
             return None
         self._closed(creation)
         return frame
@@ -147,11 +155,13 @@ class Creating:
         """Its client has its answer."""
         if self._open.get(creation.want.request_id) is creation:
             del self._open[creation.want.request_id]
+        if self._withheld.get(creation.want.owner) is creation:
+            del self._withheld[creation.want.owner]
 
     def _let_go(self, kind: int, frame: bytes) -> None:
         """The client closes a producer or consumer that it has not got yet: it has stopped waiting."""
         body = parse(frame)
-        owner = kind, body.producer_id if kind == CLOSE_PRODUCER else body.consumer_id
+        owner = named(kind, body)
         for task, creation in self._tasks.items():
             if creation.want.owner == owner and creation.want.request_id in self._open:
                 task.cancel()

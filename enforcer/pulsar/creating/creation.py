@@ -24,6 +24,8 @@ _ANSWER_LIMIT_S: Final = 60.0
 """Clients have given up by then; what is not answered stays charged."""
 _SURE_AFTER_S: Final = 1.0
 """A refused creation is looked at after so long, when any that goes on behind a forged refusal is done."""
+KEPT_BYTES: Final = 4_096
+"""With more behind it an answer is given though Kafka has not got the event."""
 _PATIENCE_S: Final = 0.5
 """Who waits longer for those in front asks for itself whether the topic is there."""
 _SHOWN: Final = 300
@@ -96,7 +98,9 @@ class Creation:
         self._office = office
         self._known = office.known
         self._questions = questions
-        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._answer: asyncio.Future[int] | None = None
+        # The answer, until it is given, and what the broker has said behind it.
+        self._kept: list[bytes] = []
         settings = office.settings
         self._until_ms = link.now_ms() + settings.create_wait_ms
         self._question_s = settings.create_question_ms / 1000
@@ -119,8 +123,26 @@ class Creation:
     def answered(self, kind: int, frame: bytes) -> bool:
         """The broker answers the client's request; True if the answer is taken, and given later."""
         assert self._answer is not None
-        self._answer.set_result((kind, frame))
-        return kind != ERROR
+        self._answer.set_result(kind)
+        if kind != ERROR:
+            self._kept = [frame]
+        return self.withholds
+
+    @property
+    def withholds(self) -> bool:
+        """Whether the answer is there and not given yet."""
+        return bool(self._kept)
+
+    def keep(self, frame: bytes) -> None:
+        """What the broker says of this one goes on behind the answer."""
+        self._kept.append(frame)
+        if sum(map(len, self._kept)) > KEPT_BYTES:
+            self._give_kept()
+
+    def _give_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        for frame in kept:
+            self._link.to_client(frame)
 
     # A question for partitions ---------------------------------------------------------------------------
 
@@ -198,14 +220,14 @@ class Creation:
                 done = await self._in_turn()
         if done is None:
             return
-        answer, kind, frame = done
+        answer, kind = done
         if kind == ERROR:
             await self._settle_later(answer)
             return
         await self._office.mutations.acknowledged(answer)
-        self._link.to_client(frame)
+        self._give_kept()
 
-    async def _in_turn(self) -> tuple[Answer, int, bytes] | None:
+    async def _in_turn(self) -> tuple[Answer, int] | None:
         """Have it decided, if it is not there, and let it go on; None: that was all."""
         if self._link.stalled:
             # It would hear no answer, and keep those behind it waiting.
@@ -221,11 +243,11 @@ class Creation:
         answer = await self._decide(1)
         if answer is None:
             return None
-        kind, frame = await self._send()
+        kind = await self._send()
         if kind != ERROR:
             self._known.note(self.want.name, 0)
             self._office.mutations.settle(answer, {self.want.name: 1})
-        return answer, kind, frame
+        return answer, kind
 
     def _goes_on(self, found: Found) -> None:
         self._count(found)
@@ -252,8 +274,8 @@ class Creation:
         self._known.note(name, 0)
         return Found.EXISTS
 
-    async def _send(self) -> tuple[int, bytes]:
-        """Let the request go on and wait for the broker's answer."""
+    async def _send(self) -> int:
+        """Let the request go on and wait for the broker's answer; returns its kind."""
         self.sent = True
         self._answer = asyncio.get_running_loop().create_future()
         self._link.to_broker(self.want.frame)

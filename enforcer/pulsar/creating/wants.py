@@ -4,12 +4,15 @@ from typing import Any, Final, NamedTuple
 
 from enforcer.pulsar.protocol.commands import command, error, parse
 from enforcer.pulsar.protocol.frames import (
+    ACTIVE_CONSUMER_CHANGE,
     CLOSE_CONSUMER,
     CLOSE_PRODUCER,
     PARTITIONED_METADATA,
     PARTITIONED_METADATA_RESPONSE,
     PRODUCER,
+    REACHED_END_OF_TOPIC,
     SUBSCRIBE,
+    TOPIC_MIGRATED,
     BadFrame,
     Reason,
 )
@@ -18,6 +21,8 @@ from enforcer.pulsar.protocol.names import BadName, Topic, read_topic
 ASKING: Final = frozenset({PRODUCER, SUBSCRIBE, PARTITIONED_METADATA})
 """Kinds of requests that may create a topic."""
 CLOSING: Final = frozenset({CLOSE_PRODUCER, CLOSE_CONSUMER})
+NAMING: Final = CLOSING | {ACTIVE_CONSUMER_CHANGE, REACHED_END_OF_TOPIC, TOPIC_MIGRATED}
+"""What brokers say unasked of a producer or consumer, before its client has used it."""
 APIS: Final = {
     PRODUCER: "PRODUCER",
     SUBSCRIBE: "SUBSCRIBE",
@@ -79,6 +84,13 @@ def read_want(kind: int, frame: bytes) -> Want | None:
         return None
     name = body.topic if topic is None else topic.name
     return Want(kind, frame, body, body.request_id, owner, name, topic)
+
+
+def named(kind: int, body: Any) -> tuple[int, int]:
+    """The owner, as of a want, that a frame of NAMING names."""
+    if kind == TOPIC_MIGRATED:
+        return (CLOSE_CONSUMER if body.resource_type else CLOSE_PRODUCER), body.resource_id
+    return (kind, body.producer_id) if kind == CLOSE_PRODUCER else (CLOSE_CONSUMER, body.consumer_id)
 
 
 def refusal(want: Want, code: int, message: str) -> bytes:

@@ -8,6 +8,8 @@ from loop_kit import in_a_loop
 from mutations_kit import settle_down
 
 from enforcer.pulsar.creating import creation
+from enforcer.pulsar.protocol import frames
+from enforcer.pulsar.protocol.commands import command, parse
 from enforcer.pulsar.protocol.frames import PRODUCER, SUBSCRIBE
 
 
@@ -64,6 +66,64 @@ async def test_the_answer_waits_until_kafka_has_the_event() -> None:
     yard.desk.acknowledge()
     await settle_down()
     assert client.told().request_id == 1
+
+
+OF_CONSUMER = (
+    command(frames.ACTIVE_CONSUMER_CHANGE, consumer_id=1, is_active=True),
+    command(frames.REACHED_END_OF_TOPIC, consumer_id=1),
+    command(frames.TOPIC_MIGRATED, resource_id=1, resource_type=1),
+    command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=2**64 - 1),
+)
+OF_PRODUCER = (
+    command(frames.PRODUCER_SUCCESS, request_id=1, producer_ready=True),
+    command(frames.TOPIC_MIGRATED, resource_id=1, resource_type=0),
+    command(frames.CLOSE_PRODUCER, producer_id=1, request_id=2**64 - 1),
+)
+
+
+@pytest.mark.parametrize(("kind", "mine"), [(PRODUCER, OF_PRODUCER), (SUBSCRIBE, OF_CONSUMER)])
+def test_what_follows_a_withheld_answer_stays_behind_it(kind: int, mine: tuple[bytes, ...]) -> None:
+    """A client that hears of an end before the beginning uses what is no more. What is of others passes."""
+
+    async def scene() -> None:
+        yard = Yard()
+        yard.desk.acknowledges = False
+        client = Client(yard)
+        await (client.produce() if kind == PRODUCER else client.subscribe())
+        await client.answer(None)
+        await client.made(1)
+        for frame in mine:
+            assert not await client.tell(frame)
+        others = OF_CONSUMER if kind == PRODUCER else OF_PRODUCER[1:]
+        assert all([await client.tell(frame) for frame in others])
+        assert not client.wire.down
+        yard.desk.acknowledge()
+        await settle_down()
+        assert tuple(client.wire.down[1:]) == mine and parse(client.wire.down[0]).request_id == 1
+        # From then on all pass.
+        assert all([await client.tell(frame) for frame in mine])
+
+    asyncio.run(scene())
+
+
+@in_a_loop
+async def test_so_much_follows_a_withheld_answer_that_it_is_given() -> None:
+    """In order all the same; nothing but that is kept of what a broker says unasked."""
+    yard = Yard()
+    yard.desk.acknowledges = False
+    client = Client(yard)
+    await client.subscribe()
+    await client.answer(None)
+    await client.made(1)
+    sent = 0
+    while not client.wire.down:
+        assert not await client.tell(OF_CONSUMER[0])
+        sent += 1
+    assert len(client.wire.down) == 1 + sent < 1_000
+    assert await client.tell(OF_CONSUMER[0])
+    yard.desk.acknowledge()
+    await settle_down()
+    assert len(client.wire.down) == 1 + sent
 
 
 @in_a_loop
