@@ -83,7 +83,8 @@ class Upstream(asyncio.Protocol):
                 await loop.create_connection(lambda: self, *target)
         except TimeoutError:
             reason = "timeout"
-        except OSError:
+        except (OSError, ValueError):
+            # The second: nothing can be called so.
             reason = "refused"
         if reason and not self._over:
             self._connecting = None

@@ -11,7 +11,7 @@ from typing import Any, Final
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.protocol.commands import LookupType, ServerError, build, command, parse, rewritten
-from enforcer.pulsar.protocol.frames import LOOKUP, LOOKUP_RESPONSE
+from enforcer.pulsar.protocol.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from enforcer.pulsar.staying.asking import Asking, AskingFailed
 from enforcer.pulsar.staying.targets import Address
 from streaming.contract.errors import WeirError
@@ -34,19 +34,29 @@ class Lookups:
         self._hub = hub
         self._pulsar = hub.pulsar
         self._metrics = hub.pulsar_metrics
+        # As the client logs in now.
+        self._connect = link.connect
         self._asked: dict[int, bytes] = {}
         self._others: dict[Address, Asking] = {}
         self._following: set[asyncio.Task[None]] = set()
-        self.up = frozenset({LOOKUP})
+        self.up = frozenset({LOOKUP, AUTH_RESPONSE})
         self.down = frozenset({LOOKUP_RESPONSE})
 
     @property
     def held_bytes(self) -> int:
         """See link.Part."""
-        return sum(map(len, self._asked.values()))
+        return len(self._connect) + sum(map(len, self._asked.values()))
 
     def take_up(self, kind: int, frame: bytes) -> bytes | None:
-        """A lookup is kept until it is answered, since it may have to be asked again elsewhere."""
+        """A lookup is kept until it is answered, since it may have to be asked again elsewhere.
+
+        So is the newest login: that of CONNECT may be over by then.
+        """
+        if kind == AUTH_RESPONSE:
+            login = parse(self._connect)
+            login.auth_data = parse(frame).response.auth_data
+            self._connect = rewritten(self._connect, login)
+            return frame
         if len(self._asked) >= self._pulsar.lookups_max:
             # Only a redirect would need it; then that one fails, and is tried again.
             del self._asked[next(iter(self._asked))]
@@ -81,6 +91,7 @@ class Lookups:
             other.close()
         self._others.clear()
         self._asked.clear()
+        self._connect = b""
 
     def _through(self, body: Any, frame: bytes) -> bytes:
         """An answer as the client gets it."""
@@ -112,7 +123,7 @@ class Lookups:
             async with asyncio.timeout(self._pulsar.lookup_timeout_ms / 1000):
                 frame = await self._serving(asked, answer)
             result = "followed"
-        except (WeirError, TimeoutError, OSError) as error:
+        except (WeirError, OSError, ValueError) as error:
             result = "failed"
             frame = self._failed(request_id, str(error) or "it took too long")
         self._metrics.redirects.labels(result).inc()
@@ -137,6 +148,6 @@ class Lookups:
         if other is None or other.over:
             if len(self._others) >= _ASKED_MAX:
                 self._others.pop(next(iter(self._others))).close()
-            other = Asking(target, self._link.connect, self._link.now_ms)
+            other = Asking(target, self._connect, self._link.now_ms)
         self._others[target] = other
         return other

@@ -162,6 +162,28 @@ def test_a_redirect_is_followed() -> None:
     run(test)
 
 
+def test_a_redirect_is_followed_with_the_newest_login() -> None:
+    """A token that was renewed since the client came; the old one may be over."""
+
+    async def test() -> None:
+        async with Broker(lambda asked: answer(LookupType.CONNECT, "pulsar://b-9:6650")) as other:
+            rig = asking()
+            challenge = command(frames.AUTH_CHALLENGE, challenge={"auth_method_name": "basic"})
+            renewal = command(frames.AUTH_RESPONSE, response={"auth_data": b"bob:y"})
+            rig.broker.data = b""
+            rig.down(challenge)
+            rig.up(renewal)
+            assert (rig.client.data, rig.broker.data) == (challenge, renewal)
+            rig.client.data = b""
+            rig.down(answer(LookupType.REDIRECT, other.url))
+            await until(lambda: rig.client.data)
+            (login,) = other.connects
+            assert (login.auth_method_name, login.auth_data) == ("basic", b"bob:y")
+            rig.connection.end("tests")
+
+    run(test)
+
+
 def test_redirects_that_lead_nowhere() -> None:
     """In a circle, to a broker that refuses the login, is silent, away or has no plain address: it fails."""
 
@@ -182,6 +204,13 @@ def test_redirects_that_lead_nowhere() -> None:
                 assert rig.metric("pulsar_redirects_total", result="failed") == 1
                 rig.connection.end("tests")
             assert len(circle.asked) == 5
+            rig = asking()
+            # A name that cannot be asked for.
+            rig.targets.learn = lambda _url: ("x" * 64, 6650)  # type: ignore[method-assign]
+            rig.down(answer(LookupType.REDIRECT, "pulsar://x:6650"))
+            await until(lambda: rig.client.data)
+            assert parse(rig.client.data).response == LookupType.FAILED
+            rig.connection.end("tests")
 
     run(test)
 
