@@ -120,6 +120,10 @@ class Delivering:
         for number, since_ms in list(self._gone.items()):
             if now_ms - since_ms > _SURE_GONE_MS:
                 del self._gone[number]
+        for requests in (self._beginning, self._ending):
+            # One that its client gave up while it was kept back is never answered.
+            for number in [number for number, consumer in requests.items() if consumer.closed]:
+                del requests[number]
         if self.up is not _UP:
             self._asking.watch(self._consumers.values(), now_ms)
             self._see()

@@ -169,6 +169,18 @@ def test_requests_without_answers_have_a_bound() -> None:
     assert link.ended == ["too_many_consumers"]
 
 
+def test_requests_that_are_never_answered_do_not_add_up() -> None:
+    """Such as SUBSCRIBEs for topics that wait for a quota, which their client then closes."""
+    world = World(per_subscription(10), own={"consumers_max": 3})
+    link = ModelLink(world)
+    for request in range(0, 100, 2):
+        link.up(subscribe(1, request))
+        link.up(command(frames.UNSUBSCRIBE, consumer_id=1, request_id=request + 1))
+        link.up(command(frames.CLOSE_CONSUMER, consumer_id=1, request_id=1_000))
+        link.part.check(world.now_ms)
+    assert not link.ended and not link.part._beginning and not link.part._ending
+
+
 def test_names_count_as_what_the_connection_holds() -> None:
     """A hundred thousand of them are not little."""
     link = ModelLink(World())
