@@ -11,6 +11,7 @@ import pulsar
 from pulsar_kit import Got, client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
+from enforcer.pulsar.delivering.delivering import Delivering
 from streaming.contract.events import PolicyChange
 from weir.stack.pulsar import LocalPulsar
 
@@ -44,6 +45,20 @@ class Limited:
             done.set()
 
         self.proxy.call(apply)
+        assert done.wait(10)
+
+    def overcount(self, permits: int) -> None:
+        """Let the proxy believe that brokers have so many more for each consumer: they have lost them."""
+        done = threading.Event()
+
+        def count() -> None:
+            for connection in self.proxy.proxy._connections:
+                for part in connection._parts:
+                    for consumer in part._consumers.values() if isinstance(part, Delivering) else ():
+                        consumer.permits.balance += permits
+            done.set()
+
+        self.proxy.call(count)
         assert done.wait(10)
 
     def sample(self, name: str, **labels: str) -> float:

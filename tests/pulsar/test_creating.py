@@ -148,17 +148,20 @@ def test_a_wait_within_the_bound_creates_normally(proxy: Limited, admin: Admin) 
 
 
 @pytest.mark.soak
-def test_a_client_that_leaves_while_it_waits_pays_nothing(proxy: Limited, admin: Admin) -> None:
-    """And its topic is not created."""
-    topic = fresh("gone")
+def test_a_client_that_gives_up_while_it_waits_pays_nothing(proxy: Limited, admin: Admin) -> None:
+    """It closes what it has not got, and stays; its topics are not created."""
+    topics = fresh("gone"), fresh("gone")
     proxy.limit(controller_mutation_rate=1, controller_mutation_burst=11)
     proxy.owe(5)
-    with proxy.client(operation_timeout_seconds=1) as connected, pytest.raises(client_library.Timeout):
-        connected.create_producer(topic)
-    before = proxy.balance()
-    time.sleep(6)
-    assert not admin.exists(topic) and proxy.balance() >= before
-    until(lambda: proxy.count("held") == 0)
+    with proxy.client(operation_timeout_seconds=1) as connected:
+        with pytest.raises(client_library.Timeout):
+            connected.create_producer(topics[0])
+        with pytest.raises(client_library.Timeout):
+            connected.subscribe(topics[1], "s")
+        until(lambda: proxy.count("held") == 0)
+        before = proxy.balance()
+        time.sleep(6)
+        assert not any(map(admin.exists, topics)) and proxy.balance() >= before
 
 
 @pytest.mark.soak

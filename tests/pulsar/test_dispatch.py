@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pulsar as client_library
 import pytest
+from proxy_kit import until
 from pulsar_dispatch_kit import Limited, Reading, counts, fill, limited, namespace, new_topic, rate
 from pulsar_kit import Admin, client, receive
 
@@ -44,6 +45,24 @@ def test_a_subscription_gets_its_rate_from_the_first_message_on(pulsar: LocalPul
     # Noted by a client that shares a busy machine: what comes late for one second comes with the next.
     assert sum(found[0]) <= 4 * 100 * 1.02 and sum(found[1]) < 4 * 100 * 1.02 + 30
     assert sum(found[0]) >= 300 and sum(found[1]) >= 300
+
+
+def test_permits_that_the_broker_has_not_are_found(pulsar: LocalPulsar) -> None:
+    """As where it has lost some: it is asked, its own count holds, and all comes."""
+    with limited(pulsar) as limit:
+        limit.paths(namespace(subscription=rate(100)))
+        topic = new_topic()
+        fill(pulsar.service, topic, 500, 1)
+        with Reading(limit.service, topic) as reading:
+            reading.add(consumer_type=client_library.ConsumerType.KeyShared)
+            until(lambda: len(reading.times()) > 100)
+            limit.overcount(7)
+            until(lambda: len(reading.times()) == 500)
+            asked = "weir_consumer_permit_questions_total"
+            assert limit.sample(asked, result="corrected") >= 1
+            # Who has read all is asked for too, and nothing is wrong then.
+            until(lambda: limit.sample(asked, result="same") >= 1)
+            assert limit.sample(asked, result="unknown") == 0
 
 
 @pytest.mark.soak
