@@ -73,9 +73,8 @@ class Asking:
 
     def forget(self, consumer: Consumer) -> None:
         """It is gone, or nothing limits it."""
-        question = self._waiting.pop(consumer, None)
-        if question is not None:
-            self._open.pop(question.request_id, None)
+        self._quiet.pop(consumer, None)
+        self._drop(consumer)
 
     def watch(self, consumers: Iterable[Consumer], now_ms: float) -> None:
         """Once a second: ask for those whose broker should have permits and sends nothing."""
@@ -141,10 +140,15 @@ class Asking:
         self._link.to_broker(command(CONSUMER_STATS, request_id=self._next, consumer_id=question.consumer.id))
         self._next += 1
 
+    def _drop(self, consumer: Consumer) -> None:
+        question = self._waiting.pop(consumer, None)
+        if question is not None:
+            self._open.pop(question.request_id, None)
+
     def _end(self, question: _Question, said: int | None) -> None:
         """It has so many, as far as its broker says it."""
         consumer = question.consumer
-        self.forget(consumer)
+        self._drop(consumer)
         result = "known"
         if said is None:
             result = "unknown"

@@ -125,6 +125,12 @@ def test_thousands_are_not_asked_for_at_once() -> None:
         seconds_pass(link, 1)
         most = max(most, link.stats_asked - before)
     assert most <= 1_001 and link.stats_asked >= 5_000
+    # Nothing is kept of whom nothing limits, or who is gone.
+    link.close_consumer(1)
+    assert len(link.part._asking._quiet) == 4_999
+    world.put({NAMESPACE: None})
+    world.run(30)
+    assert not link.part._asking._quiet
 
 
 @pytest.mark.parametrize("shadow", [True, False])
