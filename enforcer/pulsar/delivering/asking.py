@@ -18,7 +18,7 @@ from enforcer.pulsar.protocol.frames import CONSUMER_STATS
 
 _AGAIN_MS: Final = 50.0
 _ASKED_MAX: Final = 40
-"""So often; then the last answer counts. One that is too low by lets some more come, which are held."""
+"""So often; then the last answer counts. One that is too low by some lets some more come, which are held."""
 _QUIET_MS: Final = 2_000.0
 """So long nothing comes for permits that a broker should have before it is asked; each time twice as long."""
 _QUIET_MAX_MS: Final = 30_000.0
