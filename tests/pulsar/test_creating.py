@@ -152,8 +152,10 @@ def test_a_client_that_gives_up_while_it_waits_pays_nothing(proxy: Limited, admi
     """It closes what it has not got, and stays; its topics are not created."""
     topics = fresh("gone"), fresh("gone")
     proxy.limit(controller_mutation_rate=1, controller_mutation_burst=11)
-    proxy.owe(5)
     with proxy.client(operation_timeout_seconds=1) as connected:
+        # From here on it is known that no partitions come of the question before.
+        connected.create_producer(fresh("first"))
+        proxy.owe(5)
         with pytest.raises(client_library.Timeout):
             connected.create_producer(topics[0])
         with pytest.raises(client_library.Timeout):
