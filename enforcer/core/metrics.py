@@ -180,6 +180,7 @@ class Metrics:
             "Requests answered before Kafka had their events",
             registry=self.registry,
         )
+        self.same_name = self._counter("same_name", "Signs of life of other processes with our name")
 
     def _count_dispatch(self) -> None:
         """What limits of dispatch do to Fetch requests (docs/metrics.md)."""
