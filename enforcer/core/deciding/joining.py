@@ -5,6 +5,7 @@ back what was decided before it and what is still to be.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,7 +33,6 @@ SendUsage = Callable[..., bool]
 _RETRY_S: Final = 0.5
 _HEARD_S: Final = 1.0
 """After our own `alive` was read: so long others may take to read it."""
-_LOOK_S: Final = 0.1
 _COMPLAIN_MS: Final = 60_000
 _OWN_NAMES: Final = "give each a name of its own: --id or proxy.id, of an admin API http.id"
 
@@ -82,7 +82,7 @@ class Joining:
         self._heart: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._back_ms = 0
-        self._acknowledged, self._read_own = asyncio.Event(), asyncio.Event()
+        self._acknowledged, self._read_own, self._taken = (asyncio.Event() for _ in range(3))
         self._beats = 0
         self._complained_ms = -inf
 
@@ -102,7 +102,7 @@ class Joining:
         self._local.read_to_ms = self._read_to_ms
         self._opening = self._loop.create_task(self._open())
         done, _ = await asyncio.wait((self._opening,), timeout=max(0.0, limit_s))
-        if self._local.alive.name_is_taken:
+        if self._taken.is_set():
             raise WeirError(f"another process is {self._name!r} and decides already; {_OWN_NAMES}")
         if not done:
             logger.warning("what was decided before could not be read in time; until it is, the job is asked")
@@ -191,9 +191,10 @@ class Joining:
     async def _others_have_heard(self) -> None:
         await self._read_own.wait()
         await asyncio.sleep(_HEARD_S)
-        # Killed, it says nothing more; else it will within this time.
-        while self._local.alive.predecessor_may_live(self._brokers.now_ms()):
-            await asyncio.sleep(_LOOK_S)
+        # One of our name that was killed says nothing more; else it will within this time.
+        left_ms = self._local.alive.predecessor_ms(self._brokers.now_ms())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
     def _read_to_ms(self) -> int | None:
         return 0 if self._decisions is None else self._decisions.read_to_ms
@@ -213,6 +214,8 @@ class Joining:
 
     def _complain(self) -> None:
         """Another process lives that has our name."""
+        if self._local.alive.name_is_taken:
+            self._taken.set()
         self._coordinator.metrics.same_name.inc()
         now_ms = self._clock.steady_ms()
         if now_ms - self._complained_ms >= _COMPLAIN_MS:

@@ -6,9 +6,9 @@ these records alone, our own among them: a proxy that is cut off from Kafka hear
 that it is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and about a second
 longer: then the others have heard of it.
 
-A process is told by the random `instance` in its `alive`: two with one name are two that decide, though shares
-and decisions take them for one. Who starts and hears one of its name that is older and still there must not
-go on.
+A process is told by the random `instance` in its `alive`: two with one name are two that decide, though
+shares and decisions take them for one. Who starts and hears one of its name that is older and still there
+must not go on.
 """
 
 from collections import OrderedDict, deque
@@ -99,9 +99,10 @@ class Alive:
         """Whether our own `alive` was read."""
         return self._own_ts is not None
 
-    def predecessor_may_live(self, ts: int) -> bool:
-        """Whether one that had our name before us may still be there at this time, ms."""
-        return any(self._precedes(heard) and heard.alive(ts, PREDECESSOR_MS) for heard in self._namesakes())
+    def predecessor_ms(self, ts: int) -> int:
+        """How long at most, from a time on, until one that had our name before says a word or is gone, ms."""
+        last = (heard.ts for heard in self._namesakes() if self._precedes(heard) and not heard.leaving)
+        return max(0, max(last, default=0) + PREDECESSOR_MS - ts)
 
     @property
     def name_is_taken(self) -> bool:

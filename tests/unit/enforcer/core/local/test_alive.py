@@ -78,8 +78,8 @@ def test_who_was_killed_is_waited_for_until_it_has_missed_its_word() -> None:
         assert not alive.heard("p1", T0, instance="a")
         assert not alive.heard("p1", T0 + 3_000, instance="b")
         assert alive.count(away=False) == 3 - (alive is again)
-    assert again.predecessor_may_live(T0 + PREDECESSOR_MS - 1) and not again.name_is_taken
-    assert not again.predecessor_may_live(T0 + PREDECESSOR_MS)
+    assert again.predecessor_ms(T0 + 4_000) == PREDECESSOR_MS - 4_000 and not again.name_is_taken
+    assert again.predecessor_ms(T0 + ALIVE_MS) == 0
     for alive in (again, other):
         alive.heard("p1", T0 + PREDECESSOR_MS, instance="b")
     assert (again.count(away=True), other.count(away=True)) == (1, 3)
@@ -93,7 +93,7 @@ def test_who_left_is_not_waited_for() -> None:
     alive.heard("p1", T0, instance="a")
     alive.heard("p1", T0 + 1, instance="a", leaving=True)
     alive.heard("p1", T0 + 2, instance="b")
-    assert not alive.predecessor_may_live(T0 + 2) and alive.count(away=False) == 1
+    assert alive.predecessor_ms(T0 + 2) == 0 and alive.count(away=False) == 1
 
 
 def test_so_many_are_counted() -> None:
