@@ -252,12 +252,12 @@ class Brain:
     def _refused(self, event_id: str) -> None:
         self._in_loop(partial(self.coordinator.refused, event_id))
 
-    def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
-        delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000
-        if delay_s > _TIMER_MAX_S:
-            self._loop.call_later(_TIMER_MAX_S, self._call_at, wall_ms, function)
+    def _call_at(self, ts: int, function: Callable[[], None]) -> None:
+        delay_s = (ts - self.brokers_ms()) / 1000
+        if delay_s > 0:
+            self._loop.call_later(min(delay_s, _TIMER_MAX_S), self._call_at, ts, function)
         else:
-            self._loop.call_later(max(0.0, delay_s), function)
+            self._loop.call_soon(function)
 
     async def _ask_probe(self) -> bool:
         """Whether one probe was decided within its limit."""

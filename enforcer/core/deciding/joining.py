@@ -181,7 +181,7 @@ class Joining:
         return decisions
 
     def _longest_ms(self) -> int:
-        return back_ms(self._coordinator.policies.at(self._brokers.now_ms()))
+        return back_ms(self._coordinator.policies.now)
 
     def _now_ms(self, record_ms: int) -> int:
         """The time by which decisions are too far ahead: a record's own may be any, but for a start."""

@@ -14,7 +14,10 @@ DAY_MS = 86_400_000
 
 
 def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
-    """No timer of the loop is set farther ahead than a day; the function is called once, at its time."""
+    """No timer of the loop is set farther ahead than a day; the function is called once, at its time.
+
+    By the brokers' clock, as policies come into force by it.
+    """
     called: list[float] = []
 
     async def run() -> None:
@@ -23,10 +26,11 @@ def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
         now_ms = 0.0
         timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         loop = SimpleNamespace(
-            call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given))
+            call_later=lambda delay_s, function, *given: timers.append((delay_s, function, given)),
+            call_soon=lambda function: function(),
         )
         brain._loop = cast(asyncio.AbstractEventLoop, loop)
-        brain.coordinator.clock = cast(Any, SimpleNamespace(wall_ms=lambda: int(now_ms)))
+        brain.brokers_ms = lambda: int(now_ms)
         brain.coordinator.call_at(2 * DAY_MS + 5, lambda: called.append(now_ms))
         while timers:
             ((delay_s, function, given),) = timers
