@@ -11,6 +11,7 @@ from enforcer.core.settings import ProxySettings
 from streaming.contract.topics import Topics
 
 DAY_MS = 86_400_000
+NOBODY = {"bootstrap.servers": "127.0.0.1:9"}
 
 
 def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
@@ -21,8 +22,7 @@ def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
     called: list[float] = []
 
     async def run() -> None:
-        nobody = {"bootstrap.servers": "127.0.0.1:9"}
-        brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), nobody, speaks="kafka")
+        brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
         now_ms = 0.0
         timers: list[tuple[float, Callable[..., None], tuple[Any, ...]]] = []
         loop = SimpleNamespace(
@@ -41,3 +41,28 @@ def test_a_policy_dated_days_ahead_is_looked_at_again_until_its_time() -> None:
 
     asyncio.run(run())
     assert called == [2 * DAY_MS + 5]
+
+
+def test_it_serves_while_the_job_is_away() -> None:
+    """Once all is read back and the limit of the start is over; the job that comes makes it ready."""
+    seen: list[tuple[bool, bool, bool]] = []
+
+    async def run() -> None:
+        brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
+        local = brain.coordinator.local
+
+        async def ask() -> bool:
+            seen.append((brain.serving.is_set(), brain.ready.is_set(), brain.coordinator.metrics.local.alone))
+            if len(seen) == 2:
+                local.begin()
+            if len(seen) == 3:
+                brain._start_until_ms = 0.0
+            return len(seen) > 4
+
+        brain._start_until_ms = float("inf")
+        brain._ask_probe = ask  # type: ignore[method-assign]  # no broker
+        await brain.probe()
+        seen.append((brain.serving.is_set(), brain.ready.is_set(), brain.coordinator.metrics.local.alone))
+
+    asyncio.run(run())
+    assert seen == [(False, False, False)] * 3 + [(True, False, True)] * 4 + [(True, True, False)]
