@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from broker_fixtures import apart
+from broker_fixtures import apart, serving
 from cluster_kit import Cluster, fresh
 from process_kit import weir_proxy
 from proxy_kit import Decider, ProxyThread, until
 from wire_client import WireClient, errors
 
+from enforcer.core.local import read_back
 from weir.cli import DONE, main
 from weir.foreground import AWAY, HERE
 from weir.stack.kafka import free_port
@@ -113,3 +115,27 @@ def test_a_proxy_that_starts_while_the_job_is_away(cluster: Cluster, tmp_path: P
         with Decider(own.kafka.bootstrap, own.topics):
             until(lambda: proxy.ready()["job"] == HERE, START_S, "a decided probe")
             assert proxy.metric("alone") == 0
+
+
+def test_what_was_decided_while_the_job_is_long_away(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read back from when the job last spoke, though that was of nobody's balance and is long ago."""
+    monkeypatch.setattr(read_back, "BACK_MS", 1)
+    monkeypatch.setattr(read_back, "BACK_MAX_MS", 1)
+    name = fresh("silent")
+    with (
+        apart(cluster, "silent") as own,
+        serving(own, id="first") as first,
+        WireClient(first.bootstrap, name) as client,
+    ):
+        own.limit(first, name, **QUOTA)
+        own.decider.pause()
+        try:
+            assert set(errors(client.create({f"{name}-{n}": 1 for n in range(15)})).values()) == {0}
+            # So long does a start look back at least, with what it adds for clocks that disagree.
+            time.sleep(3.0)
+            with ProxyThread(own.config(id="second")) as second:
+                assert 5.0 <= second.balance(name) <= 6.0
+        finally:
+            own.decider.resume()

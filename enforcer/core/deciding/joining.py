@@ -141,8 +141,9 @@ class Joining:
         await asyncio.gather(
             decisions.caught_up.wait(), self._signs.caught_up.wait(), self._others_have_heard()
         )
-        newest_ts = self._local.newest_stated_ts
-        since_ms = self._clock.wall_ms() - (self._brokers.now_ms() if newest_ts is None else newest_ts)
+        # Without an admission: nothing is decided of what was asked after the job's last word.
+        newest_ts = self._local.newest_stated_ts or decisions.newest_ms or self._brokers.now_ms()
+        since_ms = self._clock.wall_ms() - newest_ts
         requests = requests_since(
             self._connection,
             self._topics.requests,

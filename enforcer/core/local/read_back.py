@@ -2,8 +2,9 @@
 
 1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
    order; give every admission to `ReadBack.admission`.
-2. Read `weir.requests` from R before the newest of these admissions on (none: before now), each partition in
-   order; give every event with `decided`, and every refund, to `ReadBack.event`, whoever sent it.
+2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
+   `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and every
+   refund, to `ReadBack.event`, whoever sent it.
 3. Follow both topics' decisions from where 1. ended, by `Book.stated`.
 """
 
