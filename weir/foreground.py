@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _PRIVATE = 0o700
+HERE, AWAY = "decides", "away"
+"""What a proxy's ready file says of the `job`: whether it has decided anything since the proxy's start."""
 
 
 class StopSignal:

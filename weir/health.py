@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from streaming.contract.errors import WeirError
-from weir.foreground import host_port
+from weir.foreground import AWAY, host_port
 from weir.stack.kafka import brokers_seen
 
 _PROCESSES: Final = ("pid", "jvm_pid")
@@ -18,8 +18,8 @@ _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Who listens everywhere listens here too."""
 
 
-def check_health(ready_file: Path, limit_s: float) -> None:
-    """Return if the part that wrote this file is well.
+def check_health(ready_file: Path, limit_s: float) -> str:
+    """What is to be said of the part that wrote this file, which is well; empty as a rule.
 
     Args:
         ready_file: as the part writes it once it is ready, and removes it when it is started anew.
@@ -38,6 +38,11 @@ def check_health(ready_file: Path, limit_s: float) -> None:
             _check_metrics(part["metrics"], deadline)
         elif "kafka" in part:
             _check_broker(part["kafka"], deadline)
+    return "serves without the job, which has decided nothing since the start" if _away(said) else ""
+
+
+def _away(said: Mapping[str, Any]) -> bool:
+    return any(part.get("job") == AWAY for part in (said, *said.get("workers", ())))
 
 
 def _read(path: Path) -> dict[str, Any]:

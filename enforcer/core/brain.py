@@ -57,6 +57,8 @@ class Brain:
         send_action: takes (action, record key) for `weir.decisions`, and `acked`; False if it was dropped.
         brokers_ms: the brokers' clock, ms since the epoch.
         ready: set once probe requests are decided in time.
+        serving: set then, or before: where the job has decided none of them when start_timeout_ms was over,
+            once what is decided here is decided by what was read back.
 
     Args:
         proxy_id: name of this enforcer.
@@ -102,7 +104,7 @@ class Brain:
         self.send_action = partial(self._reports.send, topic=topics.decisions)
         self.send_usage_pack = partial(self._reports.send_packed, topic=topics.usage)
         self._tell_nobody()
-        self.ready = asyncio.Event()
+        self.ready, self.serving = asyncio.Event(), asyncio.Event()
         of_policies, of_decisions = (
             Complaints(topic, metrics.unusable.labels(topic).inc)
             for topic in (topics.policies, topics.decisions)
@@ -137,7 +139,11 @@ class Brain:
         self.take_backlogs: Callable[[list[BacklogDecision]], None] = lambda _backlogs: None
 
     async def start(self) -> None:
-        """Connect, and read the policies and what was decided before, for at most start_timeout_ms."""
+        """Connect, and read the policies and what was decided before, for at most start_timeout_ms.
+
+        Raises:
+            WeirError: another process has our name.
+        """
         limit_ms = self._settings.start_timeout_ms
         self._start_until_ms = self.clock.steady_ms() + limit_ms
         self._watch.start()
@@ -197,8 +203,19 @@ class Brain:
             elif now_ms - complained_ms >= _COMPLAIN_S * 1000:
                 complained_ms = now_ms
                 logger.warning("no probe decided yet: is the job running? requests get on_late_decision")
+            if not first_ms and now_ms >= self._start_until_ms:
+                self._serve_alone()
         logger.info("ready: a probe was decided, after %.1f s", (self.clock.steady_ms() - started_ms) / 1000)
+        self.coordinator.metrics.local.alone = False
+        self.serving.set()
         self.ready.set()
+
+    def _serve_alone(self) -> None:
+        """Others' rollout must not wait for a job that is away."""
+        if self.coordinator.local.open and not self.serving.is_set():
+            logger.warning("serving without the job: it has decided nothing since the start")
+            self.coordinator.metrics.local.alone = True
+            self.serving.set()
 
     def ask_for_a_sign(self) -> None:
         """Make the job say something, if it is there: a probe that nobody waits for."""
@@ -252,12 +269,12 @@ class Brain:
     def _refused(self, event_id: str) -> None:
         self._in_loop(partial(self.coordinator.refused, event_id))
 
-    def _call_at(self, wall_ms: int, function: Callable[[], None]) -> None:
-        delay_s = (wall_ms - self.coordinator.clock.wall_ms()) / 1000
-        if delay_s > _TIMER_MAX_S:
-            self._loop.call_later(_TIMER_MAX_S, self._call_at, wall_ms, function)
+    def _call_at(self, ts: int, function: Callable[[], None]) -> None:
+        delay_s = (ts - self.brokers_ms()) / 1000
+        if delay_s > 0:
+            self._loop.call_later(min(delay_s, _TIMER_MAX_S), self._call_at, ts, function)
         else:
-            self._loop.call_later(max(0.0, delay_s), function)
+            self._loop.call_soon(function)
 
     async def _ask_probe(self) -> bool:
         """Whether one probe was decided within its limit."""

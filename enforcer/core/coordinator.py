@@ -72,7 +72,7 @@ class QuotaCoordinator:
         self.local = LocalDecisions(proxy_id, settings, metrics, self.policies.timeline, self._brokers_ms)
         self.policies.forgetting = self.local.book.sweep
         self.call_at: Callable[[int, Called], object] = lambda _ts, _function: None
-        """Calls a function at a wall-clock time; set by whoever owns the loop."""
+        """Calls a function at a time of the brokers' clock; set by whoever owns the loop."""
         self.in_loop: Callable[[Called], object] = lambda function: function()
         """Calls a function in the loop, from any thread; set by whoever owns it."""
         self.outgoing = Outgoing(sender)
@@ -277,11 +277,11 @@ class QuotaCoordinator:
         traffic = self.metrics.traffic
         traffic.subjects = self.ledger.subjects
         traffic.pending = self.ledger.pending
-        traffic.policy_version = self.policies.at(self.clock.wall_ms()).version
+        traffic.policy_version = self.policies.now.version
 
     def remaining_ms(self, decision: Decision, sent_ms: float | None) -> float:
         """How much of a decision's throttle time is left now; see `gate.remaining_ms`."""
-        return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self.clock.wall_ms())
+        return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self._brokers_ms())
 
     def _note_wait(self, decision: Decision, ask: Ask | None) -> None:
         if not decision.subject or decision.shadow:

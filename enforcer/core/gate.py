@@ -70,7 +70,7 @@ def judge(
     return Verdict(Action.HOLD, wait_ms)
 
 
-def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, wall_ms: int) -> float:
+def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, brokers_ms: int) -> float:
     """How much of a decision's throttle time is left.
 
     The event's time is a broker's; where that clock and ours disagree, what has surely passed here is the
@@ -80,13 +80,13 @@ def remaining_ms(decision: Decision, sent_ms: float | None, now_ms: float, wall_
         decision: it.
         sent_ms: when we sent the event, on the clock of `now_ms`; None if another proxy did.
         now_ms: now, on any steady clock.
-        wall_ms: the same, ms since the epoch.
+        brokers_ms: the same on the brokers' clock, by which decisions are dated.
     """
     throttle_ms = float(decision.throttle_time_ms)
-    by_wall_ms = decision.ts + throttle_ms - wall_ms
+    by_brokers_ms = decision.ts + throttle_ms - brokers_ms
     if sent_ms is None:
-        return max(0.0, min(throttle_ms, by_wall_ms))
-    return max(0.0, throttle_ms - (now_ms - sent_ms), min(throttle_ms, by_wall_ms))
+        return max(0.0, min(throttle_ms, by_brokers_ms))
+    return max(0.0, throttle_ms - (now_ms - sent_ms), min(throttle_ms, by_brokers_ms))
 
 
 def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: float) -> str:

@@ -60,11 +60,13 @@ class Local:
         proxies: that are alive, this one included.
         own_events: sent, whose decision was not read, with their items.
         counts: what went past the ordinary.
+        alone: whether we serve though the job has decided nothing since our start.
     """
 
     proxies: int = 1
     own_events: int = 0
     counts: Counts = field(default_factory=Counts)
+    alone: bool = False
 
 
 class _TrafficCollector(Collector):
@@ -94,6 +96,7 @@ class _TrafficCollector(Collector):
             ("brokers", "Brokers that have a port of their own", seen.brokers),
             ("resident_bytes", "Memory of the process", seen.resident),
             ("proxies_alive", "Proxies that decide, this one included", self._local.proxies),
+            ("alone", "1: the job has decided nothing since our start", self._local.alone),
             ("own_events", "Events and items sent, whose decision was not read", self._local.own_events),
         ):
             yield GaugeMetricFamily(f"weir_proxy_{name}", text, value=value)
@@ -180,6 +183,7 @@ class Metrics:
             "Requests answered before Kafka had their events",
             registry=self.registry,
         )
+        self.same_name = self._counter("same_name", "Signs of life of other processes with our name")
 
     def _count_dispatch(self) -> None:
         """What limits of dispatch do to Fetch requests (docs/metrics.md)."""

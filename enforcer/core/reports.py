@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 Acknowledged = Callable[[int | None], None]
 """Told, in a thread, the time that its broker gave an event, ms; None: Kafka will never have it."""
 _POLL_S = 0.2
+LAST_S = 1.0
+"""So long a dead producer may take to tell of what it had sent; the rest it gives up."""
 _QUEUE_KB = "131072"
 """128 MiB of events that wait to be sent; a further one is dropped, as beyond their number."""
 
@@ -73,6 +75,7 @@ class Reports:
         self.learn: Callable[[int, float], None] = lambda _record_ms, _arrived_ms: None
         """Told, in a thread, a record's time by its broker, ms, and when we heard of it, steady ms."""
         self._producer: Producer | None = None
+        self._dead: list[Producer] = []
         self._stopping = threading.Event()
         # Both the loop and the polling thread may find the producer dead.
         self._replacing = threading.Lock()
@@ -151,6 +154,18 @@ class Reports:
         while not self._stopping.is_set():
             assert self._producer is not None
             self._producer.poll(_POLL_S)
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Have dead producers tell what became of all that they hold; who waits for it knows then."""
+        while self._dead:
+            producer = self._dead.pop()
+            until = time.monotonic() + LAST_S
+            while len(producer) and time.monotonic() < until:
+                producer.poll(_POLL_S)
+            if len(producer):
+                producer.purge()
+                producer.flush(LAST_S)
 
     def _done(
         self,
@@ -187,4 +202,5 @@ class Reports:
         with self._replacing:
             if error.fatal() and self._producer is producer and not self._stopping.is_set():
                 logger.warning("the event producer starts again: %s", error)
+                self._dead.append(producer)
                 self._producer = self._connect(self._properties)

@@ -57,7 +57,9 @@ class ProxySettings(Settings):
     Every queue, table and wait of the proxy has its bound here.
     """
 
-    id: str = setting("", "name of this proxy in events; empty: made from the host name and the port")
+    id: str = setting(
+        "", "name of this proxy in events, of no other one; empty: made from the host name and the port"
+    )
     advertise: str = setting("", "host that clients are told to connect to; empty: the listen host")
     broker_port_base: int = setting(
         -1, "port of broker 0, others follow by id; -1: listen port + 1; 0: any free ports", minimum=-1

@@ -138,7 +138,7 @@ class Handler:
 
     def in_force(self) -> object:
         """The policies of now, by which `must_read` goes while traffic is not metered."""
-        return self._coordinator.policies.at(self._coordinator.clock.wall_ms())
+        return self._coordinator.policies.now
 
     def handle(self, frame: bytes) -> None:
         """Handle a request.

@@ -182,6 +182,11 @@ class KafkaProxy:
         """Set once probe requests are decided in time."""
         return self.brain.ready
 
+    @property
+    def serving(self) -> asyncio.Event:
+        """Set then, or once it decides without the job what it can (Brain)."""
+        return self.brain.serving
+
     def now_ms(self) -> float:
         """The steady clock."""
         return self._loop.time() * 1000

@@ -73,7 +73,7 @@ class Groups:
 
     def look(self) -> None:
         """Follow the time: policies come into force, shares end."""
-        self.meter.set_policies(self._policies.at(self._clock.wall_ms()))
+        self.meter.set_policies(self._policies.now)
         self.meter.newcomers.set_alive(self.alive(), self._clock.steady_ms())
         self.meter.look()
 

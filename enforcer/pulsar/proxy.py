@@ -184,6 +184,11 @@ class PulsarProxy:
         """Set once probe requests are decided in time."""
         return self.enforcement.brain.ready
 
+    @property
+    def serving(self) -> asyncio.Event:
+        """Set then, or once it decides without the job what it can (Brain)."""
+        return self.enforcement.brain.serving
+
     def now_ms(self) -> float:
         """The steady clock."""
         return self._loop.time() * 1000

@@ -298,6 +298,15 @@ def mutation_quota_at(candidate: Candidate, value: Mapping[str, Any] | None) -> 
     )
 
 
+def refill_times(entries: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Each token bucket's path, and how long an empty one takes to be full, s."""
+    for path, value in entries.items():
+        if path.startswith("quotas["):
+            quota = mutation_quota_at(Candidate(level=0, path=path, subject=""), value)
+            if quota is not None and quota.algorithm == Algorithm.TOKEN_BUCKET:
+                yield path, quota.burst / quota.rate
+
+
 def _parse_entity(path: str) -> Entity:
     inner = path.removeprefix("quotas[").removesuffix("]")
     user, client_id = split_names(inner, f"policy path {path!r}")

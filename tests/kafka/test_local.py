@@ -13,7 +13,6 @@ from proxy_kit import ProxyThread, until
 from wire_client import Closed, WireClient, errors
 
 from enforcer.core.local.book import Book
-from enforcer.core.local.forms import Own
 
 Connect = Callable[..., WireClient]
 Event = dict[str, Any]
@@ -64,18 +63,6 @@ def book_of(proxy: ProxyThread) -> Book:
     return proxy.proxy.coordinator.local.book
 
 
-def balance_of(proxy: ProxyThread, client_id: str) -> float:
-    """A subject's balance now, as a proxy knows it."""
-    assert proxy.proxy is not None
-    coordinator = proxy.proxy.coordinator
-    quota = coordinator.quota("ANONYMOUS", client_id)
-    assert quota is not None and coordinator.local.open
-    dry = Own(f"{client_id}-look", time.time_ns() // 1_000_000, strict=True, dry=True, items={"x": 1})
-    answer = coordinator.local.book.decide(quota, dry)
-    assert answer is not None
-    return answer.tokens
-
-
 def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster, tmp_path: Path) -> None:
     """kill -9 while the job is away: each answer has its event, and the next proxy knows them all."""
     name = fresh("killed")
@@ -101,7 +88,7 @@ def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster,
             for one in clients:
                 one.join(20)
         with ProxyThread(cluster.config(id=f"{name}-next")) as after:
-            tokens = balance_of(after, name)
+            tokens = after.balance(name)
     finally:
         cluster.decider.resume()
     until(lambda: len(own_events(cluster, name)) >= len(admitted), what="the events")

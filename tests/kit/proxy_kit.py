@@ -11,6 +11,7 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enforcer.core.ledger import Ask
+from enforcer.core.local.forms import Own
 from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
 from enforcer.metering.meter import Meter
 from streaming.columns.records import Records
@@ -73,6 +74,18 @@ class ProxyThread:
         assert self.proxy is not None
         meter = self._meter()
         until(lambda: meter.newcomers.part("", meter.clock.steady_ms()) == part, what=f"{part} of each limit")
+
+    def balance(self, client_id: str) -> float:
+        """What ANONYMOUS has with this client-id now, as this proxy knows it."""
+        assert self.proxy is not None
+        coordinator = self.proxy.coordinator
+        quota = coordinator.quota("ANONYMOUS", client_id)
+        assert quota is not None and coordinator.local.open
+        now_ms = time.time_ns() // 1_000_000
+        dry = Own(f"{client_id}-look", now_ms, strict=True, dry=True, items={"x": 1})
+        answer = coordinator.local.book.decide(quota, dry)
+        assert answer is not None
+        return answer.tokens
 
     def _meter(self) -> Meter:
         assert self.proxy is not None

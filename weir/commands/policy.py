@@ -1,15 +1,17 @@
 """`weir policy check | explain | apply | get`: policy files and policies in force (docs/contract.md 4)."""
 
 import argparse
+import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import full_topic
 from streaming.contract.printable import printable
 from streaming.policy.files import load_policies, policy_file
-from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path
+from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path, refill_times
 from weir.options import add_cluster_options, cluster_of
 from weir.policy_explain import explain_topic, explain_user
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 # Entries of these origins come from a file, so the next file may remove them.
 FILE_ORIGINS = ("file", "apply")
+_SLOW_S: Final = 3_600.0
 _ORIGIN_REMARKS = {"kafka": "read from the cluster", "admin": "set by the admin API"}
 
 
@@ -52,7 +55,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def check(args: argparse.Namespace) -> int:
     """Check a file; raises ConfigError with every problem."""
-    counts = Counter(parse_path(path).section for path in load_policies(args.file))
+    entries = load_policies(args.file)
+    _warn_of_slow(args.file, entries)
+    counts = Counter(parse_path(path).section for path in entries)
     found = ", ".join(f"{counts[section]} in {section}" for section in Section if counts[section])
     print(f"{args.file}: no problems; entries: {found or 'none'}")
     return 0
@@ -93,6 +98,7 @@ def apply(args: argparse.Namespace) -> int:
     from streaming.kafka_io.policy_turn import change_policies
 
     wanted = load_policies(args.file)
+    _warn_of_slow(args.file, wanted)
     cluster = cluster_of(args)
 
     def decide(log: "PolicyLog") -> list[Update]:
@@ -126,6 +132,16 @@ def get(args: argparse.Namespace) -> int:
     print("\n".join(map(printable, remarks)))
     print(policy_file(log.entries), end="")
     return 0
+
+
+def _warn_of_slow(file: str, entries: Mapping[str, Any]) -> None:
+    """Say of quotas what a new proxy does not know of them (docs/laws.md, Several proxies)."""
+    slow = {path: seconds for path, seconds in refill_times(entries) if seconds > _SLOW_S}
+    if slow:
+        longest = max(slow, key=slow.__getitem__)
+        others = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
+        said = f"{file}: warning: {longest}: its burst takes {slow[longest] / _SLOW_S:.3g} h to fill{others}"
+        print(printable(f"{said}; a proxy that starts reads ten minutes back"), file=sys.stderr)
 
 
 def _remarks(log: "PolicyLog", topic: str, bootstrap: str, now_ms: int) -> list[str]:

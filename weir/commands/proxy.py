@@ -47,7 +47,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
     )
     parser.add_argument(
-        "--id", metavar="ID", help="name of this proxy in events (default: host name and port)"
+        "--id",
+        metavar="ID",
+        help="name of this proxy in events, of no other one (default: host name and port)",
     )
     parser.add_argument(
         "--ready-file", metavar="FILE", type=Path, help="written as JSON when a probe was decided"

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import uvloop
 
-from weir.foreground import forget_ready_file, write_ready_file
+from weir.foreground import AWAY, HERE, forget_ready_file, write_ready_file
 
 # mallopt(3): parameters, and the largest threshold that it takes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -31,8 +31,13 @@ class Proxy(Protocol):
     metrics_address: tuple[str, int] | None
 
     @property
+    def serving(self) -> asyncio.Event:
+        """Set once it decides, with the job or without."""
+        ...
+
+    @property
     def ready(self) -> asyncio.Event:
-        """Set once it decides."""
+        """Set once the job decides."""
         ...
 
     def start(self) -> Coroutine[Any, Any, None]:
@@ -52,7 +57,7 @@ def run_proxy(make: Callable[[], P], ready_file: Path | None, more: Callable[[P]
 
     Args:
         make: the proxy, in its event loop.
-        ready_file: written when it is ready.
+        ready_file: written when it decides, and again when the job does.
         more: what the file says of it beside process, address and metrics.
 
     Raises:
@@ -86,7 +91,7 @@ async def _serve(make: Callable[[], P], ready_file: Path | None, more: Callable[
     stopped = loop.create_task(stopping.wait())
     try:
         # Each step may take long while Kafka or the job is away: a stop must not wait for it.
-        for step in (proxy.start, proxy.ready.wait):
+        for step in (proxy.start, proxy.serving.wait, proxy.ready.wait):
             working: asyncio.Task[Any] = loop.create_task(step())
             await asyncio.wait((stopped, working), return_when=asyncio.FIRST_COMPLETED)
             if stopped.done():
@@ -96,14 +101,18 @@ async def _serve(make: Callable[[], P], ready_file: Path | None, more: Callable[
             # What the start has made stays for good: a full collection would stop all clients for 10 ms.
             gc.collect()
             gc.freeze()
-        if ready_file is not None:
-            metrics = proxy.metrics_address
-            content = {
-                "pid": os.getpid(),
-                "listen": "{}:{}".format(*proxy.listen),
-                "metrics": None if metrics is None else "http://{}:{}/metrics".format(*metrics),
-            }
-            write_ready_file(ready_file, {**content, **more(proxy)})
+            if ready_file is not None and proxy.serving.is_set():
+                write_ready_file(ready_file, {**_described(proxy), **more(proxy)})
         await stopped
     finally:
         await proxy.stop()
+
+
+def _described(proxy: Proxy) -> dict[str, Any]:
+    metrics = proxy.metrics_address
+    return {
+        "pid": os.getpid(),
+        "listen": "{}:{}".format(*proxy.listen),
+        "metrics": None if metrics is None else "http://{}:{}/metrics".format(*metrics),
+        "job": HERE if proxy.ready.is_set() else AWAY,
+    }

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from weir.foreground import AWAY
 from weir.stack.process import Child, wait_until_gone
 
 BACKOFF_MAX_S = 30.0
@@ -45,6 +46,7 @@ class Part:
         log: file for its output; None: where ours goes.
         run_dir: folder for its ready file.
         limits: see Limits.
+        alone: it is ready also while the job is away, and once more when that is there.
         now: monotonic seconds; given by tests.
     """
 
@@ -57,6 +59,7 @@ class Part:
         log: Path | None,
         run_dir: Path,
         limits: Limits,
+        alone: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -66,6 +69,7 @@ class Part:
         argv = [sys.executable, "-m", "weir", *words]
         self.child = Child(name, argv, log=log, env={"PYTHONUNBUFFERED": "1"})
         self._limits = limits
+        self._alone = alone
         self._now = now
         self._started = 0.0
         self._failures = 0
@@ -95,10 +99,11 @@ class Part:
         if self.ready is not None:
             if self.seconds > STEADY_S:
                 self._failures = 0
-            return Change.NONE
-        self.ready = self._read_ready()
+            if self.ready.get("job") != AWAY:
+                return Change.NONE
+        before, self.ready = self.ready, self._read_ready()
         if self.ready is not None:
-            return Change.READY
+            return Change.NONE if self.ready == before else Change.READY
         return Change.LATE if self.seconds > self._limits.start_s else Change.NONE
 
     def plan_restart(self) -> float | None:
@@ -137,4 +142,6 @@ class Part:
             content = json.loads(self._ready_file.read_text())
         except (OSError, ValueError):
             return None
-        return content if isinstance(content, dict) else None
+        if not isinstance(content, dict) or (content.get("job") == AWAY and not self._alone):
+            return None
+        return content

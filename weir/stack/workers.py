@@ -104,7 +104,7 @@ def _reserved(listen: tuple[str, int]) -> socket.socket:
 
 def _parts(options: WorkersOptions, settings: LocalSettings, listen: str, folder: Path) -> list[Part]:
     proxy_id = options.proxy_id or f"{socket.gethostname()}-{listen.rpartition(':')[2]}"
-    # A worker is ready when a probe was decided, for which there may be no job: it takes what it takes.
+    # A worker is ready when it has read back what stands, and Kafka may be away: it takes what it takes.
     limits = Limits(
         start_s=float("inf"), backoff_s=settings.restart_backoff_s, restarts_max=settings.restarts_max
     )
@@ -115,7 +115,8 @@ def _parts(options: WorkersOptions, settings: LocalSettings, listen: str, folder
         if options.metrics is not None:
             host, port = options.metrics
             words += ["--metrics", f"{host}:{port + number if port else 0}"]
-        parts.append(Part("proxy", words, log=None, run_dir=folder / str(number + 1), limits=limits))
+        run_dir = folder / str(number + 1)
+        parts.append(Part("proxy", words, log=None, run_dir=run_dir, limits=limits, alone=True))
     return parts
 
 

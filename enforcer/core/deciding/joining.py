@@ -5,9 +5,11 @@ back what was decided before it and what is still to be.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from enforcer.core.clock import BrokersClock, Clock
@@ -19,6 +21,7 @@ from enforcer.core.feeds.unusable import Unusable
 from enforcer.core.local.alive import ALIVE_EVERY_MS
 from enforcer.core.local.read_back import back_ms
 from enforcer.core.questions.request_events import probe
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,8 @@ SendUsage = Callable[..., bool]
 _RETRY_S: Final = 0.5
 _HEARD_S: Final = 1.0
 """After our own `alive` was read: so long others may take to read it."""
+_COMPLAIN_MS: Final = 60_000
+_OWN_NAMES: Final = "give each a name of its own: --id or proxy.id, of an admin API http.id"
 
 
 class Joining:
@@ -61,6 +66,7 @@ class Joining:
         take: Callable[[list[Read]], None],
     ) -> None:
         self._coordinator = coordinator
+        self._name = coordinator.proxy_id
         self._local = coordinator.local
         self._clock = clock
         self._brokers = brokers
@@ -76,11 +82,9 @@ class Joining:
         self._heart: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._back_ms = 0
-        self._acknowledged, self._read_own = asyncio.Event(), asyncio.Event()
-        # Record times of our own `alive`: the first that was acknowledged, and the newest that was read.
-        self._stood_ms: int | None = None
-        self._own_ms = -1
+        self._acknowledged, self._read_own, self._taken = (asyncio.Event() for _ in range(3))
         self._beats = 0
+        self._complained_ms = -inf
 
     def start(self) -> None:
         """Say that we live, and listen who else does."""
@@ -91,10 +95,15 @@ class Joining:
         """Read back what is needed to decide at once; what takes longer than the limit goes on meanwhile.
 
         Until all is read nothing is decided at once: every request is asked about.
+
+        Raises:
+            WeirError: another process has our name, which it had before us.
         """
         self._local.read_to_ms = self._read_to_ms
         self._opening = self._loop.create_task(self._open())
         done, _ = await asyncio.wait((self._opening,), timeout=max(0.0, limit_s))
+        if self._taken.is_set():
+            raise WeirError(f"another process is {self._name!r} and decides already; {_OWN_NAMES}")
         if not done:
             logger.warning("what was decided before could not be read in time; until it is, the job is asked")
         if self._decisions is None:
@@ -132,8 +141,9 @@ class Joining:
         await asyncio.gather(
             decisions.caught_up.wait(), self._signs.caught_up.wait(), self._others_have_heard()
         )
-        newest_ts = self._local.newest_stated_ts
-        since_ms = self._clock.wall_ms() - (self._brokers.now_ms() if newest_ts is None else newest_ts)
+        # Without an admission: nothing is decided of what was asked after the job's last word.
+        newest_ts = self._local.newest_stated_ts or decisions.newest_ms or self._brokers.now_ms()
+        since_ms = self._clock.wall_ms() - newest_ts
         requests = requests_since(
             self._connection,
             self._topics.requests,
@@ -164,7 +174,7 @@ class Joining:
             self._topics.decisions,
             self._take,
             self._unusable,
-            own=self._coordinator.proxy_id,
+            own=self._name,
             back_ms=self._back_ms + _MARGIN_MS,
             now_ms=self._now_ms,
         )
@@ -172,7 +182,7 @@ class Joining:
         return decisions
 
     def _longest_ms(self) -> int:
-        return back_ms(self._coordinator.policies.at(self._brokers.now_ms()))
+        return back_ms(self._coordinator.policies.now)
 
     def _now_ms(self, record_ms: int) -> int:
         """The time by which decisions are too far ahead: a record's own may be any, but for a start."""
@@ -182,6 +192,10 @@ class Joining:
     async def _others_have_heard(self) -> None:
         await self._read_own.wait()
         await asyncio.sleep(_HEARD_S)
+        # One of our name that was killed says nothing more; else it will within this time.
+        left_ms = self._local.alive.predecessor_ms(self._brokers.now_ms())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
     def _read_to_ms(self) -> int | None:
         return 0 if self._decisions is None else self._decisions.read_to_ms
@@ -191,17 +205,23 @@ class Joining:
             self._local.read_back(charge)
 
     def _heard(self, signs: list[Sign]) -> None:
-        for sign in signs:
-            self._local.alive.heard(sign.proxy, sign.ts, leaving=sign.leaving, speaks=sign.speaks)
-            if sign.proxy == self._coordinator.proxy_id:
-                self._own_ms = max(self._own_ms, sign.ts)
-        self._look_for_own()
+        alive = self._local.alive
+        for proxy, ts, leaving, speaks, instance in signs:
+            if alive.heard(proxy, ts, leaving=leaving, speaks=speaks, instance=instance):
+                self._complain()
+        if alive.read_own:
+            self._read_own.set()
         self._local.look()
 
-    def _look_for_own(self) -> None:
-        # One of a process that had our name before stands before ours.
-        if self._stood_ms is not None and self._own_ms >= self._stood_ms:
-            self._read_own.set()
+    def _complain(self) -> None:
+        """Another process lives that has our name."""
+        if self._local.alive.name_is_taken:
+            self._taken.set()
+        self._coordinator.metrics.same_name.inc()
+        now_ms = self._clock.steady_ms()
+        if now_ms - self._complained_ms >= _COMPLAIN_MS:
+            self._complained_ms = now_ms
+            logger.error("another process is %r too: shares are used twice; %s", self._name, _OWN_NAMES)
 
     def _beat(self) -> None:
         self._say(leaving=False)
@@ -215,9 +235,10 @@ class Joining:
 
     def _say(self, *, leaving: bool) -> None:
         self._beats += 1
-        name = self._coordinator.proxy_id
+        name = self._name
         event: dict[str, Any] = {
             "type": "alive", "id": f"{name}-alive-{self._clock.wall_ms()}-{self._beats}", "proxy": name,
+            "instance": self._local.alive.instance,
         }  # fmt: skip
         if self._local.speaks:
             event["speaks"] = self._local.speaks
@@ -230,11 +251,8 @@ class Joining:
     def _told(self, sent_ms: int, record_ms: int | None) -> None:
         """The acknowledgement of an `alive`, in a thread."""
         if record_ms is not None:
-            self._coordinator.in_loop(partial(self._stands, sent_ms, record_ms))
+            self._coordinator.in_loop(partial(self._stands, sent_ms))
 
-    def _stands(self, sent_ms: int, record_ms: int) -> None:
+    def _stands(self, sent_ms: int) -> None:
         self._local.alive.acknowledged(sent_ms)
-        if self._stood_ms is None:
-            self._stood_ms = record_ms
         self._acknowledged.set()
-        self._look_for_own()

@@ -3,6 +3,7 @@
 Ties `local.book`, which knows no clock and no events, to the requests of clients.
 """
 
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -62,7 +63,7 @@ class LocalDecisions:
         self.open = False
         """Whether what was decided before the start is known; until then everything is asked."""
         self._reading: ReadBack | None = ReadBack(self.book)
-        self.alive = Alive(proxy_id)
+        self.alive = Alive(proxy_id, secrets.token_hex(8))
         self.company: int | None = None
         """How many proxies are alive, this one included; None: not known, or they may not know of us."""
         self.speaks = ""

@@ -23,12 +23,14 @@ class Sign(NamedTuple):
         ts: time of its record, ms since the epoch.
         leaving: its last one.
         speaks: the protocol of its clients; "": it does not say.
+        instance: which process of that name; "": it does not say.
     """
 
     proxy: str
     ts: int
     leaving: bool
     speaks: str = ""
+    instance: str = ""
 
 
 def alive_tail(
@@ -57,8 +59,15 @@ def signs_in(message: Message) -> list[Sign]:
         fields = load_object(value)
         if fields.get("type") != "alive":
             return []
-        leaving, speaks = flag(fields, "leaving", False), text(fields, "speaks", "")
-        return [Sign(text(fields, "proxy", None), message.timestamp()[1], leaving, speaks)]
+        return [
+            Sign(
+                text(fields, "proxy", None),
+                message.timestamp()[1],
+                flag(fields, "leaving", False),
+                text(fields, "speaks", ""),
+                text(fields, "instance", ""),
+            )
+        ]
     except BadEvent:
         return []  # the job says so, in a dead letter
 

@@ -1,6 +1,5 @@
 """Decisions as the proxy reads them from `weir.decisions` (docs/contract.md 3.1 to 3.5)."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -213,8 +212,9 @@ def standing(
     topic: str,
     deliver: Callable[[list[Standing]], None],
     back_ms: int,
-    own: str | None = None,
-    now_ms: Callable[[int], int] | None = None,
+    *,
+    own: str,
+    now_ms: Callable[[int], int],
 ) -> Tail[Standing]:
     """Read back the shares and backlogs that still stand (docs/contract.md 1), each with what is left of its
     life time.
@@ -228,15 +228,23 @@ def standing(
         deliver: gets them, of all brokers and topics, in the loop.
         back_ms: the longest life time.
         own: name of this enforcer (decisions_in).
-        now_ms: see decisions_in.
+        now_ms: see decisions_in; never before the record's own time.
     """
 
     def parse(message: Message) -> list[Standing]:
-        age_ms = max(0, time.time_ns() // 1_000_000 - message.timestamp()[1])
+        age_ms = now_ms(message.timestamp()[1]) - message.timestamp()[1]
         return [
             replace(said, ttl_ms=said.ttl_ms - age_ms)
             for said in decisions_in(message, own, now_ms=now_ms)
             if isinstance(said, Share | Elsewhere | BacklogDecision) and age_ms < said.ttl_ms
         ]
 
-    return Tail(properties, topic, from_beginning=False, back_ms=back_ms, parse=parse, deliver=deliver)
+    return Tail(
+        properties,
+        topic,
+        from_beginning=False,
+        back_ms=back_ms,
+        from_newest=True,
+        parse=parse,
+        deliver=deliver,
+    )

@@ -26,20 +26,25 @@ class Policies:
 
     Args:
         on_change: told the time from which new policies are in force (ms since the epoch), in the loop.
-        wall_ms: the time now, ms since the epoch.
+        brokers_ms: the time now, ms on the brokers' clock, by which policies are dated.
     """
 
-    def __init__(self, on_change: Callable[[int], None], wall_ms: Callable[[], int]) -> None:
+    def __init__(self, on_change: Callable[[int], None], brokers_ms: Callable[[], int]) -> None:
         self.timeline = PolicyTimeline()
         self.forgetting: Callable[[int], None] = lambda _ts: None
         self._on_change = on_change
         self._followers: list[tuple[Callable[[int], None], Callable[[int], None]]] = []
-        self._wall_ms = wall_ms
+        self._brokers_ms = brokers_ms
         self._unfolded = 0
 
     def follow(self, changed: Callable[[int], None], forgetting: Callable[[int], None]) -> None:
         """Tell others too: of changes as `on_change`, and before any is forgotten as `forgetting`."""
         self._followers.append((changed, forgetting))
+
+    @property
+    def now(self) -> PolicySet:
+        """The policies in force now."""
+        return self.timeline.at(self._brokers_ms())
 
     def at(self, ts: int) -> PolicySet:
         """The policies in force at a time, ms since the epoch."""
@@ -61,7 +66,7 @@ class Policies:
         if self._unfolded > _FOLD_ABOVE:
             # Years of changes are not needed, only what late decisions may refer to. What is late is said
             # by the clock: the newest change may be dated far ahead.
-            upto = self._wall_ms() - KEEP_MS
+            upto = self._brokers_ms() - KEEP_MS
             self.forgetting(upto)
             for _, forgetting in self._followers:
                 forgetting(upto)

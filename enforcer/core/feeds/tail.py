@@ -99,6 +99,8 @@ class Tail(Generic[T]):
         # Time of the newest record read, of partitions with more to read.
         self._reached_ms: dict[int, int] = {}
         self._was_absent = False
+        self.newest_ms = 0
+        """Time of the topic's newest record at the start, where it is read from that on (`from_newest`)."""
         self.caught_up = asyncio.Event()
         """Set once what was there at the start has been delivered."""
 
@@ -191,7 +193,9 @@ class Tail(Generic[T]):
         starts = {number: end for number, (_, end) in spans.items()}
         if not self._back_ms or not spans:
             return starts
-        newest_ms = self._newest_ms(spans) if self._from_newest else time.time_ns() // 1_000_000
+        newest_ms = time.time_ns() // 1_000_000
+        if self._from_newest:
+            newest_ms = self.newest_ms = self._newest_ms(spans)
         since_ms = max(0, newest_ms - self._back_ms)
         asked = [TopicPartition(self._topic, number, since_ms) for number in spans]
         for found in consumer.offsets_for_times(asked, timeout=_ASK_LIMIT_S):
@@ -210,9 +214,9 @@ class Tail(Generic[T]):
         # Kept until all has come: without their client the answers never do.
         client = AdminClient(connection)
         found = client.list_offsets(asked, request_timeout=_ASK_LIMIT_S)
-        times = [answer.result(2 * _ASK_LIMIT_S).timestamp for answer in found.values()]
+        times: list[int] = [answer.result(2 * _ASK_LIMIT_S).timestamp for answer in found.values()]
         del client
-        return max(times, default=0)
+        return max(0, *times)
 
     def _read_batch(self, consumer: Consumer) -> None:
         # consume() would wait for its whole time even if a record is there; poll() does not.

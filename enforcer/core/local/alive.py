@@ -5,6 +5,10 @@ at its start, every ALIVE_EVERY_MS, and with `"leaving":true` at its end. Who co
 these records alone, our own among them: a proxy that is cut off from Kafka hears nobody, and must not think
 that it is alone. Before it lets clients in, a proxy waits until its own `alive` was read, and about a second
 longer: then the others have heard of it.
+
+A process is told by the random `instance` in its `alive`: two with one name are two that decide, though
+shares and decisions take them for one. Who starts and hears one of its name that is older and still there
+must not go on.
 """
 
 from collections import OrderedDict, deque
@@ -15,6 +19,8 @@ ALIVE_EVERY_MS: Final = 5_000
 """How often a proxy says that it is there."""
 ALIVE_MS: Final = 15_000
 """How long it counts after it said so."""
+PREDECESSOR_MS: Final = 7_500
+"""One of our own name that said nothing since we came counts so long: then it has missed its next word."""
 UNACKNOWLEDGED_MS: Final = 10_000
 """Once nobody took our own `alive` for so long, others will soon not count us any more."""
 BEHIND_MS: Final = 5_000
@@ -26,12 +32,13 @@ _UNACKNOWLEDGED_MAX: Final = 16
 
 @dataclass(slots=True)
 class _Heard:
+    first_ts: int
     ts: int
     leaving: bool
     speaks: str
 
-    def alive(self, ts: int) -> bool:
-        return not self.leaving and ts - self.ts < ALIVE_MS
+    def alive(self, ts: int, for_ms: int = ALIVE_MS) -> bool:
+        return not self.leaving and ts - self.ts < for_ms
 
     def may_be_undecided(self, decided_ts: int) -> bool:
         """Whether it may have sent events that stand after those that are decided."""
@@ -41,19 +48,27 @@ class _Heard:
 class Alive:
     """The proxies that count.
 
+    Attributes:
+        instance: random text that tells this process from others of its name.
+
     Args:
         own: name of this one, which always counts.
+        instance: see there.
     """
 
-    def __init__(self, own: str) -> None:
+    def __init__(self, own: str, instance: str = "") -> None:
         self._own = own
-        self._others: OrderedDict[str, _Heard] = OrderedDict()
+        self.instance = instance
+        self._own_ts: int | None = None
+        self._others: OrderedDict[tuple[str, str], _Heard] = OrderedDict()
         self._newest_ts = self._decided_ts = -1
         self._unacknowledged: deque[int] = deque(maxlen=_UNACKNOWLEDGED_MAX)
         self._known = False
         self._end_ts: int | None = None
 
-    def heard(self, proxy: str, ts: int, *, leaving: bool = False, speaks: str = "") -> None:
+    def heard(
+        self, proxy: str, ts: int, *, leaving: bool = False, speaks: str = "", instance: str = ""
+    ) -> bool:
         """An `alive` was read from `weir.usage`, another's or our own.
 
         Args:
@@ -61,14 +76,42 @@ class Alive:
             ts: time of its record, ms.
             leaving: it was its last one.
             speaks: the protocol of its clients; "": it does not say.
+            instance: which process of that name; "": it does not say.
+
+        Returns:
+            Whether it shows that another process lives that has our name.
         """
         self._newest_ts = max(self._newest_ts, ts)
-        if proxy == self._own:
-            return
-        self._others[proxy] = _Heard(ts, leaving, speaks)
-        self._others.move_to_end(proxy)
+        process = proxy, instance
+        if process == (self._own, self.instance):
+            if self._own_ts is None:
+                self._own_ts = ts
+            return False
+        known = self._others.get(process)
+        self._others[process] = heard = _Heard(ts if known is None else known.first_ts, ts, leaving, speaks)
+        self._others.move_to_end(process)
         if len(self._others) > PROXIES_MAX:
             self._others.popitem(last=False)
+        return proxy == self._own and not leaving and not self._precedes(heard)
+
+    @property
+    def read_own(self) -> bool:
+        """Whether our own `alive` was read."""
+        return self._own_ts is not None
+
+    def predecessor_ms(self, ts: int) -> int:
+        """How long at most, from a time on, until one that had our name before says a word or is gone, ms."""
+        last = (heard.ts for heard in self._namesakes() if self._precedes(heard) and not heard.leaving)
+        return max(0, max(last, default=0) + PREDECESSOR_MS - ts)
+
+    @property
+    def name_is_taken(self) -> bool:
+        """Whether one that had our name before us has said since that it lives."""
+        own_ts = self._own_ts
+        return own_ts is not None and any(
+            heard.first_ts <= own_ts and not self._precedes(heard) and heard.alive(self._newest_ts)
+            for heard in self._namesakes()
+        )
 
     def decided(self, ts: int) -> None:
         """The job has decided what stood on `weir.requests` before this record time, ms.
@@ -83,14 +126,27 @@ class Alive:
         Args:
             away: the job is: an event of ours stands on the topic undecided for long.
         """
-        for name, heard in list(self._others.items()):
-            if not heard.alive(self._newest_ts) and not (away and heard.may_be_undecided(self._decided_ts)):
-                del self._others[name]
+        # Who comes back under its name has read what it sent before, and takes its own place.
+        back = {name for (name, _), heard in self._others.items() if heard.alive(self._newest_ts)}
+        for process, heard in list(self._others.items()):
+            replaced = process[0] == self._own and self._precedes(heard)
+            if heard.alive(self._newest_ts, PREDECESSOR_MS if replaced else ALIVE_MS):
+                continue
+            waits = away and not replaced and process[0] not in back
+            if not (waits and heard.may_be_undecided(self._decided_ts)):
+                del self._others[process]
         return 1 + len(self._others)
 
     def count_of(self, protocols: frozenset[str]) -> int:
         """How many of those that were just counted speak one of these, or do not say; this one included."""
         return 1 + sum(not heard.speaks or heard.speaks in protocols for heard in self._others.values())
+
+    def _namesakes(self) -> list[_Heard]:
+        return [heard for (name, _), heard in self._others.items() if name == self._own]
+
+    def _precedes(self, heard: _Heard) -> bool:
+        """Whether one of our name has said nothing since our own first `alive`."""
+        return self._own_ts is None or heard.ts <= self._own_ts
 
     def sent(self, ts: int) -> None:
         """An own `alive` was sent, ms."""

@@ -2,8 +2,9 @@
 
 1. `back_ms(policies)` is R. Read `weir.decisions` from R before its newest record on, each partition in
    order; give every admission to `ReadBack.admission`.
-2. Read `weir.requests` from R before the newest of these admissions on (none: before now), each partition in
-   order; give every event with `decided`, and every refund, to `ReadBack.event`, whoever sent it.
+2. Read `weir.requests` from R before the newest of these admissions on (none: before the newest record of
+   `weir.decisions`; none: before now), each partition in order; give every event with `decided`, and every
+   refund, to `ReadBack.event`, whoever sent it.
 3. Follow both topics' decisions from where 1. ended, by `Book.stated`.
 """
 
@@ -12,24 +13,20 @@ from typing import Final
 
 from enforcer.core.local.book import Book
 from enforcer.core.local.forms import Statement
-from streaming.policy.policy_set import Algorithm, Candidate, PolicySet, mutation_quota_at
+from streaming.policy.policy_set import PolicySet, refill_times
 
 BACK_MS: Final = 60_000
 """The least that is read back."""
+BACK_MAX_MS: Final = 600_000
+"""The most: one slow quota must not make each start read days. Debts are repeated meanwhile."""
 INCLUDED_MAX: Final = 500_000
 """Ids of events that admissions hold; the oldest leave."""
-_LONGEST_MS: Final = 2**53
 
 
 def back_ms(policies: PolicySet) -> int:
-    """R: how long a debt of one burst lasts under any quota, at least a minute."""
-    longest = 0.0
-    for path, value in policies.entries.items():
-        if path.startswith("quotas["):
-            quota = mutation_quota_at(Candidate(level=0, path=path, subject=""), value)
-            if quota is not None and quota.algorithm == Algorithm.TOKEN_BUCKET:
-                longest = max(longest, quota.burst / quota.rate * 1000.0)
-    return max(BACK_MS, int(min(longest, _LONGEST_MS)))
+    """R: how long an empty bucket takes to be full under any quota, from one minute to ten."""
+    longest_s = max((seconds for _, seconds in refill_times(policies.entries)), default=0.0)
+    return max(BACK_MS, int(min(longest_s * 1000.0, BACK_MAX_MS)))
 
 
 class ReadBack:

@@ -105,7 +105,7 @@ class Measuring:
     def look(self) -> None:
         """Follow the time: policies come into force, brokers become known, samples leave."""
         partitions, brain = self.partitions, self._brain
-        partitions.set_policies(brain.coordinator.policies.at(brain.clock.wall_ms()))
+        partitions.set_policies(brain.coordinator.policies.now)
         now = (partitions.generation, self._upstreams.changes)
         if now != self._seen:
             self._seen = now

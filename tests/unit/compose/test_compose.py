@@ -57,6 +57,11 @@ def option(part: str, name: str) -> str:
     return given[given.index(name) + 1]
 
 
+def test_a_copy_on_another_host_is_a_proxy_of_its_own() -> None:
+    """Its name is made up there, of host and port."""
+    assert "--id=" in words("proxy") and build_parser("proxy").parse_args(words("proxy")).id == ""
+
+
 def copied() -> Iterator[str]:
     """What the Dockerfile takes from the repository."""
     for sources in COPY.findall((FOLDER / "Dockerfile").read_text()):

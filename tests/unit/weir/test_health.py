@@ -17,7 +17,7 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from weir.cli import DONE, FAILED, main
-from weir.foreground import forget_ready_file, write_ready_file
+from weir.foreground import AWAY, HERE, forget_ready_file, write_ready_file
 from weir.health import check_health
 
 LIMIT_S = 2.0
@@ -106,6 +106,15 @@ def test_one_of_whose_processes_ended_is_not(ready: Path, name: str) -> None:
     with ended() as pid:
         write_ready_file(ready, {"pid": os.getpid(), name: pid})
         assert unwell(ready) == f"process {pid} ({name}) has ended"
+
+
+def test_one_that_serves_without_the_job_is_well_and_says_so(
+    ready: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rollout need not wait for the job."""
+    write_ready_file(ready, {"pid": os.getpid(), "workers": [{"job": HERE}, {"job": AWAY}]})
+    assert main(["healthy", str(ready)]) == DONE
+    assert "without the job" in capsys.readouterr().out
 
 
 def test_each_of_several_workers_has_to_be_well(ready: Path) -> None:

@@ -100,6 +100,17 @@ def test_check_says_what_a_good_file_holds(capsys: pytest.CaptureFixture[str], f
     assert err == ""
 
 
+def test_check_warns_of_bursts_that_fill_slowly(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Above an hour, on stderr, and status 0: a new proxy does not know how much of them is used."""
+    path = tmp_path / "slow.yaml"
+    quota = "  - {{entity: {{user: {}}}, controller_mutation_rate: 0.01, controller_mutation_burst: {}}}\n"
+    rows = (quota.format(user, burst) for user, burst in (("a", 37), ("b", 500), ("c", 36)))
+    path.write_text("version: 1\nquotas:\n" + "".join(rows))
+    assert main(["policy", "check", str(path)]) == 0
+    said = f"{path}: warning: quotas[user=b]: its burst takes 13.9 h to fill, and 1 more; "
+    assert capsys.readouterr().err == f"{said}a proxy that starts reads ten minutes back\n"
+
+
 def test_check_prints_one_line_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """On stderr, status 2."""
     path = tmp_path / "bad.yaml"

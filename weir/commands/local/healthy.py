@@ -12,7 +12,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "healthy",
         help="ask a part on this machine whether it is well",
         description="Exit status 0: the part that wrote this ready file runs, and its metrics, or its broker,"
-        " answer in time. 1: one line says what is wrong. For health checks of containers and the like.",
+        " answer in time; a line says so if it serves without the job. 1: one line says what is wrong. For"
+        " health checks of containers and the like.",
     )
     parser.add_argument("ready_file", metavar="FILE", type=Path, help="what the part got as --ready-file")
     parser.add_argument(
@@ -26,5 +27,7 @@ def run(args: argparse.Namespace) -> int:
     # Here and not above: `weir --help` need not load what asks brokers.
     from weir.health import check_health
 
-    check_health(args.ready_file, args.limit)
+    said = check_health(args.ready_file, args.limit)
+    if said:
+        print(said)
     return 0

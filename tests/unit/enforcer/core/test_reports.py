@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable
 
 import orjson
+import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
+from proxy_kit import until
 
+from enforcer.core import reports as module
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Reports
 from streaming.columns.packed import CONTENT_TYPE, HEADER
@@ -19,6 +22,8 @@ class FakeProducer:
         self.queue: list[tuple[bytes, bytes, Callable[..., None]]] = []
         self.headers: list[object] = []
         self.fatal: KafkaError | None = None
+        self.told: list[KafkaError] = []
+        self.purged = False
 
     def produce(
         self, topic: str, *, value: bytes, key: bytes, headers: object, on_delivery: Callable[..., None]
@@ -36,12 +41,20 @@ class FakeProducer:
         return len(self.queue)
 
     def poll(self, limit_s: float) -> int:
-        """Nothing happens by itself."""
+        """One report of those that a test has prepared."""
         time.sleep(0.001)
+        if self.told and self.queue:
+            self.queue.pop(0)[2](self.told.pop(0), None)
         return 0
+
+    def purge(self) -> None:
+        """What is left is told with the next poll or flush."""
+        self.purged = True
 
     def flush(self, limit_s: float) -> int:
         """What is left."""
+        while self.purged and self.queue:
+            self.queue.pop(0)[2](KafkaError(KafkaError._PURGE_INFLIGHT), None)
         return len(self.queue)
 
 
@@ -127,6 +140,23 @@ def test_a_dead_producer_is_replaced_once() -> None:
     assert len(bench.producers) == 3
     assert bench.reports.send({}, "user=a")
     bench.reports.stop(0.1)
+
+
+@pytest.mark.parametrize("reports", [1, 2])
+def test_what_a_dead_producer_held_is_told(monkeypatch: pytest.MonkeyPatch, reports: int) -> None:
+    """All of it, and in a limited time: what it does not tell by itself it is made to."""
+    monkeypatch.setattr(module, "LAST_S", 0.1)
+    bench, told = Bench(), list[int | None]()
+    bench.reports.start()
+    for _ in range(2):
+        assert bench.reports.send({}, "user=a", acked=told.append)
+    bench.producers[0].told += [KafkaError(KafkaError._FATAL, "out of order", True)] * reports
+    until(lambda: len(told) == 2, what="both are told")
+    assert (told, bench.count("failed"), len(bench.producers)) == ([None, None], 2, 2)
+    assert bench.producers[0].purged == (reports == 1)
+    assert bench.reports.send({}, "user=a")
+    bench.reports.stop(0.1)
+    assert not bench.reports._dead
 
 
 def test_who_asked_is_told_of_an_event_that_its_topic_refuses() -> None:

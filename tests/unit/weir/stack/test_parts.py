@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weir.foreground import StopSignal, write_ready_file
+from weir.foreground import AWAY, HERE, StopSignal, write_ready_file
 from weir.stack.parts import BACKOFF_MAX_S, STEADY_S, Change, Limits, Part
 from weir.stack.process import Child, running, wait_until_gone
 from weir.stack.scrape import joined
@@ -50,6 +50,24 @@ def test_part_is_ready_once_its_file_is_there(part: Part, tmp_path: Path) -> Non
     assert part.look() is Change.READY
     assert part.look() is Change.NONE
     assert part.ready == {"pid": part.child.pid, "metrics": None}
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_proxy_that_serves_without_the_job(tmp_path: Path, alone: bool) -> None:
+    """The stack waits for the job to decide; workers are ready, and once more then."""
+    file = tmp_path / "proxy.json"
+    part = Part("proxy", [], log=None, run_dir=tmp_path, limits=LIMITS, alone=alone)
+    part.child = Child("proxy", [sys.executable, "-c", "import time; time.sleep(60)"], log=None)
+    part.start()
+    try:
+        write_ready_file(file, {"job": AWAY})
+        assert [part.look() for _ in range(2)] == [Change.READY if alone else Change.NONE, Change.NONE]
+        assert (part.ready is not None) == alone
+        write_ready_file(file, {"job": HERE})
+        assert [part.look() for _ in range(2)] == [Change.READY, Change.NONE]
+        assert part.ready == {"job": HERE}
+    finally:
+        part.kill()
 
 
 def test_part_that_is_not_ready_in_time_is_late(part: Part, clock: Clock) -> None:

@@ -20,6 +20,8 @@ def test_signs_of_life() -> None:
     sign = {"type": "alive", "id": "a", "proxy": "p2"}
     assert signs_in(Record(sign)) == [Sign("p2", 5_100, False)]  # type: ignore[arg-type]
     assert signs_in(Record({**sign, "leaving": True})) == [Sign("p2", 5_100, True)]  # type: ignore[arg-type]
+    told = {**sign, "speaks": "kafka", "instance": "f00d"}
+    assert signs_in(Record(told)) == [Sign("p2", 5_100, False, "kafka", "f00d")]  # type: ignore[arg-type]
     for other in (b"", b'"alive"', {**sign, "proxy": 7}, {**sign, "type": "tick"}, {"x": "alive" * 1_000}):
         assert signs_in(Record(other)) == []  # type: ignore[arg-type]
 

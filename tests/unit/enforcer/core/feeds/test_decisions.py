@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from message_kit import Record
 
-from enforcer.core.feeds.decisions import Decision, Read, decisions_in
+from enforcer.core.feeds.decisions import Decision, Read, decisions_in, standing
 from enforcer.core.feeds.shares import Share
 from streaming.columns.packed import pack
 from streaming.contract.backlog.decisions import BacklogDecision
@@ -88,6 +88,19 @@ BACKLOG = {
     "actions": [{"quota_type": "size", "policy": "producer_exception"}],
     "evict": [{"subscription": "slow", "ledger": 1, "entry": 99, "entries": 100}], "ttl_ms": 60000,
 }  # fmt: skip
+
+
+def test_what_stands_has_lived_by_the_brokers_clock() -> None:
+    """Whatever our own says; what has ended is left out."""
+    share = {"type": "share", "group": "rg", "broker": "p1", "ts": 1, "ttl_ms": 1_000, "limits": {}}
+    for passed_ms, left in ((400, [600]), (1_000, [])):
+
+        def now_ms(record_ms: int, passed_ms: int = passed_ms) -> int:
+            return record_ms + passed_ms
+
+        tail = standing({}, "weir.decisions", lambda _found: None, 1_000, own="p1", now_ms=now_ms)
+        found = tail._parse(Record(share))  # type: ignore[arg-type]
+        assert [said.ttl_ms for said in found] == left
 
 
 def test_backlogs_are_read() -> None:

@@ -1,6 +1,13 @@
 """Who counts, and when a proxy hears too little."""
 
-from enforcer.core.local.alive import ALIVE_MS, BEHIND_MS, PROXIES_MAX, UNACKNOWLEDGED_MS, Alive
+from enforcer.core.local.alive import (
+    ALIVE_MS,
+    BEHIND_MS,
+    PREDECESSOR_MS,
+    PROXIES_MAX,
+    UNACKNOWLEDGED_MS,
+    Alive,
+)
 
 T0 = 1_795_166_700_000
 
@@ -47,6 +54,46 @@ def test_the_job_away_keeps_him_until_his_events_are_decided() -> None:
     assert alive.count(away=True) == 2
     alive.decided(T0 + ALIVE_MS + 1)
     assert alive.count(away=True) == 1
+
+
+def test_another_process_of_our_name_counts() -> None:
+    """Else each of two would take all that there is for its own part."""
+    first, second = Alive("p1", "a"), Alive("p1", "b")
+    for alive in (first, second):
+        alive.heard("p1", T0, instance="a")
+        alive.heard("p1", T0 + 1_000, instance="b")
+        assert alive.count(away=False) == 2
+    # The older one goes on, and says so; the younger one must not.
+    assert first.heard("p1", T0 + 1_500, instance="b") and not first.name_is_taken
+    assert not second.name_is_taken
+    assert second.heard("p1", T0 + 5_000, instance="a") and second.name_is_taken
+    first.heard("p1", T0 + 6_000, instance="b", leaving=True)
+    assert first.count(away=False) == 1
+
+
+def test_who_was_killed_is_waited_for_until_it_has_missed_its_word() -> None:
+    """It comes back under its name and takes its own place, at itself first, at the others after 15 s."""
+    again, other = Alive("p1", "b"), Alive("p2", "x")
+    for alive in (again, other):
+        assert not alive.heard("p1", T0, instance="a")
+        assert not alive.heard("p1", T0 + 3_000, instance="b")
+        assert alive.count(away=False) == 3 - (alive is again)
+    assert again.predecessor_ms(T0 + 4_000) == PREDECESSOR_MS - 4_000 and not again.name_is_taken
+    assert again.predecessor_ms(T0 + ALIVE_MS) == 0
+    for alive in (again, other):
+        alive.heard("p1", T0 + PREDECESSOR_MS, instance="b")
+    assert (again.count(away=True), other.count(away=True)) == (1, 3)
+    other.heard("p1", T0 + ALIVE_MS, instance="b")
+    assert other.count(away=True) == 2
+
+
+def test_who_left_is_not_waited_for() -> None:
+    """A restart in order comes back at once."""
+    alive = Alive("p1", "b")
+    alive.heard("p1", T0, instance="a")
+    alive.heard("p1", T0 + 1, instance="a", leaving=True)
+    alive.heard("p1", T0 + 2, instance="b")
+    assert alive.predecessor_ms(T0 + 2) == 0 and alive.count(away=False) == 1
 
 
 def test_so_many_are_counted() -> None:

@@ -6,7 +6,7 @@ from local_kit import SUBJECT, book_of, quota_of
 
 from enforcer.core.local import read_back
 from enforcer.core.local.forms import Own, Statement
-from enforcer.core.local.read_back import BACK_MS, ReadBack, back_ms
+from enforcer.core.local.read_back import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -15,12 +15,13 @@ INITIAL = {"quotas[user=alice]": quota(2, 22)}
 
 
 def test_so_far_is_read_back() -> None:
-    """As long as a debt of one burst lasts, a minute at least; sampled windows do not count."""
+    """As long as an empty bucket takes to be full, one minute to ten; sampled windows do not count."""
     assert back_ms(PolicySet(INITIAL)) == BACK_MS
     assert back_ms(PolicySet(INITIAL | {"quotas[user=<default>]": quota(0.5, 100)})) == 200_000
     assert back_ms(PolicySet({"quotas[user=bob]": quota(0.5, 100, algorithm="sampled_rate")})) == BACK_MS
     assert back_ms(PolicySet({"quotas[user=bob]": quota(1e-300), "broker": {}})) == BACK_MS
-    assert back_ms(PolicySet({"quotas[user=bob]": quota(1e-300, 1e300)})) == 2**53
+    for rate, burst in ((0.01, 500), (1e-300, 1e300)):
+        assert back_ms(PolicySet({"quotas[user=bob]": quota(rate, burst)})) == BACK_MAX_MS
 
 
 def test_what_no_admission_holds_is_in_the_tail() -> None:
