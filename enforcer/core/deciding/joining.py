@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from enforcer.core.clock import BrokersClock, Clock
+from enforcer.core.clock import Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.company import Charge, Sign, alive_tail, requests_since
 from enforcer.core.feeds.decisions import Read, decisions_tail
@@ -20,6 +20,7 @@ from enforcer.core.local.alive import ALIVE_EVERY_MS
 from enforcer.core.local.read_back import back_ms
 from enforcer.core.questions.request_events import probe
 from streaming.contract.topics import Topics
+from streaming.kafka_io.brokers_clock import BrokersClock
 
 logger = logging.getLogger(__name__)
 

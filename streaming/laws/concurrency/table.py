@@ -37,7 +37,7 @@ MAX_PARTITIONS: Final = 65_536
 start from `initialLimit` again; beyond this number those idle longest are, ties by name."""
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
-DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
+DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",), timely=True)
 _NAMES: Final = [algorithm.value for algorithm, _ in sorted(NUMBERS.items(), key=lambda known: known[1])]
 """Of the algorithms, by their numbers."""
 
