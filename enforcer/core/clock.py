@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
     """The two clocks of one process; tests put their own in.

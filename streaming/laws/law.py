@@ -235,8 +235,8 @@ class DecisionForm:
         routing: the field that a decision's partition is chosen by, where its order with others of that name
             matters; empty: its key.
         receiver: the field that names the one enforcer whom a decision is for; empty: it is for all.
-        timely: receivers go by the one that comes last, whatever time it is of, so one whose life time is over
-            is not written (docs/contract.md 1). Others answer an event, and receivers look at their times.
+        timely: receivers go by the one that comes last, whatever time it is of, so one whose life time is
+            over is not written (docs/contract.md 1). Others answer an event, and their times are looked at.
         until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
         repeat_ms: how often one that stands is said again, event time; 0: at a quarter of its life time.
     """

@@ -13,8 +13,8 @@ from streaming.columns.records import Records
 CLOCK_MS: Final = 10_000
 """So far at most a host's clock is taken to be ahead of the brokers' before a tick has said how far it is."""
 LATE_MS: Final = 60_000
-"""What a record led to is not too late for so long, however short its life time: a job that lags behind rounds
-of a second is of more use than one that says nothing."""
+"""What a record led to is not too late for so long, however short its life time: a job that lags behind
+rounds of a second is of more use than one that says nothing."""
 _NO_TIME: Final = -1
 
 
@@ -26,8 +26,8 @@ class Present:
         ahead_ms: the brokers' clock less that of the job's host; None: nothing is known of it.
         now: the brokers' time when the batch began, ms since the epoch; None in a replay.
         times: of the batch's records, ms; -1 where there is none.
-        reached: the time of the newest record in that partition which is furthest behind, ms; None: nothing is
-            too late. Members of one group report in several partitions: while one of these is read hours
+        reached: the time of the newest record in that partition which is furthest behind, ms; None: nothing
+            is too late. Members of one group report in several partitions: while one of these is read hours
             behind the others, its members look as if they had left.
     """
 

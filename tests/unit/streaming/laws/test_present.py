@@ -32,7 +32,7 @@ class Live:
         self._offset = 0
 
     def step(self, now: int, *written: tuple[int, Event], partitions: Sequence[int] = ()) -> list[Event]:
-        """The decisions of a batch that begins at `now` (brokers' time) with records written at such times."""
+        """The decisions of a batch that begins at `now`, with records of these times (the brokers')."""
         count = len(written)
         records = Records(
             topic=["weir.usage"] * count, partition=list(partitions) or [0] * count,
