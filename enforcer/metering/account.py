@@ -21,9 +21,6 @@ DISPATCH: Final = 2
 """Where the two dimensions (messages, bytes) of a direction begin in DIMENSIONS."""
 _NO_TIME_MS: Final = 0.1
 """A debt that lasts no longer keeps nobody waiting: no timer is so exact."""
-_REWRITTEN_MS: Final = 600_000
-"""What a job writes again after it was killed is at most so much older; an older one shows that the newest
-was dated by nobody's clock, and must not keep out all that follow."""
 
 
 class State(StrEnum):
@@ -268,12 +265,12 @@ class Account:
 
         Args:
             rates: dimension -> what may be used per second; None: this proxy is no member any more.
-            ts: when it was decided. A job that was killed writes some decisions again: those that are a
-                little older are passed over, since the newer follow, or have come.
+            ts: when it was decided. A job that was killed, or begins anew, writes some decisions again: older
+                ones are passed over, since the newer follow, or have come.
             ttl_ms: how long it stands, from now on.
             now_ms: now.
         """
-        if self._share_ts - _REWRITTEN_MS <= ts < self._share_ts:
+        if ts < self._share_ts:
             return
         self._share_ts = ts
         if rates is None:

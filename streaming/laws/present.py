@@ -9,12 +9,10 @@ import numpy as np
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import Decided, DecisionRows
 from streaming.columns.records import Records
+from streaming.contract.decisions import LATE_MS
 
 CLOCK_MS: Final = 10_000
 """So far at most a host's clock is taken to be ahead of the brokers' before a tick has said how far it is."""
-LATE_MS: Final = 60_000
-"""What a record led to is not too late for so long, however short its life time: a job that lags behind
-rounds of a second is of more use than one that says nothing."""
 _NO_TIME: Final = -1
 
 

@@ -7,17 +7,13 @@ of the job. Pure: times are arguments, ms of one steady clock.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from enforcer.core.concurrency.reservoir import Sample
 from enforcer.core.feeds.limits import LimitDecision
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import start, take
 from streaming.laws.concurrency.settings import LimitSettings
-
-_REWRITTEN_MS: Final = 600_000
-"""What a job writes again after it was killed is at most so much older; an older one shows that the newest
-was dated by nobody's clock."""
 
 
 class LimitInForce:
@@ -66,7 +62,7 @@ class LimitInForce:
             # Decided under policies that are in force no more, or not yet.
             return
         known = self._decided
-        if known is not None and known.ts - _REWRITTEN_MS <= decision.ts < known.ts:
+        if known is not None and decision.ts < known.ts:
             return
         self._decided, self._until_ms = decision, now_ms + decision.ttl_ms
         self._unheard_since_ms = None

@@ -279,12 +279,13 @@ def test_reports_add_up(steps: list[tuple[int, int]]) -> None:
     assert total - 1 <= reported <= total + len(steps) + 1
 
 
-def test_a_share_of_the_year_9999_does_not_keep_out_all_that_follow() -> None:
-    """One that is a little older was written again by a job that was killed; one of long before is news."""
-    one = account()
-    one.take_share({"publishRateInMsgs": 1.0}, 253_402_300_799_999, 3_000, 0.0)
-    now_ts = 1_795_166_668_000
+@pytest.mark.parametrize("age_ms", [1, 5_000, 7 * 86_400_000])
+def test_an_older_share_is_passed_over_however_old(age_ms: int) -> None:
+    """Of some batches ago by a job that was killed, of a week by one that begins anew; `removed` too."""
+    one, now_ts = account(), 1_795_166_668_000
     one.take_share({"publishRateInMsgs": 100.0}, now_ts, 3_000, 0.0)
-    assert one.rate(0) == 100.0
-    one.take_share({"publishRateInMsgs": 200.0}, now_ts - 5_000, 3_000, 0.0)
-    assert one.rate(0) == 100.0
+    one.take_share({"publishRateInMsgs": 200.0}, now_ts - age_ms, 3_000, 0.0)
+    one.take_share(None, now_ts - age_ms, 3_000, 0.0)
+    assert (one.rate(0), one.state) == (100.0, State.ACTIVE)
+    one.take_share({"publishRateInMsgs": 50.0}, now_ts + 1, 3_000, 0.0)
+    assert one.rate(0) == 50.0
