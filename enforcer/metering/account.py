@@ -114,26 +114,9 @@ class Account:
     """
 
     __slots__ = (
-        "_carry",
-        "_counted",
-        "_debt",
-        "_debt_ms",
-        "_forgiven",
-        "_rules",
-        "_share_ts",
-        "_taken_back",
-        "buckets",
-        "earlier",
-        "limits",
-        "lines",
-        "name",
-        "part",
-        "refunded",
-        "share",
-        "share_until_ms",
-        "state",
-        "used",
-        "wanting",
+        "_carry", "_counted", "_debt", "_debt_ms", "_divided", "_forgiven", "_rules", "_share_ts",
+        "_taken_back", "buckets", "earlier", "limits", "lines", "name", "part", "refunded", "share",
+        "share_until_ms", "state", "used", "wanting",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float) -> None:
@@ -150,6 +133,7 @@ class Account:
         self.earlier: Use | None = None
         self._rules = rules
         self._share_ts = 0
+        self._divided = limits
         self._counted = [0] * len(DIMENSIONS)
         self._taken_back = [0] * len(DIMENSIONS)
         self._carry = [0.0] * len(DIMENSIONS)
@@ -260,7 +244,10 @@ class Account:
         if bucket is not None:
             bucket.debt_ms += held_ms
 
-    def take_share(self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float) -> None:
+    def take_share(
+        self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float,
+        divided: GroupLimits | None = None,
+    ) -> None:  # fmt: skip
         """A share was decided or repeated.
 
         Args:
@@ -269,9 +256,12 @@ class Account:
                 ones are passed over, since the newer follow, or have come.
             ttl_ms: how long it stands, from now on.
             now_ms: now.
+            divided: the limits that it is a share of; None: those of now.
         """
         if ts < self._share_ts:
             return
+        if ts > self._share_ts:
+            self._divided = divided or self.limits
         self._share_ts = ts
         if rates is None:
             self.share = [None] * len(DIMENSIONS)
@@ -310,6 +300,10 @@ class Account:
         share = self.share[dimension]
         if share is None:
             return max(MIN_LIMIT, limit * self.part)
+        divided = self._divided.rates[dimension]
+        if divided is not None:
+            # Of a limit that was lowered since then all have the same part as of the former one.
+            share *= min(1.0, limit / divided)
         if self.state is State.EXPIRED and self._rules.expired is not ExpiredShare.KEEP:
             if self._rules.expired is ExpiredShare.OPEN:
                 return inf

@@ -134,15 +134,46 @@ def test_the_stricter_dimension_counts() -> None:
 
 
 def test_a_share_above_a_limit_that_was_cut() -> None:
-    """The limit counts at once; a removed one frees those who wait."""
+    """Its part of the limit counts at once; a removed one frees those who wait."""
     one, waiting = account(), Waiting()
     one.take_share({"publishRateInMsgs": 200.0}, 1, 3_000, 0.0)
     one.lines[0].join(waiting, 0.0)
     one.set_limits(GroupLimits(rates=(150.0, None, None, None), shadow=False), 0.0)
-    assert one.rate(0) == 150.0
+    assert one.rate(0) == 100.0
     before = waiting.woken
     one.set_limits(GroupLimits(rates=(None, None, None, None), shadow=False), 0.0)
     assert one.buckets[0] is None and waiting.woken > before
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_lowered_limit_is_felt_by_all_who_have_shares(expired: bool) -> None:
+    """Together they have no more than it, before the next round too; raised again they have what they had."""
+    shares = (10.0, 90.0, 200.0)
+    all_of_them = [account() for _ in shares]
+    for one, share in zip(all_of_them, shares, strict=True):
+        one.take_share({"publishRateInMsgs": share}, 1, 3_000, 0.0)
+        assert not expired or one.expire(3_000)
+    for limit, together in ((150.0, 150.0), (3.0, 3.0), (150.0, 150.0), (300.0, 300.0), (3_000.0, 300.0)):
+        for one in all_of_them:
+            one.set_limits(GroupLimits(rates=(limit, None, None, None), shadow=False), 0.0)
+        rates = [one.rate(0) for one in all_of_them]
+        part = together / 300.0 * (0.5 if expired else 1.0)
+        assert rates == pytest.approx([part * share for share in shares])
+    # The next round is shared out of the limit of then.
+    all_of_them[0].take_share({"publishRateInMsgs": 2_500.0}, 2, 3_000, 4_000.0)
+    assert all_of_them[0].rate(0) == 2_500.0
+
+
+def test_a_share_of_a_limit_of_before() -> None:
+    """It comes after the change, or is said again after it."""
+    one, former = account(), GroupLimits(rates=MSGS, shadow=False)
+    one.set_limits(GroupLimits(rates=(30.0, None, None, None), shadow=False), 0.0)
+    one.take_share({"publishRateInMsgs": 100.0}, 1, 3_000, 0.0, former)
+    assert one.rate(0) == 10.0
+    one.take_share({"publishRateInMsgs": 100.0}, 1, 3_000, 1_000.0)
+    assert one.rate(0) == 10.0
+    one.take_share({"publishRateInMsgs": 20.0}, 2, 3_000, 1_000.0)
+    assert one.rate(0) == 20.0
 
 
 def test_who_waits_in_front_hears_of_a_larger_share() -> None:
