@@ -156,6 +156,10 @@ class LawState(Protocol):
         """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
 
+    def stand(self, subjects: pa.Array, now: int, timeline: PolicyTimeline) -> Flags:
+        """Whose decisions stand at `now` (ms, event time), of those whom DecisionForm.standing names."""
+        return np.ones(len(subjects), dtype=np.bool_)
+
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up what `leave` left, before anything else; most laws leave nothing beside their columns.
 

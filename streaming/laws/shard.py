@@ -7,6 +7,7 @@ no I/O, no Spark.
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Self
 
 import numpy as np
@@ -180,7 +181,8 @@ def _advance(
             refresh = Refresh(law.decision, notes.get("standing"))
             if decided is not None:
                 refresh.note(decided, newest)
-            outputs.add(None if present.behind else refresh.repeats(newest))
+            stand = partial(table.stand, now=newest, timeline=timeline)
+            outputs.add(None if present.behind else refresh.repeats(newest, stand))
             after["standing"] = refresh.to_bytes()
     after |= table.leave()
     return known.spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs

@@ -54,6 +54,22 @@ def test_other_settings_begin_anew_and_equal_ones_do_not() -> None:
     assert limit.limit == 41
 
 
+def test_a_limit_of_other_settings_does_not_come_back() -> None:
+    """Said again, or decided just before the change; not even when the settings are as before."""
+    limit, small = LimitInForce(AIMD, 5_000), {**AIMD, "aimd": {"maxLimit": 50, "initialLimit": 20}}
+    limit.take(decision(900, 1_000), 0.0)
+    limit.set_entry(small, 3_000)
+    for ts in (1_000, 2_999):
+        limit.take(decision(900, ts), 1.0)
+    assert limit.limit == 20
+    limit.take(decision(21, 3_000), 2.0)
+    limit.set_entry(AIMD)
+    limit.take(decision(21, 3_000), 3.0)
+    assert limit.limit == 40
+    limit.take(decision(41, 3_001), 4.0)
+    assert limit.limit == 41
+
+
 def test_a_silent_job_is_away_after_a_while_and_the_law_goes_on_here() -> None:
     """From the last limit that was decided, by the law's own steps, until a decision comes."""
     limit = LimitInForce(AIMD, 5_000)
