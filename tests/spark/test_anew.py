@@ -43,8 +43,9 @@ class Bench:
         self._admin.incremental_alter_configs([topic])[topic].result(WAIT_S)
 
     def write(self, topic: str, event: dict[str, Any], partition: int = 0, at_ms: int = 0) -> None:
-        """Write a record, and wait for it; returns nothing."""
-        self._producer.produce(topic, orjson.dumps(event), partition=partition, timestamp=at_ms)
+        """Write a record of this time (0: now), and wait for it."""
+        value, key = orjson.dumps(event), event.get("path")
+        self._producer.produce(topic, value, key, partition=partition, timestamp=at_ms)
         assert self._producer.flush(WAIT_S) == 0
 
     def report(self, at_ms: int = 0) -> None:
@@ -76,7 +77,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    """Policies, and events of days and of minutes ago, as they lie on the log of a job that lost its state."""
+    """Policies, and events of days and minutes ago, as they lie on the log of a job that lost its state."""
     with LocalKafka(tmp_path / "kafka") as kafka:
         ensure_topics(kafka.bootstrap, TOPICS, partitions=2)
         bench = Bench(kafka.bootstrap)

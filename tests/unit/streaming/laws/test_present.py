@@ -124,9 +124,10 @@ def test_a_job_that_begins_anew_says_no_share_and_no_limit_of_days_ago(skew_ms: 
     for at in range(now - 10 * MINUTE, now, MINUTE):
         said = shares.step(now, (at, report("p1")), (at, report("p2")))
         assert bool(said) == (at >= now - 3 * MINUTE)
-    # The limit of then is in force still, since nobody has measured anything else.
+    # A limit of half an hour ago is in force still, and said again as soon as that is known.
+    assert limits.step(now, (now - 30 * MINUTE, sample("last"))) == []
     (said,) = limits.step(now, (now - 10, tick()))
-    assert (said["id"], said["repeat"]) == ("l8", True)
+    assert (said["id"], said["repeat"]) == ("last", True)
 
 
 def test_what_is_decided_in_time_is_said() -> None:
