@@ -14,6 +14,7 @@ from streaming.contract.decisions import LATE_MS
 CLOCK_MS: Final = 10_000
 """So far at most a host's clock is taken to be ahead of the brokers' before a tick has said how far it is."""
 _NO_TIME: Final = -1
+_NONE: Final = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +54,13 @@ class Present:
             told_ms: what the batch's newest tick says of it; None: none says anything.
             policies: which records are changes of policy: they are of another topic.
         """
+        ahead_ms = known_ms if told_ms is None else told_ms
+        if processed_ts is None:
+            return cls(ahead_ms=ahead_ms, now=None, times=_NONE, reached=None)
         times = records.times()
         newest = int(times.max(initial=_NO_TIME))
-        ahead_ms = known_ms if told_ms is None else told_ms
-        if processed_ts is None or newest == _NO_TIME:
-            now = None if processed_ts is None else processed_ts + (ahead_ms or 0)
-            return cls(ahead_ms=ahead_ms, now=now, times=times, reached=None)
+        if newest == _NO_TIME:
+            return cls(ahead_ms=ahead_ms, now=processed_ts + (ahead_ms or 0), times=times, reached=None)
         ahead_ms = max(-CLOCK_MS if ahead_ms is None else ahead_ms, newest - processed_ts)
         reached = _reached(records, times, policies) if timely else None
         return cls(ahead_ms=ahead_ms, now=processed_ts + ahead_ms, times=times, reached=reached)
@@ -79,7 +81,7 @@ class Present:
 
 
 def _reached(records: Records, times: Integers, policies: Sequence[int]) -> int | None:
-    own = np.ones(len(times), dtype=np.bool_)
+    own = times != _NO_TIME
     own[list(policies)] = False
     if not own.any():
         return None
