@@ -14,7 +14,6 @@ from streaming.contract.decisions import LATE_MS
 CLOCK_MS: Final = 10_000
 """So far at most a host's clock is taken to be ahead of the brokers' before a tick has said how far it is."""
 _NO_TIME: Final = -1
-_NONE: Final = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,6 @@ class Present:
     Attributes:
         ahead_ms: the brokers' clock less that of the job's host; None: nothing is known of it.
         now: the brokers' time when the batch began, ms since the epoch; None in a replay.
-        times: of the batch's records, ms; -1 where there is none.
         reached: the time of the newest record in that partition which is furthest behind, ms; None: nothing
             is too late. Members of one group report in several partitions: while one of these is read hours
             behind the others, its members look as if they had left.
@@ -32,7 +30,6 @@ class Present:
 
     ahead_ms: int | None
     now: int | None
-    times: Integers
     reached: int | None
 
     @classmethod
@@ -56,14 +53,14 @@ class Present:
         """
         ahead_ms = known_ms if told_ms is None else told_ms
         if processed_ts is None:
-            return cls(ahead_ms=ahead_ms, now=None, times=_NONE, reached=None)
+            return cls(ahead_ms=ahead_ms, now=None, reached=None)
         times = records.times()
         newest = int(times.max(initial=_NO_TIME))
         if newest == _NO_TIME:
-            return cls(ahead_ms=ahead_ms, now=processed_ts + (ahead_ms or 0), times=times, reached=None)
+            return cls(ahead_ms=ahead_ms, now=processed_ts + (ahead_ms or 0), reached=None)
         ahead_ms = max(-CLOCK_MS if ahead_ms is None else ahead_ms, newest - processed_ts)
         reached = _reached(records, times, policies) if timely else None
-        return cls(ahead_ms=ahead_ms, now=processed_ts + ahead_ms, times=times, reached=reached)
+        return cls(ahead_ms=ahead_ms, now=processed_ts + ahead_ms, reached=reached)
 
     @property
     def behind(self) -> bool:
@@ -71,12 +68,12 @@ class Present:
         return self.reached is not None and self.now is not None and self.reached + LATE_MS < self.now
 
     def in_time(self, decided: Decided) -> Decided:
-        """Those of some decisions whose life time, counted from their records, is not over."""
+        """Those of some decisions whose life time, counted from their own time, is not over."""
         if self.reached is None or self.now is None:
             return decided
         assert isinstance(decided, DecisionRows)
         lives = np.maximum(decided.rows["ttl_ms"].to_numpy(), LATE_MS)
-        holds = np.minimum(self.times[decided.source], self.reached) + lives >= self.now
+        holds = np.minimum(decided.ts, self.reached) + lives >= self.now
         return decided if holds.all() else decided.take(np.flatnonzero(holds))
 
 

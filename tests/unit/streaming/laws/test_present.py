@@ -130,6 +130,15 @@ def test_a_job_that_begins_anew_says_no_share_and_no_limit_of_days_ago(skew_ms: 
     assert (said["id"], said["repeat"]) == ("last", True)
 
 
+def test_a_round_of_days_ago_that_ends_now_is_not_told_of() -> None:
+    """Nobody has reported since; that its members have left is told to nobody either: it was long ago."""
+    live, now = Live("shares"), T0 + 3 * DAY
+    live.step(now - 1, (now - 1, tick(brokers_ahead_ms=0)))
+    assert live.step(now, (T0, report("p1"))) == []
+    assert live.step(now, (now, tick())) == []
+    assert live.withheld == 2
+
+
 def test_what_is_decided_in_time_is_said() -> None:
     """Up to its life time after its record; a limit has a minute, a share of short rounds one too."""
     for age_ms, count in ((0, 1), (MINUTE, 1), (MINUTE + 1, 0)):
