@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from enforcer.core.clock import BrokersClock, Clock
+from enforcer.core.clock import Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.deciding.joining import Joining
 from enforcer.core.feeds.decisions import Decision, Read, Standing, standing
@@ -25,6 +25,7 @@ from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.topics import CHECK_MS, Topics
+from streaming.kafka_io.brokers_clock import BrokersClock
 from streaming.kafka_io.topic_watch import TopicWatch
 
 logger = logging.getLogger(__name__)

@@ -21,9 +21,6 @@ DISPATCH: Final = 2
 """Where the two dimensions (messages, bytes) of a direction begin in DIMENSIONS."""
 _NO_TIME_MS: Final = 0.1
 """A debt that lasts no longer keeps nobody waiting: no timer is so exact."""
-_REWRITTEN_MS: Final = 600_000
-"""What a job writes again after it was killed is at most so much older; an older one shows that the newest
-was dated by nobody's clock, and must not keep out all that follow."""
 
 
 class State(StrEnum):
@@ -117,26 +114,9 @@ class Account:
     """
 
     __slots__ = (
-        "_carry",
-        "_counted",
-        "_debt",
-        "_debt_ms",
-        "_forgiven",
-        "_rules",
-        "_share_ts",
-        "_taken_back",
-        "buckets",
-        "earlier",
-        "limits",
-        "lines",
-        "name",
-        "part",
-        "refunded",
-        "share",
-        "share_until_ms",
-        "state",
-        "used",
-        "wanting",
+        "_carry", "_counted", "_debt", "_debt_ms", "_divided", "_forgiven", "_rules", "_share_ts",
+        "_taken_back", "buckets", "earlier", "limits", "lines", "name", "part", "refunded", "share",
+        "share_until_ms", "state", "used", "wanting",
     )  # fmt: skip
 
     def __init__(self, name: str, limits: GroupLimits, rules: ShareRules, now_ms: float, part: float) -> None:
@@ -153,6 +133,7 @@ class Account:
         self.earlier: Use | None = None
         self._rules = rules
         self._share_ts = 0
+        self._divided = limits
         self._counted = [0] * len(DIMENSIONS)
         self._taken_back = [0] * len(DIMENSIONS)
         self._carry = [0.0] * len(DIMENSIONS)
@@ -263,18 +244,24 @@ class Account:
         if bucket is not None:
             bucket.debt_ms += held_ms
 
-    def take_share(self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float) -> None:
+    def take_share(
+        self, rates: Mapping[str, float] | None, ts: int, ttl_ms: float, now_ms: float,
+        divided: GroupLimits | None = None,
+    ) -> None:  # fmt: skip
         """A share was decided or repeated.
 
         Args:
             rates: dimension -> what may be used per second; None: this proxy is no member any more.
-            ts: when it was decided. A job that was killed writes some decisions again: those that are a
-                little older are passed over, since the newer follow, or have come.
+            ts: when it was decided. A job that was killed, or begins anew, writes some decisions again: older
+                ones are passed over, since the newer follow, or have come.
             ttl_ms: how long it stands, from now on.
             now_ms: now.
+            divided: the limits that it is a share of; None: those of now.
         """
-        if self._share_ts - _REWRITTEN_MS <= ts < self._share_ts:
+        if ts < self._share_ts:
             return
+        if ts > self._share_ts:
+            self._divided = divided or self.limits
         self._share_ts = ts
         if rates is None:
             self.share = [None] * len(DIMENSIONS)
@@ -313,6 +300,10 @@ class Account:
         share = self.share[dimension]
         if share is None:
             return max(MIN_LIMIT, limit * self.part)
+        divided = self._divided.rates[dimension]
+        if divided is not None:
+            # Of a limit that was lowered since then all have the same part as of the former one.
+            share *= min(1.0, limit / divided)
         if self.state is State.EXPIRED and self._rules.expired is not ExpiredShare.KEEP:
             if self._rules.expired is ExpiredShare.OPEN:
                 return inf

@@ -54,7 +54,7 @@ class AccountTable:
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)
         self.nowhere = Account("", no_limits, self._rules, 0.0, part=1.0)
         self.newcomers = Newcomers(settings.joining_fraction)
-        self._early: LRUCache[str, tuple[Share, float]] = LRUCache(
+        self._early: LRUCache[str, tuple[Share, GroupLimits | None, float]] = LRUCache(
             settings.accounts_max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
         )
@@ -82,10 +82,10 @@ class AccountTable:
         )
         account.earlier = earlier
         if group in self._early:
-            share, came_ms = self._early.pop(group)
+            share, divided, came_ms = self._early.pop(group)
             left_ms = share.ttl_ms - (now_ms - came_ms)
             if left_ms > 0:
-                account.take_share(share.limits, share.ts, left_ms, now_ms)
+                account.take_share(share.limits, share.ts, left_ms, now_ms, divided)
         return account
 
     def set_policies(self, policies: PolicySet) -> None:
@@ -99,8 +99,8 @@ class AccountTable:
             else:
                 account.set_limits(limits, now_ms)
 
-    def take_share(self, share: Share) -> None:
-        """This proxy's share of a group was decided or repeated."""
+    def take_share(self, share: Share, divided: GroupLimits | None) -> None:
+        """This proxy's share of a group was decided or repeated; see Account.take_share for `divided`."""
         now_ms = self._clock.steady_ms()
         account = self.accounts.get(share.group)
         if account is None:
@@ -108,10 +108,10 @@ class AccountTable:
             known = self._early.get(share.group)
             if known is not None and share.ts < known[0].ts:
                 return
-            self._early[share.group] = (share, now_ms)
+            self._early[share.group] = (share, divided, now_ms)
             return
         before = account.state
-        account.take_share(share.limits, share.ts, share.ttl_ms, now_ms)
+        account.take_share(share.limits, share.ts, share.ttl_ms, now_ms, divided)
         if before is State.EXPIRED:
             logger.info("group %s: shares are back", share.group)
 

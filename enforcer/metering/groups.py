@@ -86,7 +86,7 @@ class Groups:
                 self.meter.newcomers.unread = True
                 continue
             if share.broker == self._proxy_id:
-                self.meter.take_share(share)
+                self.meter.take_share(share, self._policies.at(share.ts))
             elif share.limits:
                 self.meter.newcomers.stand(slots_of([share.group]), now_ms, share.ttl_ms)
             if share.group in self.meter.accounts:

@@ -16,7 +16,7 @@ from enforcer.metering.account import DISPATCH, PUBLISH, Account, State, Use, Wa
 from enforcer.metering.account_table import AccountTable
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.namespaces import Namespaces
-from streaming.policy.groups import QUOTA_DIMENSIONS, byte_quota_subject, round_rules
+from streaming.policy.groups import QUOTA_DIMENSIONS, byte_quota_subject, group_limits, round_rules
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import namespace_group
 
@@ -80,9 +80,12 @@ class Meter:
         self._accounts_changed()
         self._table.set_policies(policies)
 
-    def take_share(self, share: Share) -> None:
-        """This proxy's share of a group was decided or repeated."""
-        self._table.take_share(share)
+    def take_share(self, share: Share, then: PolicySet | None = None) -> None:
+        """This proxy's share of a group was decided or repeated, under the policies `then`; None: of now."""
+        then = then or self._policies
+        # It may be one of a hundred thousand.
+        known = then is self._policies and share.group in self.accounts
+        self._table.take_share(share, None if known else group_limits(then, share.group))
 
     def look(self) -> None:
         """Called now and then: see AccountTable."""

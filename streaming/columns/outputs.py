@@ -210,10 +210,12 @@ class Outputs:
     Attributes:
         rows: dead letters, and whatever was buried among.
         columns: decisions.
+        withheld: how many decisions it did not write, since their life time is over.
     """
 
     rows: list[Row] = field(default_factory=list)
     columns: list[Decided] = field(default_factory=list)
+    withheld: int = 0
 
     def __len__(self) -> int:
         return len(self.rows) + sum(map(len, self.columns))

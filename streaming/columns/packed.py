@@ -117,28 +117,33 @@ def _type_in(schema: pa.Schema) -> str:
     return str(named.decode())
 
 
-def columns_in(value: bytes, type: str, names: Sequence[str]) -> list[pa.Array]:
+def columns_in(
+    value: bytes, type: str, names: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, pa.Array]:
     """Some columns of a packed record, in the forms of `unpack` but for dictionaries; no other is read.
 
     Raises:
-        BadEvent: it is none of this type, is too large decompressed, or lacks one of them.
+        BadEvent: it is none of this type, is too large decompressed, or lacks one of `names`.
     """
     try:
         _check_size(value)
         with pa.ipc.open_stream(value) as reader:
             schema = reader.schema
-        places = [schema.get_field_index(name) for name in names]
-        if (schema.metadata or {}).get(TYPE) != type.encode() or -1 in places:
+        if (schema.metadata or {}).get(TYPE) != type.encode() or set(names) - set(schema.names):
             raise BadEvent(f"not of type {type} with the columns {', '.join(names)}")
+        found = [*names, *(name for name in optional if name in schema.names)]
+        places = [schema.get_field_index(name) for name in found]
+        if -1 in places:
+            raise BadEvent("a column stands there twice; columns of different names were expected")
         options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
         with pa.ipc.open_stream(value, options=options) as reader:
             table = reader.read_all()
         table.validate(full=True)
         # One batch is the rule; where there are more, theirs are put together.
-        columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in names]
+        columns = [pa.concat_arrays(table[name].unify_dictionaries().chunks) for name in found]
     except (pa.ArrowException, OSError, struct.error, UnicodeDecodeError, OverflowError) as error:
         raise BadEvent(f"not an Arrow IPC stream: {error}; {CONTENT_TYPE} was expected") from error
-    return [_decoded(plain_form(column)) for column in columns]
+    return {name: _decoded(plain_form(column)) for name, column in zip(found, columns, strict=True)}
 
 
 def _unpack(value: bytes | pa.Buffer) -> tuple[str, pa.RecordBatch]:

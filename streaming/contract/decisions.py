@@ -11,6 +11,9 @@ import orjson
 
 DECISIONS: Final = "decisions"
 DEADLETTER: Final = "deadletter"
+LATE_MS: Final = 60_000
+"""A share or a limit is not too late to be written for so long, however short its life time: a job that lags
+behind rounds of a second is of more use than one that says nothing."""
 
 
 def dead_letter(

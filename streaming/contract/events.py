@@ -121,11 +121,13 @@ class Tick:
         id: name of the event.
         ts: event time, ms since the epoch.
         at: the time at which it is applied; see `Request.at`.
+        brokers_ahead_ms: the brokers' clock less that of the job's host, which wrote it; None: not known.
     """
 
     id: str
     ts: int
     at: int
+    brokers_ahead_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +303,10 @@ def _policy(fields: Fields, name: str, ts: int) -> PolicyChange:
 
 
 def _tick(fields: Fields, name: str, ts: int) -> Tick:
-    return Tick(id=name, ts=ts, at=applied_ts(fields, ts))
+    ahead_ms = None
+    if "brokers_ahead_ms" in fields:
+        ahead_ms = integer(fields, "brokers_ahead_ms", None, minimum=-TS_MAX_MS, maximum=TS_MAX_MS)
+    return Tick(id=name, ts=ts, at=applied_ts(fields, ts), brokers_ahead_ms=ahead_ms)
 
 
 def _alive(fields: Fields, name: str, ts: int) -> Alive:

@@ -55,8 +55,8 @@ def output_columns(outputs: Outputs, topics: Topics, packing: Packing | None) ->
 
 def _decisions_singly(decided: Decided, topics: Topics, packing: Packing) -> Columns:
     columns = _singly(Outputs(columns=[decided]), topics)
-    if _form(decided).routing:
-        columns[_PARTITION] = pa.array(_partitions(decided, packing.partitions), pa.int32())
+    # As packed ones have it: the sink would count partitions that were added since the start.
+    columns[_PARTITION] = pa.array(_partitions(decided, packing.partitions), pa.int32())
     return columns
 
 

@@ -92,7 +92,7 @@ class Batch:
     Attributes:
         events: what the law's intake made of them, in the order of docs/contract.md 1.
         timeline: the policies over time.
-        processed_ts: wall time of the batch in ms; None in a replay.
+        processed_ts: when the batch began on the brokers' clock, ms since the epoch; None in a replay.
         end: no more input will come (a replay's last step): open rounds are closed.
         as_decided: what the proxies have decided stands; False: it is decided anew.
     """
@@ -115,7 +115,7 @@ class StepContext:
 
     Attributes:
         initial: policies in force before every event, as version 1 (replay's `--policies`).
-        processed_ts: wall time of the micro-batch in ms, None in a replay.
+        processed_ts: when the micro-batch began by the clock of the job's host, ms; None in a replay.
         fail_fast: a code error in a law stops the query instead of making dead letters.
         replay: subjects are resolved against the policies, not taken from the event.
         blobs: where rows rest that are not needed; None: all stay in the body.
@@ -155,6 +155,10 @@ class LawState(Protocol):
     def repeats(self, now: int) -> Decided | None:
         """What must be said again at `now` (ms, event time), by a law whose own state says what stands."""
         return None
+
+    def stand(self, subjects: pa.Array, now: int, timeline: PolicyTimeline) -> Flags:
+        """Whose decisions stand at `now` (ms, event time), of those whom DecisionForm.standing names."""
+        return np.ones(len(subjects), dtype=np.bool_)
 
     def take_up(self, notes: Mapping[str, bytes], blobs: BlobStore | None) -> None:
         """Take up what `leave` left, before anything else; most laws leave nothing beside their columns.
@@ -235,6 +239,8 @@ class DecisionForm:
         routing: the field that a decision's partition is chosen by, where its order with others of that name
             matters; empty: its key.
         receiver: the field that names the one enforcer whom a decision is for; empty: it is for all.
+        timely: receivers go by the one that comes last, whatever time it is of, so one whose life time is
+            over is not written (docs/contract.md 1). Others answer an event, and their times are looked at.
         until: event time (ms) from which a decision says nothing any more, if nothing newer comes.
         repeat_ms: how often one that stands is said again, event time; 0: at a quarter of its life time.
     """
@@ -244,6 +250,7 @@ class DecisionForm:
     standing: tuple[str, ...] = ()
     routing: str = ""
     receiver: str = ""
+    timely: bool = False
     until: Callable[[Decision], int] = lambda decision: FOR_EVER
     repeat_ms: int = 0
 

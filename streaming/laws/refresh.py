@@ -9,6 +9,7 @@ half minute. Time moves by events and ticks, never by a
 clock, so a log is repeated alike however it is cut into batches, except for the repeats themselves.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns.outputs import Decided, DecisionColumns, DecisionRows
-from streaming.laws.law import Decision, DecisionForm
+from streaming.laws.law import Decision, DecisionForm, Flags
 from streaming.state.body import Body, decode, encode
 
 MAX_STANDING: Final = 131_072
@@ -91,16 +92,25 @@ class Refresh:
         if len(self) > MAX_STANDING:
             self._rows = self._rows.take(pc.sort_indices(self._rows["written"])[len(self) - MAX_STANDING :])
 
-    def repeats(self, now: int) -> DecisionColumns | None:
-        """What must be said again at `now` (event time, ms), and counts as of it; what has ended leaves."""
+    def repeats(self, now: int, stand: Callable[[pa.Array], Flags] | None = None) -> DecisionColumns | None:
+        """What must be said again at `now` (event time, ms), and counts as of it; what has ended leaves.
+
+        Args:
+            now: see there.
+            stand: tells whose decisions still do; asked of those that are due; None: all.
+        """
         if not len(self):
             return None
         self._rows = self._rows.filter(pc.greater(self._rows["until"], now))
-        written = self._rows["written"].to_numpy()
-        every = self._form.repeat_ms or self._rows["ttl"].to_numpy() // REPEAT_PARTS
-        due = written + every <= now
+        due = self._due(now)
+        if stand is not None and due.any():
+            ended = due.copy()
+            ended[due] = ~stand(self._rows["key"].filter(pa.array(due)).combine_chunks())
+            self._rows = self._rows.filter(pa.array(~ended))
+            due = self._due(now)
         if not due.any():
             return None
+        written = self._rows["written"].to_numpy()
         place = self._rows.schema.get_field_index("written")
         self._rows = self._rows.set_column(place, "written", pa.array(np.where(due, now, written)))
         again = [
@@ -108,6 +118,11 @@ class Refresh:
             for value in self._rows["value"].filter(pa.array(due)).to_pylist()
         ]
         return replace(self._form.columns(again), ts=np.full(len(again), now))
+
+    def _due(self, now: int) -> Flags:
+        every = self._form.repeat_ms or self._rows["ttl"].to_numpy() // REPEAT_PARTS
+        due: Flags = self._rows["written"].to_numpy() + every <= now
+        return due
 
 
 def _latest(decided: Decided, form: DecisionForm) -> Decided:

@@ -7,6 +7,7 @@ no I/O, no Spark.
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from streaming.contract.errors import BadEvent, StateError
 from streaming.contract.events import Event, PolicyChange, Tick
 from streaming.laws.law import Batch, Intake, LawSpec, LawState, StepContext
 from streaming.laws.policy_routing import take
+from streaming.laws.present import Present
 from streaming.laws.refresh import Refresh
 from streaming.laws.registry import LAWS
 from streaming.policy.files import check_entry
@@ -32,6 +34,8 @@ LATENESS_MS: Final = 300_000
 still ask for (policies of then, buckets not yet full then) is kept this long."""
 SWEEP_MS: Final = 60_000
 """How often idle subjects leave the table, in event time."""
+_AHEAD: Final = "brokers_ahead_ms"
+"""Note in the body: see Present.ahead_ms."""
 _Change = tuple[int, tuple[int, int, int], int, PolicyChange]
 """A change of policy: since when it is in force, arrival and number of its record, and what it says."""
 
@@ -78,11 +82,13 @@ class _Read:
         intakes: the events, by the name of the law that decides them.
         policies: changes of policy.
         newest: time (ms) of the newest tick, -1 for none; the intakes know that of their events.
+        brokers_ahead_ms: what the newest tick that knows it says of the brokers' clock; None: none does.
     """
 
     intakes: dict[str, Intake]
     policies: list[_Change] = field(default_factory=list)
     newest: int = -1
+    brokers_ahead_ms: int | None = None
 
     @classmethod
     def of(cls, laws: Iterable[LawSpec], records: Records, context: StepContext) -> Self:
@@ -98,6 +104,8 @@ class _Read:
             self.policies.append((event.ts, records.order_of(i), i, event))
             return
         if isinstance(event, Tick):
+            if event.brokers_ahead_ms is not None and event.at >= self.newest:
+                self.brokers_ahead_ms = event.brokers_ahead_ms
             self.newest = max(self.newest, event.at)
         for name, intake in self.intakes.items():
             if type(event) in LAWS.by_name[name].events:
@@ -152,22 +160,29 @@ def _advance(
     intake = read.intakes[law.name]
     newest = max(int(notes.get("newest", b"-1")), read.newest, intake.newest)
     swept = int(notes.get("swept", b"-1"))
-    batch = _batch(intake, timeline, context)
+    present = _present(law, records, context, known, read)
+    batch = _batch(intake, timeline, context, present.now)
     decided = None if batch is None else table.fold(batch)
     if not context.replay and newest - swept >= SWEEP_MS:
         table.sweep(timeline, newest - LATENESS_MS)
         timeline.forget_before(table.policies_from(newest - LATENESS_MS))
         swept = newest
-    outputs.add(decided)
+    if decided is not None:
+        said = present.in_time(decided)
+        outputs.add(said)
+        outputs.withheld = len(decided) - len(said)
     policies, changes = timeline.to_json()
     after = {"newest": b"%d" % newest, "swept": b"%d" % swept, "policies": policies, "changes": changes}
+    if present.ahead_ms is not None:
+        after[_AHEAD] = b"%d" % present.ahead_ms
     if not context.replay:
-        outputs.add(table.repeats(newest))
+        outputs.add(None if present.behind else table.repeats(newest))
         if law.decision.standing:
             refresh = Refresh(law.decision, notes.get("standing"))
             if decided is not None:
                 refresh.note(decided, newest)
-            outputs.add(refresh.repeats(newest))
+            stand = partial(table.stand, now=newest, timeline=timeline)
+            outputs.add(None if present.behind else refresh.repeats(newest, stand))
             after["standing"] = refresh.to_bytes()
     after |= table.leave()
     return known.spilled.to_bytes(Body(columns=table.columns(), notes=after), context.blobs), outputs
@@ -224,7 +239,7 @@ def replay_all(records: Records, context: StepContext) -> Outputs:
     for law in laws:
         timeline = PolicyTimeline(context.initial)
         _apply_policies(read.policies, law, timeline)
-        batch = _batch(read.intakes[law.name], timeline, context)
+        batch = _batch(read.intakes[law.name], timeline, context, context.processed_ts)
         if batch is not None:
             outputs.add(law.table.from_columns({}).fold(batch))
     return outputs
@@ -274,13 +289,25 @@ def _parse(records: Records, i: int, context: StepContext) -> Event:
     return event
 
 
-def _batch(intake: Intake, timeline: PolicyTimeline, context: StepContext) -> Batch | None:
+def _present(law: LawSpec, records: Records, context: StepContext, known: _Known, read: _Read) -> Present:
+    """What time it is."""
+    ahead = known.spilled.body.notes.get(_AHEAD)
+    return Present.of(
+        records, context.processed_ts, timely=law.decision.timely,
+        known_ms=None if ahead is None else int(ahead), told_ms=read.brokers_ahead_ms,
+        policies=[i for _, _, i, _ in read.policies],
+    )  # fmt: skip
+
+
+def _batch(
+    intake: Intake, timeline: PolicyTimeline, context: StepContext, processed_ts: int | None
+) -> Batch | None:
     """What a law has to decide; None: nothing."""
     events = intake.events(timeline, replay=context.replay)
     if events is None:
         return None
     return Batch(
-        events=events, timeline=timeline, processed_ts=context.processed_ts, end=context.replay,
+        events=events, timeline=timeline, processed_ts=processed_ts, end=context.replay,
         as_decided=context.as_decided,
     )  # fmt: skip
 

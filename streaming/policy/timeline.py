@@ -111,6 +111,11 @@ class PolicyTimeline:
         self._until = self._times[made] if made < len(self._times) else inf
         return found
 
+    def since(self, ts: int) -> int:
+        """Since when what applies at `ts` has been so, ms; -1: ever."""
+        made = bisect_right(self._times, ts, self._past)
+        return self._times[made - 1] if made > self._past else -1
+
     def changes(self, after: int, upto: int) -> list[int]:
         """Distinct times of change in (after, upto], ascending."""
         return sorted(set(self._times[self._span(after, upto)]))

@@ -40,6 +40,7 @@ CASES: Final[dict[str, dict[str, str]]] = {
     },
     "WeirDeadLetters": {"weir_job_dead_letters_total": "0x60 1x40"},
     "WeirJobRestarts": {"weir_job_restarts_total": "0x20 1x10 2x10 3x60"},
+    "WeirJobClock": {"weir_job_brokers_clock_ahead_seconds": "-2x100"},
     "WeirCheckpointSlow": {
         'weir_job_batch_seconds_bucket{phase="commit",le="1.0"}': OFF,
         'weir_job_batch_seconds_bucket{phase="commit",le="5.0"}': GROWS,
@@ -132,6 +133,7 @@ HEALTHY: Final = {
     'weir_job_decision_age_seconds_bucket{le="0.5"}': GROWS,
     'weir_job_decision_age_seconds_bucket{le="+Inf"}': GROWS,
     "weir_job_restarts_total": "4x100",
+    "weir_job_brokers_clock_ahead_seconds": "-0.2x50 2x3 0x47",
     "weir_proxy_connections": "50x100",
     "weir_proxy_connections_max": "100x100",
     'weir_group_state{group="g",state="active"}': ON,

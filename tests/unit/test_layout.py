@@ -26,6 +26,8 @@ EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "strea
 STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
+BROKERS_CLOCK = "streaming.kafka_io.brokers_clock"
+"""Job and enforcers learn it alike."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
 SCALAR_LAWS = (
@@ -55,7 +57,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
-    "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
+    "enforcer.core": (
+        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, *SCALAR_LAWS,
+    ),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
     "enforcer.pulsar": (

@@ -7,17 +7,13 @@ of the job. Pure: times are arguments, ms of one steady clock.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from enforcer.core.concurrency.reservoir import Sample
 from enforcer.core.feeds.limits import LimitDecision
 from streaming.laws.concurrency.algorithms import STATE
 from streaming.laws.concurrency.law import start, take
 from streaming.laws.concurrency.settings import LimitSettings
-
-_REWRITTEN_MS: Final = 600_000
-"""What a job writes again after it was killed is at most so much older; an older one shows that the newest
-was dated by nobody's clock."""
 
 
 class LimitInForce:
@@ -40,6 +36,7 @@ class LimitInForce:
         self._settings: dict[str, Any] = {}
         self._state: dict[str, Any] = {}
         self._decided: LimitDecision | None = None
+        self._since_ts = 0
         self._until_ms = 0.0
         self._unheard_since_ms: float | None = None
         self.limit = 1
@@ -47,14 +44,21 @@ class LimitInForce:
         self.changes: Counter[str] = Counter()
         self.set_entry(entry)
 
-    def set_entry(self, entry: Mapping[str, Any]) -> None:
-        """The policies have changed: under other settings the limit begins anew, as it does in the job."""
+    def set_entry(self, entry: Mapping[str, Any], since_ts: int = 0) -> None:
+        """The policies have changed: under other settings the limit begins anew, as it does in the job.
+
+        Args:
+            entry: see there.
+            since_ts: when they did, ms since the epoch: what was decided before is of no use any more.
+        """
         settings = LimitSettings.of(entry)
         if settings.key == self._key:
             return
         self._key, self._algorithm = settings.key, settings.algorithm.value
         names = settings.row.dtype.names or ()
         self._settings = dict(zip(names, settings.row[0].tolist(), strict=True))
+        known = self._decided
+        self._since_ts = since_ts if known is None else max(since_ts, known.ts + 1)
         self._decided = self._unheard_since_ms = None
         self.local = False
         self._state = self._begun()
@@ -62,11 +66,11 @@ class LimitInForce:
 
     def take(self, decision: LimitDecision, now_ms: float) -> None:
         """A limit was decided or repeated; from now on it is the job's again."""
-        if decision.algorithm != self._algorithm:
+        if decision.algorithm != self._algorithm or decision.ts < self._since_ts:
             # Decided under policies that are in force no more, or not yet.
             return
         known = self._decided
-        if known is not None and known.ts - _REWRITTEN_MS <= decision.ts < known.ts:
+        if known is not None and decision.ts < known.ts:
             return
         self._decided, self._until_ms = decision, now_ms + decision.ttl_ms
         self._unheard_since_ms = None

@@ -92,8 +92,11 @@ class Partitions:
         self._heard = False
         self._early: dict[str, tuple[LimitDecision, float]] = {}
 
-    def set_policies(self, policies: PolicySet) -> None:
-        """These policies are in force now; limits go on where their settings are the same."""
+    def set_policies(self, policies: PolicySet, since_ts: int = 0) -> None:
+        """These policies are in force now, and since a time (ms since the epoch).
+
+        Limits go on where their settings are the same.
+        """
         if policies is self._policies:
             return
         self._policies = policies
@@ -108,7 +111,7 @@ class Partitions:
                 del self.known[name]
                 partition.limiter.close()
             else:
-                partition.in_force.set_entry(entry)
+                partition.in_force.set_entry(entry, since_ts)
                 partition.limiter.exempt = exempt_of(entry)
 
     def find(self, name: str) -> Partition | None:

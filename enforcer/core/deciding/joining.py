@@ -12,7 +12,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final
 
-from enforcer.core.clock import BrokersClock, Clock
+from enforcer.core.clock import Clock
 from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.company import Charge, Sign, alive_tail, requests_since
 from enforcer.core.feeds.decisions import Read, decisions_tail
@@ -23,6 +23,7 @@ from enforcer.core.local.read_back import back_ms
 from enforcer.core.questions.request_events import probe
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
+from streaming.kafka_io.brokers_clock import BrokersClock
 
 logger = logging.getLogger(__name__)
 

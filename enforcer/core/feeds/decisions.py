@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import Message
 
@@ -13,6 +13,7 @@ from enforcer.core.feeds.shares import Elsewhere, Share, elsewhere_in, share_of
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable, unheard
 from streaming.contract.backlog.decisions import BacklogDecision, backlog_decision
+from streaming.contract.decisions import LATE_MS
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, flag, integer, number, shown, text
@@ -65,6 +66,7 @@ class Decision:
         return self.ts if self.applied_ts is None else self.applied_ts
 
 
+Timely = TypeVar("Timely", Share, LimitDecision)
 Read = Decision | Share | Elsewhere | Dispatched | LimitDecision | BacklogDecision
 """What is read of the decisions."""
 
@@ -85,18 +87,21 @@ def decisions_in(
         own: name of this enforcer: of packed shares of others nothing but the groups is read; None: all are
             read.
         unusable: told why something was left out.
-        now_ms: the time of a record -> now, ms since the epoch. An admission far ahead of it is left out: by
-            it all that comes would be passed over as older, until then. None: any time will do.
+        now_ms: the time of a record -> now, ms since the epoch. What is far ahead of it is left out: by it
+            all that comes would be passed over as older, until then. None: any time will do.
     """
-    key = message.key()
-    latest_ms = TS_MAX_MS if now_ms is None else now_ms(message.timestamp()[1]) + MAX_AHEAD_MS
+    key, said_ms = message.key(), message.timestamp()[1]
+    latest_ms = TS_MAX_MS
+    if now_ms is not None:
+        # The time of a record may be that of whoever wrote it.
+        latest_ms, said_ms = now_ms(said_ms) + MAX_AHEAD_MS, min(said_ms, now_ms(said_ms))
     found: list[Read] = []
     try:
         if own is not None and key and key != own.encode() and packed(message):
-            return [elsewhere_in(message.value() or b"")]
+            return [elsewhere_in(message.value() or b"", said_ms)]
         for fields in objects_of(message, _KINDS, _UNREAD):
             try:
-                decision = _decision(fields, latest_ms)
+                decision = _decision(fields, said_ms, latest_ms)
             except BadEvent as bad:
                 unusable(bad.reason)
                 continue
@@ -107,14 +112,14 @@ def decisions_in(
     return found
 
 
-def _decision(fields: Fields, latest_ms: int) -> Read | None:
+def _decision(fields: Fields, said_ms: int, latest_ms: int) -> Read | None:
     kind = text(fields, "type", None)
     if kind == "share":
-        return share_of(fields)
+        return _in_time(share_of(fields), fields, said_ms, latest_ms)
     if kind == "dispatch":
         return dispatch_of(fields, latest_ms)
     if kind == "limit":
-        return limit_of(fields)
+        return _in_time(limit_of(fields), fields, said_ms, latest_ms)
     if kind == "backlog":
         return _backlog(fields, latest_ms)
     if kind != "admission":
@@ -123,6 +128,19 @@ def _decision(fields: Fields, latest_ms: int) -> Read | None:
     if decision.at > latest_ms:
         raise BadEvent(f"applied at {decision.at}, which is too far ahead; {latest_ms} at most was expected")
     return decision
+
+
+def _in_time(found: Timely, fields: Fields, said_ms: int, latest_ms: int) -> Timely:
+    """A share or limit, whose receivers go by the one that comes last.
+
+    Raises:
+        BadEvent: it is of another time than that at which it was written.
+    """
+    if found.ts > latest_ms:
+        raise BadEvent(f"of {found.ts}, which is too far ahead; {latest_ms} at most was expected")
+    if said_ms - found.ts > max(found.ttl_ms, LATE_MS) and not flag(fields, "repeat", False):
+        raise BadEvent(f"of {found.ts} and written at {said_ms}, when its life time was over")
+    return found
 
 
 def _backlog(fields: Fields, latest_ms: int) -> BacklogDecision:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from streaming.columns.packed import columns_in
+from streaming.contract.decisions import LATE_MS
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, number, shown, text
 from streaming.contract.usage_events import DIMENSIONS
@@ -50,7 +51,7 @@ class Elsewhere:
     """What a packed record with shares of another broker says to this one.
 
     Attributes:
-        slots: of the groups (slots_of).
+        slots: of the groups of which it has a share (slots_of).
         ttl_ms: how long the shares stand when nothing is heard.
     """
 
@@ -68,17 +69,31 @@ def slot_of(group: str) -> int:
     return zlib.crc32(group.encode()) % SLOTS
 
 
-def elsewhere_in(value: bytes) -> Elsewhere:
-    """Read which groups a packed record of shares is about, and nothing else of it.
+def elsewhere_in(value: bytes, said_ms: int = 0) -> Elsewhere:
+    """Read of which groups a packed record tells shares that stand, and nothing else of it.
+
+    Args:
+        value: the record's bytes.
+        said_ms: when it was written, ms since the epoch.
 
     Raises:
         BadEvent: it is none, or too large.
     """
-    groups, lives = columns_in(value, "share", ("group", "ttl_ms"))
-    if not pa.types.is_string(groups.type) or not pa.types.is_integer(lives.type):
-        raise BadEvent("a column of another type; groups as text and ttl_ms as integers were expected")
+    columns = columns_in(value, "share", ("group", "ttl_ms"), ("ts", "removed", "repeat"))
+    groups, lives, told = columns["group"], columns["ttl_ms"], columns.get("ts")
+    if not pa.types.is_string(groups.type) or not all(
+        pa.types.is_integer(times.type) for times in (lives, told) if times is not None
+    ):
+        raise BadEvent("a column of another type; groups as text and times as integers were expected")
+    stands = groups.is_valid()
+    if "removed" in columns:
+        stands = pc.and_(stands, columns["removed"].is_null())
+    if told is not None and "repeat" not in columns:
+        lasts = pc.max_element_wise(lives, LATE_MS)
+        # Unlike a sum the difference of two times has room.
+        stands = pc.and_(stands, pc.greater_equal(lasts, pc.subtract(said_ms, told)))
     ttl_ms = min(TS_MAX_MS, max(0, pc.max(lives).as_py() or 0))
-    return Elsewhere(slots=slots_of(groups.drop_null().to_pylist()), ttl_ms=ttl_ms)
+    return Elsewhere(slots=slots_of(groups.filter(stands).to_pylist()), ttl_ms=ttl_ms)
 
 
 def share_of(fields: Fields) -> Share:

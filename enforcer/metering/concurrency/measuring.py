@@ -105,7 +105,8 @@ class Measuring:
     def look(self) -> None:
         """Follow the time: policies come into force, brokers become known, samples leave."""
         partitions, brain = self.partitions, self._brain
-        partitions.set_policies(brain.coordinator.policies.now)
+        policies, at = brain.coordinator.policies, brain.brokers_ms()
+        partitions.set_policies(policies.at(at), policies.timeline.since(at))
         now = (partitions.generation, self._upstreams.changes)
         if now != self._seen:
             self._seen = now

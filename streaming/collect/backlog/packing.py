@@ -75,7 +75,7 @@ def packed_reports(
             if len(value) <= most:
                 yield Piece(partition, value)
             else:
-                yield TooLarge(columns_in(value, TYPE, ["topic"])[0][0].as_py())
+                yield TooLarge(columns_in(value, TYPE, ["topic"])["topic"][0].as_py())
 
 
 def partition_of(topic: str, partitions: int) -> int:

@@ -4,10 +4,10 @@
 
 import hashlib
 import os
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -22,6 +22,9 @@ from streaming.state.body import unpacked
 MAPPED_MAX: Final = 256
 """Segments that a worker keeps mapped; more are mapped anew when they are asked for."""
 SUFFIX: Final = ".arrow"
+LEFT_S: Final = 3600.0
+"""What was half written so long ago nobody writes any more."""
+_mapped: LRUCache[str, pa.RecordBatch] = LRUCache(MAPPED_MAX)
 _checked: LRUCache[str, tuple[int, int, int]] = LRUCache(MAPPED_MAX)
 """Files that this process wrote last: what it reads back in the next batch need not be digested again."""
 
@@ -41,6 +44,13 @@ class BlobStores:
     def of(self, law: str, shard: int) -> "FileBlobStore":
         """Those of one shard."""
         return FileBlobStore(self.folder / f"{law}-{shard}", self.batches_kept)
+
+    def tidy(self) -> None:
+        """Delete what workers that were killed had half written."""
+        with suppress(OSError):
+            for hidden in self.folder.glob("*/.*"):
+                if time.time() - hidden.stat().st_mtime > LEFT_S:
+                    hidden.unlink()
 
 
 def blob_stores_of(checkpoint: str, batches_kept: int) -> BlobStores | None:
@@ -108,7 +118,12 @@ class FileBlobStore:
         Raises:
             StateError: the file is missing or damaged.
         """
-        return _mapped(str(self.folder / f"{name}{SUFFIX}"))
+        path = str(self.folder / f"{name}{SUFFIX}")
+        rows = _mapped.get(path)
+        if rows is None:
+            # Content never changes under a name, so what was read and checked once stays good.
+            rows = _mapped[path] = _map(path)
+        return rows
 
     def read(self, name: str) -> pa.RecordBatch:
         """As `get`, but not kept mapped: large parts of bodies are new in each batch.
@@ -116,16 +131,17 @@ class FileBlobStore:
         Raises:
             StateError: the file is missing or damaged.
         """
-        return _mapped.__wrapped__(str(self.folder / f"{name}{SUFFIX}"))
+        return _map(str(self.folder / f"{name}{SUFFIX}"))
 
     def drop(self, name: str) -> None:
         """Delete the file of this name, if it is there."""
         (self.folder / f"{name}{SUFFIX}").unlink(missing_ok=True)
+        # Those that other workers have deleted too: the disk gets the room back that nobody has mapped.
+        for path in [path for path in _mapped if not os.path.exists(path)]:
+            del _mapped[path]
 
 
-@lru_cache(maxsize=MAPPED_MAX)
-def _mapped(path: str) -> pa.RecordBatch:
-    """Content never changes under a name, so what was read and checked once stays good."""
+def _map(path: str) -> pa.RecordBatch:
     try:
         known = version(path)
         with pa.memory_map(path) as file:

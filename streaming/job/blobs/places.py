@@ -44,7 +44,10 @@ def stores_of(
     if parts.scheme == HDFS:
         files = webhdfs(parts, settings, context.sparkUser())
         return remote_stores(checkpoint, batches_kept, settings, files)
-    return blob_stores_of(checkpoint, batches_kept)
+    local = blob_stores_of(checkpoint, batches_kept)
+    if local is not None:
+        local.tidy()
+    return local
 
 
 def remote_stores(

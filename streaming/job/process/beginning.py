@@ -43,7 +43,8 @@ class Beginning:
         there = "; ".join(f"{old} (batch {batch}: {_why(old, name)})" for old, batch in self.others.items())
         records = "" if self.records is None else f"There are {self.records:,} records on the topics: "
         cost = (
-            "all records are read again, what they led to is written a second time, new events wait meanwhile"
+            "all records are read again, what they led to is written a second time but for shares and limits,"
+            " new events wait meanwhile"
             if self.from_start
             else "job.starting_offsets is latest, so what requests have used up so far is forgotten"
         )

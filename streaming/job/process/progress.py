@@ -24,10 +24,19 @@ _PHASES = {
     "commitOffsets": "commit",
     "triggerExecution": "total",
 }
+_TOTALS = {
+    "decisions": ("weir_job_decisions", "Decisions written"),
+    "dead_letters": ("weir_job_dead_letters", "Records that could not be used"),
+    "withheld": ("weir_job_withheld_decisions", "Shares and limits not written: their life time was over"),
+}
+"""Metrics of those counts of `BatchCounts` that are numbers."""
 
 
 class JobMetrics:
     """Metrics of one job process, in a registry of its own.
+
+    Attributes:
+        brokers_ahead: how far the brokers' clock is ahead of the host's, s.
 
     Args:
         restarts: how often this checkpoint was started on before.
@@ -43,10 +52,7 @@ class JobMetrics:
             registry=self.registry,
         )
         self._events = Counter("weir_job_events", "Events read, per law", ["law"], registry=self.registry)
-        self._decisions = Counter("weir_job_decisions", "Decisions written", registry=self.registry)
-        self._dead_letters = Counter(
-            "weir_job_dead_letters", "Records that could not be used", registry=self.registry
-        )
+        self._totals = {name: Counter(*said, registry=self.registry) for name, said in _TOTALS.items()}
         self._differences = Counter(
             "weir_local_differences",
             "Decisions of proxies that the law, knowing all, would have made otherwise",
@@ -69,6 +75,11 @@ class JobMetrics:
             buckets=_BATCH_S,
             registry=self.registry,
         )
+        self.brokers_ahead = Gauge(
+            "weir_job_brokers_clock_ahead_seconds",
+            "The brokers' clock less that of the job's host",
+            registry=self.registry,
+        )
         self._finished = Gauge(
             "weir_job_last_batch_number", "Number of the newest finished batch", registry=self.registry
         )
@@ -89,8 +100,8 @@ class JobMetrics:
         for subject, differences in (counts.differences - self._counted.differences).items():
             self._differences.labels(subject=subject).inc(differences)
         self._segments.count(counts.segments - self._counted.segments)
-        self._decisions.inc(counts.decisions - self._counted.decisions)
-        self._dead_letters.inc(counts.dead_letters - self._counted.dead_letters)
+        for name, counter in self._totals.items():
+            counter.inc(getattr(counts, name) - getattr(self._counted, name))
         self._counted = counts
 
     def take(self, report: Report, oldest: Mapping[int, int]) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 from streaming.job.process.beginning import warn_of_new
+from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
@@ -106,7 +107,10 @@ def serve(settings: JobSettings, options: JobOptions) -> None:
                 from_start=settings.starting_offsets == "earliest",
             )
             query = _start(session, settings, options, counts, checkpoint)
-            ticker = Ticker(options.bootstrap, options.topics, options.client, settings.tick_interval_ms)
+            ticker = Ticker(
+                options.bootstrap, options.topics, options.client, settings.tick_interval_ms,
+                HostClock(metrics.brokers_ahead),
+            )  # fmt: skip
             with closing(ticker), _looking(options, metrics, ids) as watch:
                 _watch(
                     query,

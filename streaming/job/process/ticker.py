@@ -2,25 +2,36 @@
 
 Rounds of resource groups close and standing decisions are repeated by event time. Where nobody reports any
 more, a record on `weir.usage` must say so; being a record, it is in a dump too and a replay closes the same
-rounds. Where nobody has ever reported or asked, nothing stands and nothing ticks.
+rounds. Where nobody has ever reported or asked, nothing stands and nothing ticks. A tick also tells the
+batches, which run on any machine, how far the clock of the job's host is from the brokers'.
 """
 
 import logging
 import threading
-from typing import Final
+from typing import Any, Final
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 
 from streaming.contract.topics import Topics
+from streaming.job.process.host_clock import HostClock
 from streaming.kafka_io.policy_topic import NO_LOG
 
 _LOG = logging.getLogger("weir.job")
-TICK: Final = b'{"type":"tick"}'
 ROUND_DEFAULT_S: Final = 60
 """resourceUsagePublishIntervalInSecs where no policy sets it (docs/contract.md 2)."""
 _LIMIT_S: Final = 5.0
 """Of one question to the cluster."""
+_ACK_S: Final = 0.5
+"""For how long an acknowledgement is waited for: one that comes later tells little of the brokers' clock."""
 _RECORDS_AT_ONCE: Final = 1000
 
 
@@ -32,14 +43,18 @@ class Ticker:
         topics: where ticks go and policies come from.
         client: librdkafka properties of our connections.
         interval_ms: the longest time between two ticks.
+        clock: learns from their acknowledgements.
     """
 
-    def __init__(self, bootstrap: str, topics: Topics, client: dict[str, str], interval_ms: int) -> None:
+    def __init__(
+        self, bootstrap: str, topics: Topics, client: dict[str, str], interval_ms: int, clock: HostClock
+    ) -> None:
         # A topic that is gone must not come back with the broker's settings because of a tick.
         own: dict[str, str | int | bool] = {"allow.auto.create.topics": False}
         common = {"bootstrap.servers": bootstrap, **client, **own}
         self._topics = topics
         self._interval_ms = interval_ms
+        self._clock = clock
         self._round_ms = ROUND_DEFAULT_S * 1000
         self._next_ms = 0.0
         # A tick that cannot be sent in time is of no use later: the next one says more.
@@ -70,8 +85,10 @@ class Ticker:
             if not self._in_use:
                 return
             self._read_round()
-            self._producer.produce(self._topics.usage, TICK)
-            self._producer.poll(0)
+            if self._clock.ahead_ms is None:
+                # It only shows what the next one says.
+                self._send()
+            self._send()
         except (KafkaException, BufferError) as error:
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 
@@ -82,6 +99,17 @@ class Ticker:
         closing = threading.Thread(target=self._consumer.close, name="ticker-close", daemon=True)
         closing.start()
         closing.join(_LIMIT_S)
+
+    def _send(self) -> None:
+        tick: dict[str, Any] = {"type": "tick"}
+        if self._clock.ahead_ms is not None:
+            tick["brokers_ahead_ms"] = self._clock.ahead_ms
+        self._producer.produce(self._topics.usage, orjson.dumps(tick), on_delivery=self._learn)
+        self._producer.flush(_ACK_S)
+
+    def _learn(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._clock.learn(message.timestamp()[1])
 
     def _partitions(self, topic: str) -> list[int]:
         return list(self._consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions)

@@ -36,6 +36,7 @@ class BatchCounts:
         events: read, by law.
         decisions: written.
         dead_letters: written, those of outputs that were too large too.
+        withheld: decisions that were not written, since their life time was over.
         oldest: time of the oldest decision's event by time of the batch, ms; of the newest batches.
         differences: decisions of proxies that the law would have made otherwise, by subject.
         segments: written, fetched, found in the cache and deleted, of a remote checkpoint, and their bytes.
@@ -44,6 +45,7 @@ class BatchCounts:
     events: Counter[str] = field(default_factory=Counter)
     decisions: int = 0
     dead_letters: int = 0
+    withheld: int = 0
     oldest: dict[int, int] = field(default_factory=dict)
     differences: Counter[str] = field(default_factory=Counter)
     segments: Counter[str] = field(default_factory=Counter)
@@ -61,6 +63,7 @@ def counts_of(
         events=Counter({law: own}),
         decisions=len(outputs) - dead,
         dead_letters=dead,
+        withheld=outputs.withheld,
         oldest={batch_ms: min(decided)} if decided else {},
         differences=_bounded(_differences(outputs)),
         segments=segments or Counter(),
@@ -111,6 +114,7 @@ class CountsParam(AccumulatorParam[Any]):
             events=value1.events + value2.events,
             decisions=value1.decisions + value2.decisions,
             dead_letters=value1.dead_letters + value2.dead_letters,
+            withheld=value1.withheld + value2.withheld,
             oldest={batch_ms: oldest[batch_ms] for batch_ms in sorted(oldest)[-BATCHES_KEPT:]},
             differences=_bounded(value1.differences + value2.differences),
             segments=value1.segments + value2.segments,

@@ -32,12 +32,14 @@ from streaming.state.subject_table import SubjectTable
 start, walk = machine(law.start), machine(law.walk)
 TTL_MS: Final = 60_000
 """How long an enforcer may go by a limit (docs/contract.md 1)."""
+STANDS_MS: Final = 3_600_000
+"""How long a limit is said again after the newest sample of its partition."""
 MAX_PARTITIONS: Final = 65_536
 """Rows of one shard. A learned limit is not forgotten for being idle, since a partition that comes back would
 start from `initialLimit` again; beyond this number those idle longest are, ties by name."""
 NO_KEY: Final = 0
 """No LimitSettings has it: the partition is not limited."""
-DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",))
+DECISION: Final = DecisionForm(type="limit", subject=("partition",), standing=("partition",), timely=True)
 _NAMES: Final = [algorithm.value for algorithm, _ in sorted(NUMBERS.items(), key=lambda known: known[1])]
 """Of the algorithms, by their numbers."""
 
@@ -82,6 +84,7 @@ class ConcurrencyTable(SubjectTable, LawState):
         seen = np.full(len(rows), -1, dtype=np.int64)
         seen[rows >= 0] = self.state["last"][rows[rows >= 0]]
         at = np.maximum(samples.at, seen[samples.partition])
+        self._forget_written(rows, samples.partition, at, seen)
         for order, since in stretches(at, batch.timeline):
             self._walk_stretch(samples, at, rows, order, since, batch.timeline, results)
         chosen = np.flatnonzero(results.row != NOT_LIMITED)
@@ -111,6 +114,20 @@ class ConcurrencyTable(SubjectTable, LawState):
             keep[row] = not ended and self._has_learned(row, limits.kinds[settings])
         self.keep(keep)
         self.bound(MAX_PARTITIONS)
+
+    def stand(self, subjects: pa.Array, now: int, timeline: PolicyTimeline) -> Flags:
+        """Those that are sampled, under the policy that they were learned under."""
+        rows = self.rows(subjects)
+        stands: Flags = rows >= 0
+        stands[stands] = now - self.state["last"][rows[stands]] < STANDS_MS
+        stands[stands] = ~self._ended(rows[stands], now, timeline)
+        return stands
+
+    def _forget_written(self, rows: Integers, partition: Integers, at: Integers, seen: Integers) -> None:
+        """Have limits written again that were not said for so long that not every enforcer knows them."""
+        first = np.full(len(rows), FOR_EVER)
+        np.minimum.at(first, partition, at)
+        self.state["written"][rows[(rows >= 0) & (first - seen >= STANDS_MS)]] = -1
 
     def _walk_stretch(
         self, samples: Samples, at: Integers, rows: Integers, order: Integers, since: int,

@@ -107,7 +107,8 @@ def begin(asked: Asked, processed_ts: int | None, *, as_decided: bool) -> Walked
 
     Args:
         asked: what is asked.
-        processed_ts: wall time of the batch in ms, None in a replay, where the log says itself what was late.
+        processed_ts: when the batch began on the brokers' clock, ms; None in a replay, where the log says
+            itself what was late.
         as_decided: what the proxies have decided stands; False: it is decided anew.
     """
     requests, count = asked.requests, len(asked.requests.flags)

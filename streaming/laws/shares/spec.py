@@ -52,7 +52,7 @@ SPEC: Final = LawSpec(
     # Namespaces and topics for their dispatch rates, partitions for the groups of their limits.
     sections=frozenset(set(Section) - {Section.TENANTS}),
     routing_key_of_policy=routing_key_of_policy,
-    decision=DecisionForm(type=TYPE, subject=("group", "broker"), receiver="broker"),
+    decision=DecisionForm(type=TYPE, subject=("group", "broker"), receiver="broker", timely=True),
     # The second closes the round of the first.
     warm_up=WarmUp(
         policies={"resourcegroups.g": {"publishRateInMsgs": 1}},

@@ -134,15 +134,46 @@ def test_the_stricter_dimension_counts() -> None:
 
 
 def test_a_share_above_a_limit_that_was_cut() -> None:
-    """The limit counts at once; a removed one frees those who wait."""
+    """Its part of the limit counts at once; a removed one frees those who wait."""
     one, waiting = account(), Waiting()
     one.take_share({"publishRateInMsgs": 200.0}, 1, 3_000, 0.0)
     one.lines[0].join(waiting, 0.0)
     one.set_limits(GroupLimits(rates=(150.0, None, None, None), shadow=False), 0.0)
-    assert one.rate(0) == 150.0
+    assert one.rate(0) == 100.0
     before = waiting.woken
     one.set_limits(GroupLimits(rates=(None, None, None, None), shadow=False), 0.0)
     assert one.buckets[0] is None and waiting.woken > before
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_lowered_limit_is_felt_by_all_who_have_shares(expired: bool) -> None:
+    """Together they have no more than it, before the next round too; raised again they have what they had."""
+    shares = (10.0, 90.0, 200.0)
+    all_of_them = [account() for _ in shares]
+    for one, share in zip(all_of_them, shares, strict=True):
+        one.take_share({"publishRateInMsgs": share}, 1, 3_000, 0.0)
+        assert not expired or one.expire(3_000)
+    for limit, together in ((150.0, 150.0), (3.0, 3.0), (150.0, 150.0), (300.0, 300.0), (3_000.0, 300.0)):
+        for one in all_of_them:
+            one.set_limits(GroupLimits(rates=(limit, None, None, None), shadow=False), 0.0)
+        rates = [one.rate(0) for one in all_of_them]
+        part = together / 300.0 * (0.5 if expired else 1.0)
+        assert rates == pytest.approx([part * share for share in shares])
+    # The next round is shared out of the limit of then.
+    all_of_them[0].take_share({"publishRateInMsgs": 2_500.0}, 2, 3_000, 4_000.0)
+    assert all_of_them[0].rate(0) == 2_500.0
+
+
+def test_a_share_of_a_limit_of_before() -> None:
+    """It comes after the change, or is said again after it."""
+    one, former = account(), GroupLimits(rates=MSGS, shadow=False)
+    one.set_limits(GroupLimits(rates=(30.0, None, None, None), shadow=False), 0.0)
+    one.take_share({"publishRateInMsgs": 100.0}, 1, 3_000, 0.0, former)
+    assert one.rate(0) == 10.0
+    one.take_share({"publishRateInMsgs": 100.0}, 1, 3_000, 1_000.0)
+    assert one.rate(0) == 10.0
+    one.take_share({"publishRateInMsgs": 20.0}, 2, 3_000, 1_000.0)
+    assert one.rate(0) == 20.0
 
 
 def test_who_waits_in_front_hears_of_a_larger_share() -> None:
@@ -279,12 +310,13 @@ def test_reports_add_up(steps: list[tuple[int, int]]) -> None:
     assert total - 1 <= reported <= total + len(steps) + 1
 
 
-def test_a_share_of_the_year_9999_does_not_keep_out_all_that_follow() -> None:
-    """One that is a little older was written again by a job that was killed; one of long before is news."""
-    one = account()
-    one.take_share({"publishRateInMsgs": 1.0}, 253_402_300_799_999, 3_000, 0.0)
-    now_ts = 1_795_166_668_000
+@pytest.mark.parametrize("age_ms", [1, 5_000, 7 * 86_400_000])
+def test_an_older_share_is_passed_over_however_old(age_ms: int) -> None:
+    """Of some batches ago by a job that was killed, of a week by one that begins anew; `removed` too."""
+    one, now_ts = account(), 1_795_166_668_000
     one.take_share({"publishRateInMsgs": 100.0}, now_ts, 3_000, 0.0)
-    assert one.rate(0) == 100.0
-    one.take_share({"publishRateInMsgs": 200.0}, now_ts - 5_000, 3_000, 0.0)
-    assert one.rate(0) == 100.0
+    one.take_share({"publishRateInMsgs": 200.0}, now_ts - age_ms, 3_000, 0.0)
+    one.take_share(None, now_ts - age_ms, 3_000, 0.0)
+    assert (one.rate(0), one.state) == (100.0, State.ACTIVE)
+    one.take_share({"publishRateInMsgs": 50.0}, now_ts + 1, 3_000, 0.0)
+    assert one.rate(0) == 50.0

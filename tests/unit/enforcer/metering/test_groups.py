@@ -108,6 +108,16 @@ def test_own_shares_are_obeyed_those_of_others_are_shown() -> None:
     assert rig.value("weir_group_state", group="rg1", state="active") == 1
 
 
+def test_a_share_is_one_of_the_limit_at_its_time() -> None:
+    """It was decided before the limit was lowered, and is read after that."""
+    rig = rig_in_use()
+    rig.put("resourcegroups.rg1", {"publishRateInMsgs": 30}, at_ms=1_000)
+    rig.now_ms = 1_000.0
+    rig.groups.look()
+    rig.share("p1", 60.0, 60.0)
+    assert rig.groups.meter.accounts["rg1"].rate(0) == 6.0
+
+
 def test_packed_shares_of_others_are_not_read() -> None:
     """Only which groups they are of: no metric says what is not known, and nobody takes what is theirs."""
     rig = rig_in_use()

@@ -1,8 +1,13 @@
 """Whose traffic is whose, by the policies: groups of topics, byte rates of users."""
 
-from meter_kit import ALICE, GROUPS, Desk, Waiting, publish, send_bytes, used
+from typing import Any
 
+import pytest
+from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, Waiting, publish, send_bytes, used
+
+from enforcer.core.feeds.shares import share_of
 from enforcer.metering.account import DISPATCH, PUBLISH
+from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.policy_set import PolicySet
 
 
@@ -47,6 +52,48 @@ def test_a_full_table_of_users_loses_the_one_found_longest_ago() -> None:
     assert [user for user, _, _ in desk.meter._by_user] == ["user-0", "user-1", "user-2"]
     send_bytes(desk, "alice", "app", PUBLISH, 1)
     assert used(desk.meter) == {"quota/user=alice": [0, 2, 0, 0]}
+
+
+T1 = "persistent://acme/orders/t1"
+LOWERED: list[tuple[str, str, str, dict[str, Any], dict[str, Any], float]] = [
+    ("rg1", "publishRateInMsgs", "resourcegroups.rg1",
+     {"publishRateInMsgs": 100}, {"publishRateInMsgs": 10}, 0.1),
+    ("quota/user=alice", "publishRateInBytes", "quotas[user=alice]",
+     {"producer_byte_rate": 1_000}, {"producer_byte_rate": 250}, 0.25),
+    (f"dispatch/{T1}", "dispatchRateInMsgs", f"topics.{T1}",
+     {"dispatchRate": {"dispatchThrottlingRateInMsg": 100, "across_brokers": True}},
+     {"dispatchRate": {"dispatchThrottlingRateInMsg": 100, "across_brokers": True,
+                       "ratePeriodInSecond": 2}}, 0.5),
+    # In parts of the limit, whatever that is.
+    ("inflight/broker-1", "publishRateInMsgs", "backpressure.partitions.*",
+     {"algorithm": "fixed", "fixed": {"limit": 20}}, {"algorithm": "fixed", "fixed": {"limit": 2}}, 1.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "dimension", "path", "before", "after", "part"), LOWERED)
+@pytest.mark.parametrize("early", [False, True])
+def test_a_share_of_a_limit_that_was_lowered(
+    group: str, dimension: str, path: str, before: dict[str, Any], after: dict[str, Any], part: float,
+    early: bool,
+) -> None:  # fmt: skip
+    """Whatever kind of group it is of, and if it is only read when the limit is a lower one already."""
+    desk, place = Desk({path: before}), DIMENSIONS.index(dimension)
+    then = PolicySet({path: before})
+    said = {"group": group, "broker": "p1", "ts": EPOCH_MS, "ttl_ms": 3_000, "limits": {dimension: 40.0}}
+    share = share_of(said)
+    if early:
+        desk.meter.set_policies(PolicySet({path: after}))
+        desk.meter.take_share(share, then)
+    account = desk.meter.of_group(group)
+    assert account is not None
+    if not early:
+        desk.meter.take_share(share)
+        desk.meter.set_policies(PolicySet({path: after}))
+    assert account.rate(place) == 40.0 * part
+    desk.meter.take_share(share, then)
+    assert account.rate(place) == 40.0 * part
+    desk.meter.set_policies(then)
+    assert account.rate(place) == 40.0
 
 
 def test_move_detach_and_a_change_of_limits() -> None:

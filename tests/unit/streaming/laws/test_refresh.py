@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 import pytest
 from law_kit import T0, records_of
 
@@ -102,6 +104,40 @@ def test_a_backlog_that_nobody_reports_is_forgotten() -> None:
     held = held_of(BACKLOG, report, now=0)
     assert len(repeated(held, QUIET_MS - 1)) == 1
     assert repeated(held, QUIET_MS) == []
+
+
+def test_what_its_law_says_does_not_stand_leaves_when_it_is_due() -> None:
+    """The others are said again, whenever they were written."""
+    held = held_of(LIMIT, limit("a", 0), limit("b", 0), now=0)
+    note(held, LIMIT, limit("c", 1), limit("d", 1), now=1)
+    asked: list[str] = []
+
+    def stand(subjects: pa.Array) -> Any:
+        asked.extend(subjects.to_pylist())
+        return np.array([name not in "ac" for name in subjects.to_pylist()])
+
+    assert held.repeats(14_999, stand) is None and asked == []
+    again = held.repeats(15_000, stand)
+    assert again is not None and again.column("key").to_pylist() == ["b"]
+    again = held.repeats(30_001, stand)
+    assert again is not None and again.column("key").to_pylist() == ["b", "d"]
+    assert asked == ["a", "b", "b", "c", "d"] and len(held) == 2
+
+
+def test_the_live_step_repeats_no_limit_whose_policy_is_gone() -> None:
+    """Nor does one that comes back bring the limit of before."""
+    sample = {"type": "latency", "id": "l", "ts": T0, "partition": "p", "rtt_ns": 10**6, "inflight": 80}
+    path, aimd = "backpressure.partitions.*", {"algorithm": "aimd", "useWindowed": False}
+    live = StepContext(initial={path: aimd}, processed_ts=T0, fail_fast=True)
+    body, first = step("concurrency", 0, None, records_of([sample]), live)
+    assert len(first.value) == 1
+    for number, value in enumerate((None, aimd), start=1):
+        at = T0 + number * 1000
+        change = {"type": "policy", "id": "c", "ts": at, "path": path, "value": value}
+        ticks = [{"type": "tick", "ts": at + after} for after in (0, 20_000)]
+        for event in (change, *ticks):
+            body, told = step("concurrency", 0, body, records_of([event]), live)
+            assert told.value == []
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

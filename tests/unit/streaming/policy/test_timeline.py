@@ -49,6 +49,7 @@ def test_at_equals_the_slow_reference(changes: list[Any], ts: int) -> None:
     timeline = timeline_of(changes)
     for at in (ts, 12, 0, ts):
         found = timeline.at(at)
+        assert timeline.since(at) == max((change[2] for change in changes if change[2] <= at), default=-1)
         assert (dict(found.entries), found.version) == reference(changes, at)
     assert timeline.newest_version == reference(changes, 12)[1]
 

@@ -28,12 +28,12 @@ def test_before_any_decision_it_is_the_policys() -> None:
 
 
 def test_the_newest_decision_is_in_force() -> None:
-    """An older one that a killed job writes again is passed over; each is counted by what it did."""
-    limit = LimitInForce(AIMD, 5_000)
-    for found in (decision(50, 1_000), decision(60, 2_000), decision(50, 1_000), decision(60, 2_000)):
-        limit.take(found, 0.0)
+    """One of before is passed over, however old; each is counted by what it did."""
+    limit, now_ts = LimitInForce(AIMD, 5_000), 1_795_166_668_000
+    for limited, age_ms in ((50, 1_000), (60, 0), (50, 1_000), (2, 3 * 86_400_000), (60, 0)):
+        limit.take(decision(limited, now_ts - age_ms), 0.0)
     assert (limit.limit, dict(limit.changes)) == (60, {"increase": 2, "held": 1})
-    limit.take(decision(30, 3_000), 0.0)
+    limit.take(decision(30, now_ts + 1), 0.0)
     assert (limit.limit, limit.changes["decrease"]) == (30, 1)
 
 
@@ -51,6 +51,22 @@ def test_other_settings_begin_anew_and_equal_ones_do_not() -> None:
     limit.set_entry({**AIMD, "vegas": {"alpha": 9}})
     assert limit.limit == 50
     limit.set_entry({**AIMD, "aimd": {"initialLimit": 41}})
+    assert limit.limit == 41
+
+
+def test_a_limit_of_other_settings_does_not_come_back() -> None:
+    """Said again, or decided just before the change; not even when the settings are as before."""
+    limit, small = LimitInForce(AIMD, 5_000), {**AIMD, "aimd": {"maxLimit": 50, "initialLimit": 20}}
+    limit.take(decision(900, 1_000), 0.0)
+    limit.set_entry(small, 3_000)
+    for ts in (1_000, 2_999):
+        limit.take(decision(900, ts), 1.0)
+    assert limit.limit == 20
+    limit.take(decision(21, 3_000), 2.0)
+    limit.set_entry(AIMD)
+    limit.take(decision(21, 3_000), 3.0)
+    assert limit.limit == 40
+    limit.take(decision(41, 3_001), 4.0)
     assert limit.limit == 41
 
 

@@ -114,6 +114,9 @@ def test_policies_that_change_are_followed() -> None:
     partitions.set_policies(policies_of({"broker-1": FIXED_2}).at(1))
     partitions.look()
     assert found.limiter.limit == 2
+    partitions.set_policies(policies_of({"broker-1": AIMD}).at(1), since_ts=9_000)
+    partitions.take([decided(900, ts=8_999)])
+    assert found.in_force.limit == 40
     waiter = Waiting()
     found.limiter.wait(waiter)
     partitions.set_policies(policies_of({"broker-2": FIXED_2}).at(1))

@@ -81,6 +81,28 @@ def test_a_share_is_read() -> None:
     assert isinstance(gone, Share) and gone.limits is None
 
 
+WEEK_MS = 7 * 86_400_000
+LIMIT = {"type": "limit", "partition": "broker-1", "ts": 5, "algorithm": "aimd", "limit": 7, "ttl_ms": 60_000}
+
+
+@pytest.mark.parametrize("said", [SHARE, SHARE | {"ttl_ms": 180_000}, SHARE | {"limits": None}, LIMIT])
+def test_a_share_or_limit_of_another_time_is_left_out(said: dict[str, Any]) -> None:
+    """What a job that begins anew would write of days ago, or a wrong clock of days to come.
+
+    One that is said again is as old as it is: it stands since then.
+    """
+    lasts_ms = max(said["ttl_ms"], 60_000)
+    for now, taken in ((5 + lasts_ms, 1), (6 + lasts_ms, 0), (5 - MAX_AHEAD_MS, 1), (4 - MAX_AHEAD_MS, 0)):
+        reasons = list[str]()
+        # A record has the clock of the job, which does not count where it is ahead of the brokers'.
+        record = Record(said, ts=now + WEEK_MS)
+        found = decisions_in(record, None, reasons.append, now_ms=lambda ms: ms - WEEK_MS)  # type: ignore[arg-type]
+        assert (len(found), len(reasons)) == (taken, 1 - taken)
+    # What is read back was written in time.
+    assert decisions_in(Record(said, ts=6), now_ms=lambda ms: ms + WEEK_MS)  # type: ignore[arg-type]
+    assert decisions_in(Record({**said, "repeat": True}, ts=WEEK_MS))  # type: ignore[arg-type]
+
+
 BACKLOG = {
     "type": "backlog", "id": "k1", "ts": 5, "topic": "persistent://acme/orders/t1", "backlogSize": 103900.0,
     "backlogQuotaLimitSize": 100000, "backlogQuotaLimitTime": -1, "oldestBacklogMessageAgeSeconds": 100,

@@ -34,15 +34,24 @@ SHARES = [share(group, ttl_ms, LIMITS) for group, ttl_ms in zip(GROUPS, (1, 9, 5
 @pytest.mark.parametrize("small", [False, True])
 def test_own_shares_and_those_of_others(small: bool) -> None:
     """Whichever way they are compressed; a group that leaves is told by null limits."""
-    (value,) = packed([*SHARES, share("gone")])
+    (value,) = packed([*SHARES, share("gone") | {"removed": "idle"}])
     (value,) = pack("share", unpack(value)[1], small=small)
     found = decisions_in(record(value), "p1")  # type: ignore[arg-type]
     assert [one.group for one in found if isinstance(one, Share)] == [*GROUPS, "gone"]
     assert [one.limits for one in found if isinstance(one, Share)] == [LIMITS] * 4 + [None]
     (other,) = decisions_in(record(value), "p2")  # type: ignore[arg-type]
     assert isinstance(other, Elsewhere) and other.ttl_ms == 3_000
-    assert other.slots.tolist() == slots_of([*GROUPS, "gone"]).tolist()
+    assert other.slots.tolist() == slots_of(GROUPS).tolist(), "who leaves a group has no share of it"
     assert (other.slots < SLOTS).all()
+
+
+@pytest.mark.parametrize(("repeat", "stands"), [({}, ["new"]), ({"repeat": True}, ["old", "new"])])
+def test_shares_of_others_that_were_too_late_do_not_stand(repeat: dict[str, Any], stands: list[str]) -> None:
+    """A share of days ago is no share of now, unless it is said again."""
+    rows = [share("old", limits=LIMITS), share("new", limits=LIMITS) | {"ts": 6}]
+    (value,) = packed([row | repeat for row in rows])
+    (other,) = decisions_in(Record(value, b"p1", 60_006, packed=True), "p2")  # type: ignore[arg-type]
+    assert isinstance(other, Elsewhere) and other.slots.tolist() == slots_of(stands).tolist()
 
 
 NUMBERS = pa.array([1], pa.int64())

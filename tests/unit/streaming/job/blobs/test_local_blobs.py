@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from streaming.contract.errors import StateError
-from streaming.job.blobs.local import FileBlobStore, blob_stores_of
+from streaming.job.blobs.local import BlobStores, FileBlobStore, blob_stores_of
 from streaming.state.body import packed
 
 ROWS = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "tokens": [0.1, float("inf")]})
@@ -31,6 +31,39 @@ def test_dropping_twice_does_no_harm(tmp_path: Path) -> None:
     blobs.drop(name)
     blobs.drop(name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_deleted_segment_is_mapped_no_more(tmp_path: Path) -> None:
+    """By whichever worker it was deleted, or the disk would not get its room back."""
+    shards = BlobStores(folder=tmp_path, batches_kept=100)
+    blobs, others = shards.of("mutation", 0), shards.of("mutation", 1)
+    names = [each.put(packed(ROWS.slice(row))) for row, each in enumerate((blobs, others))]
+    for name, each in zip(names, (blobs, others), strict=True):
+        assert each.get(name).num_rows
+    assert open_maps(tmp_path) == 2
+    (others.folder / f"{names[1]}.arrow").unlink()
+    blobs.drop(names[0])
+    assert open_maps(tmp_path) == 0
+
+
+def open_maps(folder: Path) -> int:
+    """How many files in a folder this process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return len({line.partition("/")[2] for line in lines if str(folder) in line})
+
+
+def test_what_killed_workers_left_is_deleted(tmp_path: Path) -> None:
+    """When the job starts; what is being written by another stays."""
+    shards = BlobStores(folder=tmp_path / "segments", batches_kept=100)
+    shards.tidy()
+    blobs = shards.of("mutation", 0)
+    name = blobs.put(packed(ROWS))
+    old, new = (blobs.folder / f".{name}.{number}" for number in range(2))
+    for path in (old, new, blobs.folder / f"{name}.arrow"):
+        path.write_bytes(path.read_bytes() if path.exists() else b"half")
+        os.utime(path, (0, 0) if path != new else None)
+    shards.tidy()
+    assert sorted(path.name for path in blobs.folder.iterdir()) == [new.name, f"{name}.arrow"]
 
 
 def test_a_missing_segment_is_named_as_such(tmp_path: Path) -> None:

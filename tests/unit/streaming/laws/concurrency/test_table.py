@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from broker_law_kit import NOW, T0, Event, fold, limit_policy, replay, sample, through_bytes, timeline_of
 
 from streaming.laws.concurrency import table as concurrency_table
-from streaming.laws.concurrency.table import ConcurrencyTable
+from streaming.laws.concurrency.table import STANDS_MS, ConcurrencyTable
 from streaming.policy.timeline import PolicyTimeline
 
 PLAIN = {"algorithm": "aimd", "useWindowed": False}
@@ -133,6 +134,38 @@ def test_only_rows_that_say_nothing_are_swept() -> None:
     table.sweep(timeline, T0 + FOREVER)
     assert table.names.to_pylist() == ["a"]
     assert [d["limit"] for d in fold(table, [bad(FOREVER, "a")], timeline)] == [81]
+
+
+def stands(table: ConcurrencyTable, at_ms: int, timeline: PolicyTimeline, *partitions: str) -> list[bool]:
+    found: list[bool] = table.stand(pa.array(partitions, pa.string()), T0 + at_ms, timeline).tolist()
+    return found
+
+
+def test_a_limit_stands_for_an_hour_after_the_newest_sample() -> None:
+    """Whether that changed it or not; after that the next one is written again, since not all know it."""
+    timeline, table = timeline_of({ALL: PLAIN}), ConcurrencyTable()
+    same = {"inflight": 1, "partition": "a"}
+    assert [d["limit"] for d in fold(table, [bad(0, "a"), bad(0, "b")], timeline, NOW)] == [90, 90]
+    assert fold(table, [sample("x", STANDS_MS - 1, 14, **same)], timeline, NOW) == []
+    assert stands(table, STANDS_MS - 1, timeline, "b", "never seen", "a") == [True, False, True]
+    assert stands(table, STANDS_MS, timeline, "b", "a") == [False, True]
+    assert stands(table, 2 * STANDS_MS - 1, timeline, "a") == [False]
+    again = [sample(str(at_ms), at_ms, 14, **same) for at_ms in (2 * STANDS_MS - 1, 2 * STANDS_MS)]
+    assert [d["limit"] for d in fold(through_bytes(table), again, timeline, NOW)] == [90]
+    assert stands(table, 2 * STANDS_MS, timeline, "a") == [False]
+
+
+@pytest.mark.parametrize("between", [None, PLAIN | {"aimd": {"maxLimit": 50, "initialLimit": 20}}])
+def test_a_limit_stands_under_its_policy_only(between: dict[str, Any] | None) -> None:
+    """Not when it is gone, nor when it has come back; what says the same in other words changes nothing."""
+    changes = [(5, ALL, PLAIN | {"vegas": {"alpha": 9}}), (10, ALL, between), (20, ALL, PLAIN)]
+    timeline, table = timeline_of({ALL: PLAIN}, changes), ConcurrencyTable()
+    fold(table, [bad(0)], timeline, NOW)
+    assert [stands(table, at_ms, timeline, "orders-3") for at_ms in (0, 9, 10, 19, 20, 99)] == [
+        [True], [True], *([[False]] * 4)
+    ]  # fmt: skip
+    (afresh,) = fold(table, [bad(30)], timeline, NOW)
+    assert afresh["limit"] == 90 and stands(table, 40, timeline, "orders-3") == [True]
 
 
 def test_a_row_whose_policy_is_gone_is_swept() -> None:

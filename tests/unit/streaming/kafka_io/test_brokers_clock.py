@@ -1,6 +1,6 @@
 """The brokers' clock: never ahead of it, and near."""
 
-from enforcer.core.clock import WINDOW_MS, BrokersClock
+from streaming.kafka_io.brokers_clock import WINDOW_MS, BrokersClock
 
 
 class Bench:

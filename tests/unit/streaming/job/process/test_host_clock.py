@@ -1,0 +1,84 @@
+"""How far the host's clock is from the brokers': shown, told of, and written into ticks."""
+
+import logging
+from typing import Any
+
+import orjson
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from streaming.contract.topics import Topics
+from streaming.job.process import ticker
+from streaming.job.process.host_clock import HostClock
+from streaming.job.process.ticker import Ticker
+
+DAY_MS = 86_400_000
+
+
+class Host:
+    """A host whose wall clock is ahead of the brokers' by so much."""
+
+    def __init__(self, ahead_ms: int = 0) -> None:
+        self.now_ms, self.ahead_ms = 20_000 * DAY_MS, ahead_ms
+        self.gauge = Gauge("ahead", "", registry=CollectorRegistry())
+        self.clock = HostClock(self.gauge, lambda: float(self.now_ms), lambda: self.now_ms + self.ahead_ms)
+
+    @property
+    def shown(self) -> Any:
+        return self.gauge.collect()[0].samples[0].value
+
+
+def test_the_difference_of_clocks_is_shown_and_told_of_from_a_second_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Which of both is ahead, now and then while it lasts."""
+    host = Host(999)
+    assert host.clock.ahead_ms is None
+    host.clock.learn(host.now_ms)
+    assert (host.clock.ahead_ms, host.shown, caplog.records) == (-999, -0.999, [])
+    host.ahead_ms = 2_500
+    assert host.clock.ahead_ms == -2_500, "of now: the clock was set"
+    for _ in range(2):
+        host.clock.learn(host.now_ms)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "2.5 s ahead of the brokers'" in caplog.text
+    host.now_ms, host.ahead_ms = host.now_ms + DAY_MS, -1_500
+    host.clock.learn(host.now_ms)
+    assert "1.5 s behind the brokers'" in caplog.text and host.shown == 1.5
+
+
+class Log:
+    """A topic whose broker has the time of a host without its error (confluent_kafka.Producer)."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.values: list[dict[str, Any]] = []
+
+    def timestamp(self) -> tuple[int, int]:
+        return 2, self.host.now_ms
+
+    def produce(self, topic: str, value: bytes, on_delivery: Any) -> None:
+        assert topic == "weir.usage"
+        self.values.append(orjson.loads(value))
+        on_delivery(None, self)
+
+    def flush(self, limit_s: float) -> int:
+        assert limit_s <= 1
+        return 0
+
+
+def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The very first one shows it, so that the next one, at once, can say it."""
+    host = Host(2_500)
+    log = Log(host)
+    monkeypatch.setattr(ticker, "Producer", lambda *_args, **_named: log)
+    monkeypatch.setattr(ticker, "Consumer", lambda *_args, **_named: None)
+    monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
+    monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)
+    ticks = Ticker("", Topics(), {}, 10_000, host.clock)
+    ticks.poll(0.0)
+    ticks.poll(9_999.0)
+    host.ahead_ms = 0
+    ticks.poll(10_000.0)
+    said = [{"type": "tick", "brokers_ahead_ms": ahead_ms} for ahead_ms in (-2_500, 0)]
+    assert log.values == [{"type": "tick"}, *said]
