@@ -126,20 +126,21 @@ class Metered:
         return done
 
     def _fetch(self, frame: bytes, header: RequestHeader, user: str, cut: Cut | None) -> bool:
-        patched = self._connection_meter.fetch(frame, header, user)
-        if patched is None:
+        admitted = self._connection_meter.fetch(frame, header, user)
+        if admitted is None:
             return False
+        frame, limit = admitted
         slot = Slot(*header[:3])
-        slot.done = self._fetched(slot, header, user, cut)
-        return self._pass(slot, patched)
+        slot.done = self._fetched(slot, header, user, cut, limit)
+        return self._pass(slot, frame)
 
     def _fetched(
-        self, slot: Slot, header: RequestHeader, user: str, cut: Cut | None
+        self, slot: Slot, header: RequestHeader, user: str, cut: Cut | None, limit: int
     ) -> Callable[[bytes], None]:
         def done(response: bytes) -> None:
             if cut is not None:
                 response = cut(response)
-            brought, told_ms = self._connection_meter.fetched(response, header, user)
+            brought, told_ms = self._connection_meter.fetched(response, header, user, limit)
             slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
 
         return done

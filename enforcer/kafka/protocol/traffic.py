@@ -99,7 +99,8 @@ class Fetching(NamedTuple):
 
     Attributes:
         topics: names or ids; an incremental one lists only what changed in its session, most times nothing.
-        limit_offset: where its max_bytes stands in the frame; None: this version has none.
+        limit_offset: where its max_bytes stands in the frame, its min_bytes before it; None: this version has
+            none.
         limit_bytes: max_bytes.
         full: it begins a session or has none, so it lists all topics.
     """
@@ -311,6 +312,14 @@ def fetching(frame: Frame, header: RequestHeader) -> Fetching:
         return Fetching(_fetch_topics(frame, offset, version), limit_offset, limit_bytes, full)
     except (struct.error, IndexError) as error:
         raise BadFrame(Reason.TRUNCATED_BODY) from error
+
+
+def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
+    """A Fetch request that brings at most so many bytes, and waits for no more than that."""
+    at = asked.limit_offset
+    assert at is not None
+    least = min(_INT32.unpack_from(frame, at - 4)[0], limit)
+    return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, limit), frame[at + 4 :]))
 
 
 def _fetch_topics(frame: Frame, offset: int, version: int) -> list[bytes]:

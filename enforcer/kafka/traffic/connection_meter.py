@@ -14,8 +14,10 @@ from enforcer.kafka.protocol.traffic import (
     Part,
     fetched,
     fetching,
+    with_limit,
 )
 from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.traffic.tails import whole_batches
 from enforcer.kafka.traffic.topic_ids import described
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.metering.topic_accounts import Bill, Charged
@@ -129,11 +131,12 @@ class ConnectionMeter:
                 admitted.bill.refund(PUBLISH, part.topic, part.records, part.size, admitted.charged)
         return True
 
-    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
+    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> tuple[bytes, int] | None:
         """A Fetch request as it is forwarded: a consumer of a limited group gets less at once.
 
         Returns:
-            None: it must wait, and is to be handled again when the pause is over.
+            The request, and what it may bring where that is less than it asks for, bytes, else 0. None: it
+            must wait, and is to be handled again when the pause is over.
 
         Raises:
             BadFrame: it cannot be read.
@@ -151,16 +154,19 @@ class ConnectionMeter:
         if not self._line_up.admits_fetch(accounts, self._steady_ms()):
             return None
         limit = self._frames.fetch_limit(asked, accounts)
-        if limit is None or asked.limit_offset is None:
-            return frame
-        end = asked.limit_offset + 4
-        return b"".join((frame[: asked.limit_offset], limit.to_bytes(4, "big"), frame[end:]))
+        return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
 
-    def fetched(self, response: Frame, header: RequestHeader, user: str) -> tuple[Frame, int]:
+    def fetched(self, response: Frame, header: RequestHeader, user: str, limit: int = 0) -> tuple[Frame, int]:
         """Charge a Fetch response.
 
         One that comes while somebody owes whom it is charged to loses its records, as with Kafka's own
         quota: many may be on their way when the first puts them into debt. It is charged nothing.
+
+        Args:
+            response: the broker's.
+            header: of its request.
+            user: Kafka principal.
+            limit: what `fetch` said that it may bring.
 
         Returns:
             The response as the client gets it, and the throttle time for it, ms, 0 for none.
@@ -168,6 +174,8 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
+        if limit and len(response) > limit:
+            response = whole_batches(response, header.api_version)
         bill = self._frames.fetched(response, header, user)
         # Looked up when the session began; who has no name then has none.
         self._meter.unmetered += len(bill.unknown)

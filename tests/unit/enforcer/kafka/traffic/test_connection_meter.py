@@ -245,8 +245,10 @@ def test_a_large_metadata_response_is_not_read() -> None:
 def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) -> int:
     """max_bytes of a Fetch request as it is forwarded."""
     frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch)
-    sent = line.connection_meter.fetch(frame, header, "bob")
-    assert sent is not None and len(sent) == len(frame)
+    admitted = line.connection_meter.fetch(frame, header, "bob")
+    assert admitted is not None
+    sent, limit = admitted
+    assert len(sent) == len(frame) and limit == fetching(sent, header).limit_bytes
     line.connection_meter.fetched(fetch_response(version, {}), header, "bob")
     decode(FetchRequest, version, sent)
     return fetching(sent, header).limit_bytes
@@ -265,6 +267,42 @@ def test_a_fetch_of_a_limited_group_brings_less(version: int) -> None:
         assert sessions(line, version, {"plain": 1}, epoch=2) == 25_000
     # What is read whole is never so much that a few consumers would fill the proxy.
     assert sessions(line, version, {"plain": 1}, epoch=0) == FETCH_LIMIT_MAX
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_a_fetch_that_brings_less_waits_for_no_more_than_that(version: int) -> None:
+    """And one that asks for less than its share passes as it came, with what a broker cut off in it."""
+    desk = Desk(GROUPS, joining_fraction=1.0)
+    line = Line(desk)
+    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    for least, most, sent_least, sent_most in (
+        (1, 1 << 20, 1, 100_000),
+        (1 << 19, 1 << 20, 100_000, 100_000),
+        (1 << 19, 99_999, 1 << 19, 99_999),
+    ):
+        frame, header = fetch_request(version, {TOPIC: 1}, max_bytes=most, min_bytes=least)
+        admitted = line.connection_meter.fetch(frame, header, "bob")
+        assert admitted is not None
+        sent, limit = admitted
+        read = decode(FetchRequest, version, sent)
+        assert (read.min_bytes, read.max_bytes, limit) == (
+            sent_least, sent_most, sent_most if sent_most < most else 0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_what_our_limit_cuts_off_is_not_charged(version: int) -> None:
+    """No consumer can read half of a batch: it neither gets it nor has it taken off its limit."""
+    data, header = batch(10, size=100), RequestHeader(FETCH, version, 1, "c", 0)
+    cut = fetch_response(version, {TOPIC: [data + data[:-1], data[:20], data, b""], "u": [data[:5]]})
+    whole = fetch_response(version, {TOPIC: [data, b"", data, b""], "u": [b""]})
+    for limit, left, sizes in ((len(cut) - 1, whole, 2), (len(cut), cut, 3)):
+        desk = Desk(GROUPS, joining_fraction=1.0)
+        desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("u", True): "u"})
+        brought, _ = Line(desk).connection_meter.fetched(cut, header, "bob", limit)
+        assert decode(FetchResponse, version, bytes(brought)) == decode(FetchResponse, version, left)
+        taken = len(data) * 2 if sizes == 2 else len(data) * 3 - 1 + 20
+        assert desk.meter.accounts["rg1"].used == [0, 0, 20, taken]
 
 
 def test_a_fetch_limit_follows_the_policies() -> None:
