@@ -247,9 +247,9 @@ def test_a_broker_is_asked_before_anything_is_charged() -> None:
     frame, header = produce(9, {TOPIC: [batch(1)]})
     rig.forward(frame, header, "ANONYMOUS")
     question, asked = rig.sent[0]
-    assert decode(MetadataRequest, 12, asked).topics == [] and rig.kept == [frame]
+    assert decode(MetadataRequest, 4, asked).topics == [] and rig.kept == [frame]
     assert not rig.pacer.may_handle and question is not None and question.done is not None
-    question.done(response(build(MetadataResponse, 12, topics=[])))
+    question.done(response(build(MetadataResponse, 4, topics=[])))
     rig.pass_ms(1)
     assert rig.pacer.may_handle and rig.produce(1) is not None
     named = Rig(proven=False)

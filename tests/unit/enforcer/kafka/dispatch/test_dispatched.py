@@ -33,7 +33,7 @@ def limited(proven: bool = True, **limits: Any) -> tuple[Rig, Counted]:
     rig.fetch_desk.dispatch = counted  # type: ignore[assignment]
     if proven:
         rig.connection.data_received(framed(fetch_request(12, {"t": 1})[0]))
-        rig.answer([response(build(MetadataResponse, 12))])
+        rig.answer([response(build(MetadataResponse, 4))])
         rig.run_timers()
         rig.answer([fetched(12, {"t": [b""]}, 0)])
     return rig, counted
@@ -49,7 +49,7 @@ def test_who_was_not_let_in_is_asked_about_first() -> None:
     rig, _ = limited(proven=False)
     rig.connection.data_received(framed(fetch_request(12, {"t": 1})[0]))
     assert [struct.unpack(">h", frame[:2])[0] for frame in rig.upstream.sent] == [3]
-    rig.answer([response(build(MetadataResponse, 12))])
+    rig.answer([response(build(MetadataResponse, 4))])
     assert rig.client.data == b""
     rig.run_timers()
     assert [struct.unpack(">h", frame[:2])[0] for frame in rig.upstream.sent] == [3, 1]
@@ -162,7 +162,7 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     rig.prove()
     frame = framed(fetch_request(12, {"acme.orders.t": 1})[0])
     rig.connection.data_received(frame)
-    rig.answer([response(build(MetadataResponse, 12))])
+    rig.answer([response(build(MetadataResponse, 4))])
     rig.run_timers()
     rig.answer([fetched(12, {"acme.orders.t": [SIX * 3]}, 100)])
     assert sizes(answer(rig)) == [[len(SIX) * 2]]
