@@ -19,7 +19,10 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 from traffic_kit import batch, fetch_request
 
+from enforcer.kafka.dispatch.group_frames import CONSUMER_GROUP_HEARTBEAT
 from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.protocol.fields import NO_TAGS, array_length, string
+from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
 from streaming.policy.policy_set import PolicySet
 
 SIX = batch(6)
@@ -117,6 +120,19 @@ def test_a_refused_claim_of_a_group_teaches_nothing() -> None:
     # An answer that cannot be read is the client's all the same.
     rig.answer([struct.pack(">i", CORRELATION_ID)])
     assert len(rig.client.answered()) == 4 and not rig.client.closed
+
+
+def test_a_member_of_very_many_partitions_keeps_its_connection() -> None:
+    """It is not known what it reads then; its heartbeats go on."""
+    rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
+    head = struct.pack(">hhih", CONSUMER_GROUP_HEARTBEAT, 1, CORRELATION_ID, -1) + NO_TAGS
+    beat = head + string("g", True) + string("m", True) + struct.pack(">i", 1) + bytes(40)
+    numbers = array_length(FETCH_PARTS_MAX + 1, True) + bytes(4 * (FETCH_PARTS_MAX + 1)) + NO_TAGS
+    told = b"\1" + array_length(1, True) + bytes(16) + numbers + 2 * NO_TAGS
+    ok = struct.pack(">i", CORRELATION_ID) + NO_TAGS + bytes(6) + string(None, True) + string("m", True)
+    rig.connection.data_received(framed(beat))
+    rig.answer([ok + struct.pack(">ii", 1, 5_000) + told])
+    assert len(rig.client.answered()) == 1 and not rig.client.closed
 
 
 def test_without_limits_nothing_is_read() -> None:
