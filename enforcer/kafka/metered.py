@@ -3,7 +3,9 @@
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Generator
+from functools import partial
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.link import Hub, Line, NameQuestions, Slot
@@ -17,7 +19,10 @@ from enforcer.kafka.protocol.outcomes import with_acks
 from enforcer.kafka.protocol.throttle import patch_throttle
 from enforcer.kafka.protocol.traffic import Frame
 from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
+from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
+
+logger = logging.getLogger(__name__)
 
 Cut = Callable[[bytes], bytes]
 
@@ -140,10 +145,30 @@ class Metered:
         def done(response: bytes) -> None:
             if cut is not None:
                 response = cut(response)
-            brought, told_ms = self._connection_meter.fetched(response, header, user, limit)
-            slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
+            self._read(slot, self._connection_meter.fetched(response, header, user, limit))
 
         return done
+
+    def _read(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> bool:
+        """Read a Fetch response, the first step of it at once; whether that was all."""
+        try:
+            next(steps)
+        except StopIteration as read:
+            brought, told_ms = read.value
+            slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
+            return True
+        self._line.call_later(0.0, partial(self._read_on, slot, steps))
+        return False
+
+    def _read_on(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> None:
+        try:
+            whole = self._read(slot, steps)
+        except WeirError as error:
+            logger.warning("a response cannot be read: %s", error)
+            self._line.end("bad_response")
+            return
+        if whole:
+            self._line.finish(slot, 0.0)
 
     def _pass(self, slot: Slot, frame: bytes) -> bool:
         self._line.reserve(slot)

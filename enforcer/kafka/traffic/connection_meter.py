@@ -1,6 +1,6 @@
 """One connection's part in metering: its requests wait while those who are charged for them owe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
@@ -12,7 +12,8 @@ from enforcer.kafka.protocol.traffic import (
     Fetching,
     Frame,
     Part,
-    fetched,
+    Passed,
+    fetched_in_steps,
     fetching,
     with_limit,
 )
@@ -35,6 +36,9 @@ ABSENT_MAX: Final = 1_000
 """So many such ids of a connection are remembered."""
 ASKED_AT_ONCE: Final = 500
 """Topics of one look-up."""
+
+_HEADS_MAX_BYTES: Final = 262_144
+"""A response with more beyond its limit has too many partitions to be cut at once, or one batch above it."""
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 
@@ -83,6 +87,9 @@ class ConnectionMeter:
         self._absent: dict[bytes, float] = {}
         self._session: dict[bytes, None] = {}
         self._session_ids = False
+        # Whether it has topics that were not read, and those of them that brought something.
+        self._more = False
+        self._unnamed: list[bytes] = []
         self._accounts: set[Account] = set()
         self._generation = -1
 
@@ -146,9 +153,10 @@ class ConnectionMeter:
             return None
         asked = fetching(frame, header)
         ids = header.api_version >= FETCH_IDS_FROM
-        if ids and self._must_ask(self._frames.unknown_ids(asked.topics)):
+        if ids and self._must_ask(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
         self._asked.clear()
+        self._unnamed.clear()
         self._note_session(asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if not self._line_up.admits_fetch(accounts, self._steady_ms()):
@@ -156,8 +164,10 @@ class ConnectionMeter:
         limit = self._frames.fetch_limit(asked, accounts)
         return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
 
-    def fetched(self, response: Frame, header: RequestHeader, user: str, limit: int = 0) -> tuple[Frame, int]:
-        """Charge a Fetch response.
+    def fetched(
+        self, response: Frame, header: RequestHeader, user: str, limit: int = 0
+    ) -> Generator[None, None, tuple[Frame, int]]:
+        """Charge a Fetch response; it halts after so many parts of a large one, since others wait.
 
         One that comes while somebody owes whom it is charged to loses its records, as with Kafka's own
         quota: many may be on their way when the first puts them into debt. It is charged nothing.
@@ -174,16 +184,29 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        if limit and len(response) > limit:
-            response = whole_batches(response, header.api_version)
-        bill = self._frames.fetched(response, header, user)
-        # Looked up when the session began; who has no name then has none.
-        self._meter.unmetered += len(bill.unknown)
+        version = header.api_version
+        if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
+            response = whole_batches(response, version)
+        passed: list[Passed] = []
+        if self._meter.grouped:
+            yield from fetched_in_steps(response, version, passed)
+        bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         debt = self._line_up.fetched(bill.owed, now_ms)
-        if debt is not None and fetched(response, header.api_version):
+        if self._more:
+            self._unnamed = [topic for topic in bill.unknown if self._absent.get(topic, 0.0) <= now_ms]
+        if self._unnamed:
+            # Not read in the request, so not looked up: they are before the next one, which brings it again.
             self._metrics.traffic.emptied += 1
-            return emptied(response, header.api_version), self._told_ms(debt)
+            return emptied(response, version), 0
+        # Looked up when the session began; who has no name then has none.
+        self._meter.unmetered += len(bill.unknown)
+        if debt is not None:
+            if not self._meter.grouped:
+                yield from fetched_in_steps(response, version, passed)
+            if passed:
+                self._metrics.traffic.emptied += 1
+                return emptied(response, version), self._told_ms(debt)
         wait = bill.charge(DISPATCH, now_ms).wait
         return response, 0 if wait is None else self._told_ms(wait)
 
@@ -251,7 +274,8 @@ class ConnectionMeter:
     def _note_session(self, asked: Fetching, ids: bool) -> None:
         if asked.full:
             self._session.clear()
-            self._generation = -1
+            self._generation, self._more = -1, False
+        self._more |= asked.more
         if not asked.topics:
             return
         self._generation, self._session_ids = -1, ids
