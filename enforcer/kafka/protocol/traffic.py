@@ -289,7 +289,8 @@ def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
     at = asked.limit_offset
     assert at is not None
     least = min(_INT32.unpack_from(frame, at - 4)[0], limit)
-    return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, limit), frame[at + 4 :]))
+    most = min(asked.limit_bytes, limit)
+    return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, most), frame[at + 4 :]))
 
 
 def _fetch_topics(frame: Frame, offset: int, version: int) -> tuple[list[bytes], bool]:
@@ -308,14 +309,22 @@ def _fetch_topics(frame: Frame, offset: int, version: int) -> tuple[list[bytes],
         return topics, count > room
     count, offset = read_uvarint(frame, offset)
     for _ in range(count - 1):
+        if room <= 0:
+            return topics, True
         topic, offset = _flexible_topic(frame, offset, version >= FETCH_IDS_FROM)
         topics.append(topic)
         partitions, offset = read_uvarint(frame, offset)
-        room -= partitions
-        if room < 0:
-            return topics, True
-        for _ in range(partitions - 1):
-            offset = _after_tags(frame, offset + width)
+        room -= 1
+        # Nearly always no partition has tags: then the last byte of each is zero, and all are of one size.
+        end = offset + (width + 1) * (partitions - 1)
+        if frame[offset + width : end : width + 1].count(0) == partitions - 1:
+            offset = _within(frame, end)
+        else:
+            room -= partitions
+            if room < 0:
+                return topics, True
+            for _ in range(partitions - 1):
+                offset = _after_tags(frame, offset + width)
         offset = _after_tags(frame, offset)
     return topics, False
 
