@@ -36,6 +36,8 @@ FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
 
 _TAGS_MAX: Final = 8
+_FLEXIBLE_TOPIC_PARTS: Final = 2
+"""A topic of a flexible version takes the time of two of a classic one."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -314,7 +316,7 @@ def _fetch_topics(frame: Frame, offset: int, version: int) -> tuple[list[bytes],
         topic, offset = _flexible_topic(frame, offset, version >= FETCH_IDS_FROM)
         topics.append(topic)
         partitions, offset = read_uvarint(frame, offset)
-        room -= 1
+        room -= _FLEXIBLE_TOPIC_PARTS
         # Nearly always no partition has tags: then the last byte of each is zero, and all are of one size.
         end = offset + (width + 1) * (partitions - 1)
         if frame[offset + width : end : width + 1].count(0) == partitions - 1:

@@ -237,7 +237,8 @@ def test_of_very_many_topics_the_first_are_read(version: int) -> None:
         version, {f"t{number}": 1 for number in range(FETCH_PARTS_MAX + 1)}, max_bytes=77
     )
     asked = fetching(many, header)
-    assert (len(asked.topics), asked.more, asked.limit_bytes, asked.full) == (FETCH_PARTS_MAX, True, 77, True)
+    first = FETCH_PARTS_MAX if version < 12 else FETCH_PARTS_MAX // 2
+    assert (len(asked.topics), asked.more, asked.limit_bytes, asked.full) == (first, True, 77, True)
     assert not fetching(few, header).more
     for parts in (0, 1, FETCH_PARTS_MAX + 1):
         frame, header = fetch_request(version, {"t": parts, "u": 1})
