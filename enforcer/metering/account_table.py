@@ -65,8 +65,8 @@ class AccountTable:
             settings.accounts_max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
         )
-        self._left: dict[str, Use] = {}
         # Of groups that are made up, and of the others.
+        self._left: dict[bool, dict[str, Use]] = {True: {}, False: {}}
         self._count = {True: 0, False: 0}
         self._full_until_ms = {True: 0.0, False: 0.0}
 
@@ -80,12 +80,12 @@ class AccountTable:
             return None
         now_ms = self._clock.steady_ms()
         made_up = group.startswith(_MADE_UP)
-        earlier = self._left.pop(group, None)
+        earlier = self._left[made_up].pop(group, None)
         if self._count[made_up] >= self._max:
             self._make_room(now_ms, made_up)
         if self._count[made_up] >= self._max:
             if earlier is not None:
-                self._left[group] = earlier
+                self._left[made_up][group] = earlier
             return self.nowhere
         account = self.accounts[group] = Account(
             group, limits, self._rules, now_ms, self.newcomers.part(group, now_ms)
@@ -140,8 +140,8 @@ class AccountTable:
 
     def take_left(self) -> dict[str, Use]:
         """What groups used since the last call and before their accounts made room for others."""
-        left, self._left = self._left, {}
-        return left
+        left, self._left = self._left, {True: {}, False: {}}
+        return left[False] | left[True]
 
     def _make_room(self, now_ms: float, made_up: bool) -> None:
         """Let accounts go that hold neither a share, whose end the job decides, nor a debt.
@@ -163,11 +163,11 @@ class AccountTable:
         if made_up and len(leaving) * _PART < before:
             its.sort(key=lambda a: (a.indebted, a.state is State.ACTIVE, sum(a.used)))
             leaving = its[: before // _PART + 1]
-        unreported = 0
+        left, unreported = self._left[made_up], 0
         for account in leaving:
             if not account.idle:
-                if len(self._left) < self._max:
-                    self._left[account.name] = account.period(now_ms)
+                if len(left) < self._max:
+                    left[account.name] = account.period(now_ms)
                 elif made_up:
                     unreported += 1
                 else:

@@ -125,7 +125,7 @@ def test_of_many_names_those_that_used_least_make_room() -> None:
         desk.share(f"quota/user=mallory,client-id=c{number}", publishRateInBytes=1_000.0)
     kept = set(desk.meter.accounts)
     assert {"quota/user=bob,client-id=owes", "quota/user=bob,client-id=used"} < kept and len(kept) <= 8
-    assert len(desk.meter._table._left) == 8 and desk.meter.unmetered == 32 - 8 - len(kept)
+    assert len(desk.meter._table._left[True]) == 8 and desk.meter.unmetered == 32 - 8 - len(kept)
 
 
 def test_where_all_owe_there_is_room_too() -> None:
