@@ -187,12 +187,13 @@ class Metrics:
 
     def _count_dispatch(self) -> None:
         """What limits of dispatch do to Fetch requests (docs/metrics.md)."""
-        self.held_fetches, self.cut_fetches, self.ambiguous_fetches = (
+        self.held_fetches, self.cut_fetches, self.ambiguous_fetches, self.large_fetches = (
             Counter(f"weir_dispatch_{name}_fetches", text, registry=self.registry)
             for name, text in (
                 ("held", "Fetch requests kept, since all of their topics had to wait"),
                 ("cut", "Fetch responses that lost records, since their limits were reached"),
                 ("ambiguous", "Topics of Fetch requests of one of several groups, not known which"),
+                ("large", "Fetch requests of too many partitions to be told apart: nothing counts them"),
             )
         )
 

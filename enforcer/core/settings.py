@@ -238,7 +238,7 @@ class ProxySettings(Settings):
         " that is metered is never asked for more than 512 KiB",
         minimum=0,
     )
-    accounts_max: int = setting(10_000, "groups and quota subjects metered at a time", minimum=1)
+    accounts_max: int = setting(10_000, "groups metered at a time, and as many quota subjects", minimum=1)
     topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)
     readers_max: int = setting(
         100_000, "consumer groups of clients known at a time, for limits of subscriptions", minimum=1

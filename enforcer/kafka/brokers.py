@@ -80,6 +80,11 @@ class Brokers:
         """Broker id -> our port."""
         return {node_id: broker.listen_port for node_id, broker in self._brokers.items()}
 
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the brokers are reached."""
+        return [(broker.host, broker.port) for broker in self._brokers.values()]
+
     def address(self, node_id: int, host: str, port: int) -> tuple[str, int]:
         """Where clients must go instead of a broker; opens its port at first sight.
 

@@ -1,8 +1,11 @@
 """What the proxy itself asks the cluster: its brokers and its default partition count."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
@@ -11,9 +14,14 @@ from enforcer.kafka.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-_ASK_LIMIT_S = 5.0
-_RETRY_S = 2.0
-_DEFAULT_PARTITIONS = "num.partitions"
+BROKERS_MS: Final = 3_000
+"""How often it is looked which brokers there are: one that joins has its ports within 5 s."""
+_ASK_LIMIT_S: Final = 5.0
+_RETRY_S: Final = 2.0
+_DEFAULT_PARTITIONS: Final = "num.partitions"
+_LISTENER: Final = re.compile(r"([^,:/\s]+)://(?:\[([^\]]+)\]|([^,:]*)):(\d+)")
+
+Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,31 +29,27 @@ class ClusterView:
     """One look at the cluster.
 
     Attributes:
-        brokers: (id, host, port) of every broker.
-        default_partitions: num.partitions; None if we may not read it.
+        brokers: (id, host, port) of every broker, at the listener that was asked.
+        listeners: broker id -> name of each of its listeners, and the address there, as far as it was asked.
+        default_partitions: num.partitions; None if it was not looked at, or we may not read it.
     """
 
     brokers: tuple[tuple[int, str, int], ...]
-    default_partitions: int | None
+    listeners: Mapping[int, Mapping[str, Address]] = field(default_factory=dict)
+    default_partitions: int | None = None
+
+    def beside(self, known: Collection[Address]) -> list[tuple[int, str, int]]:
+        """The brokers at the listener that has one of these addresses; none if that is not a single one."""
+        names = {name for its in self.listeners.values() for name, at in its.items() if at in known}
+        if len(names) != 1:
+            return []
+        (name,) = names
+        return [(node_id, *its[name]) for node_id, its in self.listeners.items() if name in its]
 
 
-def look(admin: AdminClient) -> ClusterView:
-    """Ask once.
-
-    Raises:
-        KafkaException: the cluster does not answer.
-    """
-    found = admin.list_topics(topic="", timeout=_ASK_LIMIT_S).brokers.values()
-    brokers = tuple((broker.id, str(broker.host), broker.port) for broker in found)
-    default = None
-    if brokers:
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(brokers[0][0]))
-        answer = admin.describe_configs([resource], request_timeout=_ASK_LIMIT_S)[resource]
-        try:
-            default = int(answer.result(_ASK_LIMIT_S)[_DEFAULT_PARTITIONS].value)
-        except (KafkaException, KeyError, ValueError, TimeoutError) as error:
-            logger.info("num.partitions cannot be read: %s", error)
-    return ClusterView(brokers=brokers, default_partitions=default)
+def listeners_in(setting: str) -> dict[str, Address]:
+    """Name of each listener of a broker's setting, and its address."""
+    return {name: (six or host, int(port)) for name, six, host, port in _LISTENER.findall(setting)}
 
 
 class ClusterWatch(Watch):
@@ -53,15 +57,56 @@ class ClusterWatch(Watch):
 
     Args:
         properties: librdkafka properties of the connection.
-        interval_ms: time between two looks.
+        interval_ms: time between two looks at the brokers' settings.
+        elsewhere: clients use another listener than this connection.
         deliver: gets each view, in the thread.
     """
 
     def __init__(
-        self, properties: Mapping[str, str], interval_ms: int, deliver: Callable[[ClusterView], None]
+        self,
+        properties: Mapping[str, str],
+        interval_ms: int,
+        elsewhere: bool,
+        deliver: Callable[[ClusterView], None],
     ) -> None:
-        super().__init__(properties, interval_ms, _RETRY_S)
+        super().__init__(properties, min(BROKERS_MS, interval_ms), _RETRY_S)
+        self._settings_s = interval_ms / 1000
+        self._elsewhere = elsewhere
         self._deliver = deliver
+        self._due_s = 0.0
+        self._listeners: dict[int, dict[str, Address]] = {}
 
     def _look(self, admin: AdminClient) -> None:
-        self._deliver(look(admin))
+        found = admin.list_topics(topic="", timeout=_ASK_LIMIT_S).brokers.values()
+        brokers = tuple((broker.id, str(broker.host), broker.port) for broker in found)
+        # First of all: to ask for settings may take long.
+        self._deliver(ClusterView(brokers=brokers, listeners=self._listeners))
+        if time.monotonic() >= self._due_s:
+            self._listeners = {}
+            self._due_s = time.monotonic() + self._settings_s
+        # The number of partitions is the same for all.
+        asked = [node_id for node_id, _, _ in brokers][: None if self._elsewhere else 1]
+        new = [node_id for node_id in asked if node_id not in self._listeners]
+        if new:
+            self._deliver(self._settings(admin, brokers, new))
+
+    def _settings(
+        self, admin: AdminClient, brokers: tuple[tuple[int, str, int], ...], new: list[int]
+    ) -> ClusterView:
+        """The cluster, after new brokers were asked; who does not tell is asked again with all others."""
+        default = None
+        resources = [ConfigResource(ConfigResource.Type.BROKER, str(node_id)) for node_id in new]
+        answers = [admin.describe_configs([one], request_timeout=_ASK_LIMIT_S)[one] for one in resources]
+        listeners = dict(self._listeners)
+        for node_id, answer in zip(new, answers, strict=True):
+            listeners[node_id] = {}
+            try:
+                said = {name: str(entry.value or "") for name, entry in answer.result(_ASK_LIMIT_S).items()}
+            except (KafkaException, TimeoutError) as error:
+                logger.info("the settings of broker %d cannot be read: %s", node_id, error)
+                continue
+            listeners[node_id] = listeners_in(said.get("advertised.listeners") or said.get("listeners", ""))
+            if said.get(_DEFAULT_PARTITIONS, "").isdigit():
+                default = int(said[_DEFAULT_PARTITIONS])
+        self._listeners = listeners
+        return ClusterView(brokers=brokers, listeners=listeners, default_partitions=default)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from enforcer.core.coordinator import QuotaCoordinator
@@ -179,7 +180,7 @@ class NameQuestions:
         header = self._header
         assert header is not None
         question = topics_request(header.correlation_id, self._client_id, (), topics)
-        slot = Slot(*header[:3], lambda response: done(decode_topics(response).names))
+        slot = Slot(*header[:3], lambda response: done(decode_topics(response, bool(topics)).names))
         self._line.send(slot, question)
 
 
@@ -209,22 +210,24 @@ class GatedLink:
         """
         correlation_id, client_id = self._header.correlation_id, self._client_id
         legal = [name for name in names if is_legal_name(name)]
-        questions = [topics_request(correlation_id, client_id, part, ()) for part in _parts(legal)]
-        questions += [topics_request(correlation_id, client_id, (), part) for part in _parts(topic_ids)]
+        questions = [(topics_request(correlation_id, client_id, part, ()), False) for part in _parts(legal)]
+        questions += [
+            (topics_request(correlation_id, client_id, (), part), True) for part in _parts(topic_ids)
+        ]
         found = NOTHING_KNOWN
         missing = len(questions)
         if not questions:
             done(found)
 
-        def take(response: bytes) -> None:
+        def take(ids: bool, response: bytes) -> None:
             nonlocal found, missing
-            found = found.merged(decode_topics(response))
+            found = found.merged(decode_topics(response, ids))
             missing -= 1
             if not missing:
                 done(found)
 
-        for question in questions:
-            self._line.send(Slot(*self._header[:3], take), question)
+        for question, ids in questions:
+            self._line.send(Slot(*self._header[:3], partial(take, ids)), question)
 
     def forward(self, frame: bytes, done: Callable[[bytes], None]) -> bool:
         """Send the request, or a part of it, to the broker."""

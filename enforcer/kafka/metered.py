@@ -3,7 +3,9 @@
 Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Generator
+from functools import partial
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.link import Hub, Line, NameQuestions, Slot
@@ -17,7 +19,10 @@ from enforcer.kafka.protocol.outcomes import with_acks
 from enforcer.kafka.protocol.throttle import patch_throttle
 from enforcer.kafka.protocol.traffic import Frame
 from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
+from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
+
+logger = logging.getLogger(__name__)
 
 Cut = Callable[[bytes], bytes]
 
@@ -126,23 +131,44 @@ class Metered:
         return done
 
     def _fetch(self, frame: bytes, header: RequestHeader, user: str, cut: Cut | None) -> bool:
-        patched = self._connection_meter.fetch(frame, header, user)
-        if patched is None:
+        admitted = self._connection_meter.fetch(frame, header, user)
+        if admitted is None:
             return False
+        frame, limit = admitted
         slot = Slot(*header[:3])
-        slot.done = self._fetched(slot, header, user, cut)
-        return self._pass(slot, patched)
+        slot.done = self._fetched(slot, header, user, cut, limit)
+        return self._pass(slot, frame)
 
     def _fetched(
-        self, slot: Slot, header: RequestHeader, user: str, cut: Cut | None
+        self, slot: Slot, header: RequestHeader, user: str, cut: Cut | None, limit: int
     ) -> Callable[[bytes], None]:
         def done(response: bytes) -> None:
             if cut is not None:
                 response = cut(response)
-            brought, told_ms = self._connection_meter.fetched(response, header, user)
-            slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
+            self._read(slot, self._connection_meter.fetched(response, header, user, limit))
 
         return done
+
+    def _read(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> bool:
+        """Read a Fetch response, the first step of it at once; whether that was all."""
+        try:
+            next(steps)
+        except StopIteration as read:
+            brought, told_ms = read.value
+            slot.response = patch_throttle(FETCH, slot.api_version, self._rewritten(slot, brought), told_ms)
+            return True
+        self._line.call_later(0.0, partial(self._read_on, slot, steps))
+        return False
+
+    def _read_on(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> None:
+        try:
+            whole = self._read(slot, steps)
+        except WeirError as error:
+            logger.warning("a response cannot be read: %s", error)
+            self._line.end("bad_response")
+            return
+        if whole:
+            self._line.finish(slot, 0.0)
 
     def _pass(self, slot: Slot, frame: bytes) -> bool:
         self._line.reserve(slot)

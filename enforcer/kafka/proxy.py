@@ -7,7 +7,7 @@ import itertools
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from enforcer.core.deciding.free_questions import FreeQuestions
@@ -135,7 +135,9 @@ class KafkaProxy:
         self.guard = Guard(protected, settings, self.metrics, self.now_ms)
         self._shown = Shown(protected, self.brokers.rewrite)
         self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
-        self._watch = ClusterWatch(properties, settings.default_partitions_refresh_ms, self._deliver_view)
+        self._elsewhere = "bootstrap.servers" in self.config.connection
+        refresh_ms = settings.default_partitions_refresh_ms
+        self._watch = ClusterWatch(properties, refresh_ms, self._elsewhere, self._deliver_view)
         self._id_watch = IdWatch(properties, protected, settings.protected_ids_refresh_ms, self._deliver_ids)
 
     async def start(self) -> None:
@@ -257,12 +259,14 @@ class KafkaProxy:
             return
         if view.default_partitions is not None:
             self.recent_topics.default_partitions = view.default_partitions
-        # Clients of a restarted proxy come straight to the broker ports: have them open. Only where we
-        # connect as the clients do, since another listener of the cluster names other addresses.
-        if "bootstrap.servers" not in self.config.connection:
-            for node_id, host, port in view.brokers:
-                with contextlib.suppress(WeirError):
-                    self.brokers.address(node_id, host, port)
+        # Clients of a restarted proxy come straight to the broker ports, and those whom another proxy told of
+        # a new broker: have them open. Where we do not connect as the clients do, at their listener.
+        brokers: Iterable[tuple[int, str, int]] = view.brokers
+        if self._elsewhere:
+            brokers = view.beside({*self.config.kafka, *self.brokers.addresses})
+        for node_id, host, port in brokers:
+            with contextlib.suppress(WeirError):
+                self.brokers.address(node_id, host, port)
 
     async def _tick(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from enforcer.core.feeds.shares import Share
 from enforcer.core.settings import ProxySettings
 from enforcer.metering.account import Account, ShareRules, State, Use
 from enforcer.metering.newcomers import Newcomers
+from streaming.contract.names import DISPATCH_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX, QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet
@@ -21,12 +22,17 @@ _EARLY_BYTES: Final = 1_024
 """What a share of a group that has no account here takes at least, about."""
 _PART: Final = 8
 """Room for one in so many accounts has paid for the look at all of them, and the next may follow at once."""
+_MADE_UP: Final = (QUOTA_GROUP_PREFIX, DISPATCH_GROUP_PREFIX, INFLIGHT_GROUP_PREFIX)
+"""How names begin of which a client can make up any number; of other groups there are as many as policies."""
 
 logger = logging.getLogger(__name__)
 
 
 class AccountTable:
     """Group -> its account.
+
+    Resource groups, and what clients may make up names of, have room of their own each: nobody takes that of
+    a tenant by calling himself ten thousand names.
 
     Attributes:
         accounts: by the group's name.
@@ -36,10 +42,11 @@ class AccountTable:
     Args:
         settings: bounds and rules.
         clock: tells the time.
-        on_gone: told that some accounts are gone and are to be forgotten.
+        on_gone: told that some accounts are gone and are to be forgotten, and of how many of them the use is
+            not reported.
     """
 
-    def __init__(self, settings: ProxySettings, clock: Clock, on_gone: Callable[[], None]) -> None:
+    def __init__(self, settings: ProxySettings, clock: Clock, on_gone: Callable[[int], None]) -> None:
         self.accounts: dict[str, Account] = {}
         self._max = settings.accounts_max
         self._expired = settings.expired_share
@@ -58,8 +65,10 @@ class AccountTable:
             settings.accounts_max * _EARLY_BYTES,
             getsizeof=lambda kept: max(_EARLY_BYTES, 2 * len(kept[0].group)),
         )
-        self._left: dict[str, Use] = {}
-        self._full_until_ms = 0.0
+        # Of groups that are made up, and of the others.
+        self._left: dict[bool, dict[str, Use]] = {True: {}, False: {}}
+        self._count = {True: 0, False: 0}
+        self._full_until_ms = {True: 0.0, False: 0.0}
 
     def find(self, group: str, policies: PolicySet) -> Account | None:
         """The account of a group; None: the policies do not know it. One is made if there is room for it."""
@@ -70,16 +79,18 @@ class AccountTable:
         if limits is None:
             return None
         now_ms = self._clock.steady_ms()
-        earlier = self._left.pop(group, None)
-        if len(self.accounts) >= self._max:
-            self._make_room(now_ms)
-        if len(self.accounts) >= self._max:
+        made_up = group.startswith(_MADE_UP)
+        earlier = self._left[made_up].pop(group, None)
+        if self._count[made_up] >= self._max:
+            self._make_room(now_ms, made_up)
+        if self._count[made_up] >= self._max:
             if earlier is not None:
-                self._left[group] = earlier
+                self._left[made_up][group] = earlier
             return self.nowhere
         account = self.accounts[group] = Account(
             group, limits, self._rules, now_ms, self.newcomers.part(group, now_ms)
         )
+        self._count[made_up] += 1
         account.earlier = earlier
         if group in self._early:
             share, divided, came_ms = self._early.pop(group)
@@ -94,7 +105,7 @@ class AccountTable:
         for name, account in list(self.accounts.items()):
             limits = group_limits(policies, name)
             if limits is None:
-                del self.accounts[name]
+                self._drop(account)
                 account.release()
             else:
                 account.set_limits(limits, now_ms)
@@ -129,29 +140,45 @@ class AccountTable:
 
     def take_left(self) -> dict[str, Use]:
         """What groups used since the last call and before their accounts made room for others."""
-        left, self._left = self._left, {}
-        return left
+        left, self._left = self._left, {True: {}, False: {}}
+        return left[False] | left[True]
 
-    def _make_room(self, now_ms: float) -> None:
+    def _make_room(self, now_ms: float, made_up: bool) -> None:
         """Let accounts go that hold neither a share, whose end the job decides, nor a debt.
 
         Idle ones if they are many. Of others the use is kept until it is reported; where that would be more
         than the table itself may hold, they stay. All accounts are looked at, and all that was remembered of
         whose traffic is whose is forgotten: that is done for many at a time, or else not again for a while.
+
+        Where names are made up there is always room: those that used least go, who owes last. Or whoever
+        makes up names enough could end the limits of everybody who comes later.
         """
-        if now_ms < self._full_until_ms:
+        if now_ms < self._full_until_ms[made_up]:
             return
-        before = len(self.accounts)
-        free = [a for a in self.accounts.values() if a.state is not State.ACTIVE and not a.indebted]
+        before = self._count[made_up]
+        its = [each for each in self.accounts.values() if each.name.startswith(_MADE_UP) is made_up]
+        free = [a for a in its if a.state is not State.ACTIVE and not a.indebted]
         idle = [account for account in free if account.idle]
-        for account in idle if len(idle) * _PART >= before else free:
+        leaving = idle if len(idle) * _PART >= before else free
+        if made_up and len(leaving) * _PART < before:
+            its.sort(key=lambda a: (a.indebted, a.state is State.ACTIVE, sum(a.used)))
+            leaving = its[: before // _PART + 1]
+        left, unreported = self._left[made_up], 0
+        for account in leaving:
             if not account.idle:
-                if len(self._left) >= self._max:
+                if len(left) < self._max:
+                    left[account.name] = account.period(now_ms)
+                elif made_up:
+                    unreported += 1
+                else:
                     continue
-                self._left[account.name] = account.period(now_ms)
-            del self.accounts[account.name]
-        freed = before - len(self.accounts)
+            self._drop(account)
+        freed = before - self._count[made_up]
         if freed * _PART < before:
-            self._full_until_ms = now_ms + _AGAIN_MS
+            self._full_until_ms[made_up] = now_ms + _AGAIN_MS
         if freed:
-            self._on_gone()
+            self._on_gone(unreported)
+
+    def _drop(self, account: Account) -> None:
+        del self.accounts[account.name]
+        self._count[account.name.startswith(_MADE_UP)] -= 1

@@ -32,7 +32,8 @@ class Meter:
         accounts: group -> its account.
         nowhere: stands for every account that there is no room for; it has no limits.
         newcomers: tells what may be used without a share.
-        unmetered: how often traffic was not counted: no room for its account, or a topic without a name.
+        unmetered: how often traffic was not counted: no room for its account, or for its use until the next
+            report, or a topic without a name.
         interval_ms: time between two usage reports.
         generation: goes up when a topic or a user may belong to another account than before.
         clock: tells the time.
@@ -148,6 +149,7 @@ class Meter:
             wait_ms = min(wait_ms, unseen_ms or self.interval_ms)
         return max(1, round(min(wait_ms, LONGEST_WAIT_MS)))
 
-    def _accounts_changed(self) -> None:
+    def _accounts_changed(self, unreported: int = 0) -> None:
+        self.unmetered += unreported
         self.generation += 1
         self._by_user.clear()

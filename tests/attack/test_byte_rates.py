@@ -21,7 +21,7 @@ from proxy_kit import ProxyThread, until
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
-from enforcer.kafka.protocol.traffic import count_records
+from enforcer.kafka.protocol.batches import count_records
 from enforcer.metering.account import Account
 
 LIMIT = 100_000

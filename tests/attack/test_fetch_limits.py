@@ -1,6 +1,7 @@
 """Ways round a limit of dispatch, by one client at a real broker (docs/protocol_notes.md 3.6)."""
 
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,10 @@ from proxy_kit import ProxyThread, until
 from traffic_kit import batch, produce_to
 from wire_client import WireClient
 
+from enforcer.kafka.dispatch.desk import LARGE_MS
+from enforcer.kafka.protocol.batches import count_records
+from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
+
 VERSION = 12
 PER_BATCH, BATCHES = 10, 20
 LIMIT = 20
@@ -24,7 +29,11 @@ Start = Callable[..., ProxyThread]
 @pytest.fixture(scope="module")
 def topic(cluster: Cluster) -> str:
     """A topic of one partition with 20 batches of ten records."""
-    name = fresh("ways")
+    return filled(cluster, fresh("ways"))
+
+
+def filled(cluster: Cluster, name: str) -> str:
+    """The same, of this name."""
     admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     with WireClient(cluster.kafka.bootstrap) as client:
@@ -123,3 +132,41 @@ def test_a_group_that_a_client_only_names_is_not_charged(
         client.send(asked(topic, 0, (0,)))
         assert messages(records_of(client.receive(FetchResponse, VERSION))) == PER_BATCH * BATCHES
     assert counted.delivered == []
+
+
+VERY_MANY = tuple(range(1, FETCH_PARTS_MAX + 2))
+"""Partitions that no topic has."""
+
+
+def test_nobody_escapes_dispatch_limits_by_very_many_partitions(
+    cluster: Cluster, proxy_with: Start, topic: str
+) -> None:
+    """Whoever asks for more than can be told apart gets a batch a second, all such requests together."""
+    running, _ = limited(proxy_with, topics={f"persistent://public/default/{topic}": (LIMIT, 0)})
+    began, got = time.monotonic(), []
+    for number in range(3):
+        with WireClient(running.bootstrap) as client:
+            client.send(asked(topic, number * PER_BATCH, VERY_MANY, (0,)))
+            got.append(messages(records_of(client.receive(FetchResponse, VERSION))))
+    assert got == [PER_BATCH] * 3 and time.monotonic() - began >= 2 * LARGE_MS / 1000
+
+
+def test_nobody_escapes_a_group_by_very_many_partitions(cluster: Cluster, proxy_with: Start) -> None:
+    """All that it gets is counted, and waited for."""
+    group = fresh("many")
+    topic, running = filled(cluster, f"acme.{group}.t"), proxy_with()
+    cluster.policies.put(f"resourcegroups.{group}", {"dispatchRateInMsgs": 100})
+    cluster.policies.put(f"namespaces.acme/{group}", {"resourcegroup": group})
+    assert running.proxy is not None
+    meter = running.proxy.meter
+    until(lambda: meter.of_topic(topic), what="the group")
+    got = 0
+    with WireClient(running.bootstrap) as client:
+        for number in range(2):
+            client.send(asked(topic, got, VERY_MANY, (0,)))
+            answer = client.receive(FetchResponse, VERSION)
+            content = records_of(answer)
+            # What is cut off of a batch nobody can read; of so large an answer it is not taken out.
+            got += count_records(content, 0, len(content))
+            assert answer.throttle_time_ms > 0 or number
+    assert 0 < got == meter.accounts[group].used[2]

@@ -1,9 +1,11 @@
 """More than one broker: each behind a port of its own (docs/protocol_notes.md 3.3)."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
-from cluster_kit import LOOPBACK, address, fresh
+from cluster_kit import LOOPBACK, USERS, address, fresh
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
@@ -12,10 +14,24 @@ from wire_client import WireClient, errors
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.proxy import ProxyConfig
 from streaming.contract.topics import Topics
-from weir.stack.kafka import LocalKafka
+from weir.stack.kafka import LocalKafka, _Ports, brokers_seen, free_port
 from weir.stack.topics import ensure_topics
 
 NAMES = Topics()
+JOINED_S = 10.0
+"""The proxy allows itself half of it; before, it was a minute, or for ever."""
+
+
+class Growing(LocalKafka):
+    """A cluster that brokers join."""
+
+    def join(self) -> None:
+        """One more; returns when the first one tells clients of it."""
+        self._ports.append(_Ports(plain=free_port(), controller=free_port(), sasl=free_port()))
+        node = len(self._ports) - 1
+        self._format(node, self._write_properties(node), self._cluster_id())
+        self._children.append(self._spawn(node))
+        until(lambda: brokers_seen(self._ports[0].plain) == len(self._ports), 60.0, "the new broker")
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +98,29 @@ def test_a_wait_holds_at_every_broker(pair: LocalKafka, proxy: ProxyThread) -> N
         assert errors(client.create({f"{name}-b": 1})) == {f"{name}-b": 89}
         answer = second.create({f"{name}-b": 1})
         assert errors(answer) == {f"{name}-b": 89} and answer.throttle_time_ms > 5_000
+
+
+def test_a_broker_that_joins_has_a_port_at_every_proxy(tmp_path: Path) -> None:
+    """A client that heard of it from one may come to another, whichever listener that uses itself."""
+    with ExitStack() as stack:
+        kafka = Growing(tmp_path, sasl=USERS)
+        stack.enter_context(kafka)
+        ensure_topics(kafka.bootstrap, NAMES)
+        proxies = []
+        for name, guarded in (("same", kafka.bootstrap), ("own", kafka.sasl_bootstrap)):
+            connection = {} if name == "same" else {"bootstrap.servers": kafka.bootstrap}
+            config = ProxyConfig(
+                kafka=(address(guarded),), listen=(LOOPBACK, 0), topics=NAMES, connection=connection,
+                settings=ProxySettings(id=name),
+            )  # fmt: skip
+            running = stack.enter_context(ProxyThread(config)).proxy
+            assert running is not None
+            until(lambda at=running: set(at.brokers.ports) == {1}, what="the first port")
+            proxies.append(running)
+        kafka.join()
+        for running, bootstrap in zip(proxies, (kafka.bootstrap, kafka.sasl_bootstrap), strict=True):
+            until(lambda at=running: set(at.brokers.ports) == {1, 2}, JOINED_S, "the new broker's port")
+            assert running.brokers.addresses == [address(part) for part in bootstrap.split(",")]
+        port = proxies[0].brokers.ports[2]
+        with WireClient(f"{LOOPBACK}:{port}") as client:
+            assert {broker.node_id for broker in client.metadata([], 12).brokers} == {1, 2}

@@ -20,7 +20,7 @@ from proxy_kit import Decider, ProxyThread, until
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
-from enforcer.kafka.protocol.traffic import count_records
+from enforcer.kafka.protocol.batches import count_records
 from enforcer.metering.account import Account
 from weir.jars.java import java_command
 

@@ -74,6 +74,7 @@ CASES: Final[dict[str, dict[str, str]]] = {
     "WeirDebtForgiven": {'weir_group_forgiven_total{group="g",dimension="publishRateInMsgs"}': GROWS},
     "WeirDispatchUnlimited": {'weir_dispatch_uncommon_total{what="unkept"}': GROWS},
     "WeirDispatchAmbiguous": {"weir_dispatch_ambiguous_fetches_total": GROWS},
+    "WeirDispatchLarge": {"weir_dispatch_large_fetches_total": GROWS},
     "WeirConcurrencyAtFloor": {
         'weir_concurrency_limit{partition="broker-0"}': "40x30 20x70",
         'zeebe_received_request_count_total{partition="broker-0"}': HIGH,

@@ -1,8 +1,8 @@
 """Proxies, their clients and the real law in one process, in simulated time: what shares do to traffic."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import orjson
 from message_kit import Record
@@ -27,6 +27,7 @@ from streaming.laws.law import StepContext
 from streaming.laws.shard import step
 from streaming.policy.policy_set import PolicySet
 
+Result = TypeVar("Result")
 EPOCH_MS = 1_795_166_668_000
 ROUND = {"resourceUsagePublishIntervalInSecs": 1}
 TOPIC = "acme.orders.t"
@@ -108,6 +109,15 @@ class Desk:
             self.meter.take_share(share)
         elif share.limits:
             self.meter.newcomers.stand(slots_of([share.group]), self.now_ms, share.ttl_ms)
+
+
+def whole(steps: Generator[None, None, Result]) -> Result:
+    """What comes of something that is done in steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast(Result, done.value)
 
 
 def publish(desk: Desk, records: int, size: int = 0, topic: str = TOPIC) -> Wait | None:
@@ -227,7 +237,7 @@ class Client:
         if self._connection_meter.fetch(*_fetch(), "ANONYMOUS") is None:
             return None
         header = RequestHeader(FETCH, 12, 1, "c", 0)
-        return self._connection_meter.fetched(_response(count), header, "ANONYMOUS")[1]
+        return whole(self._connection_meter.fetched(_response(count), header, "ANONYMOUS"))[1]
 
     def rate(self, from_ms: float, to_ms: float) -> float:
         """What passed per second between two times."""

@@ -130,6 +130,7 @@ def fetch_request(
     epoch: int = 0,
     session: int = 0,
     offset: int = 0,
+    min_bytes: int = 1,
 ) -> tuple[bytes, RequestHeader]:
     """A Fetch request v4-18 for topics with so many partitions."""
     topic = FetchRequest.FetchTopic
@@ -147,7 +148,8 @@ def fetch_request(
         )
         for name, count in topics.items()
     ]  # fmt: skip
-    values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "max_bytes": max_bytes, "topics": data}
+    values: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": min_bytes, "max_bytes": max_bytes}
+    values["topics"] = data
     if version >= 7:
         values |= {"session_epoch": epoch, "session_id": session}
     return request(build(FetchRequest, version, **values))

@@ -62,7 +62,7 @@ def documented(part: str) -> dict[str, tuple[str, str]]:
     }
 
 
-FETCHES = tuple(f"weir_dispatch_{name}_fetches" for name in ("held", "cut", "ambiguous"))
+FETCHES = tuple(f"weir_dispatch_{name}_fetches" for name in ("held", "cut", "ambiguous", "large"))
 """What dispatch rates do to Kafka's Fetch requests: counted by the proxy, not by the arithmetic."""
 
 

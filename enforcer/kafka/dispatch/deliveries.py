@@ -16,7 +16,7 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
-from enforcer.kafka.protocol.traffic import BATCHES_MAX
+from enforcer.kafka.protocol.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""

@@ -23,6 +23,10 @@ _BROKER_LEVEL: Final = "broker"
 _TOPIC_LEVEL: Final = "topic"
 
 
+LARGE_MS: Final = 1_000.0
+"""Fetches of more partitions than can be told apart go on one after the other, with so much time between."""
+
+
 class FetchDesk:
     """Shared by all connections of a proxy.
 
@@ -59,9 +63,19 @@ class FetchDesk:
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
+        self._large_from_ms = 0.0
         self._brokers = brokers
         self._namespaces = Namespaces(settings.namespace_pattern)
         self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(settings.topics_max)
+
+    def large_wait_ms(self) -> float:
+        """How long a request of too many partitions must wait; 0: it goes on, the next one a second later."""
+        now_ms = self.steady_ms()
+        if now_ms < self._large_from_ms:
+            return self._large_from_ms - now_ms
+        self._large_from_ms = now_ms + LARGE_MS
+        self.metrics.large_fetches.inc()
+        return 0.0
 
     @property
     def keys(self) -> frozenset[int]:

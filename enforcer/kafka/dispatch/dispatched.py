@@ -54,8 +54,8 @@ class Dispatched:
         found, readers = acting(frame, header), self._desk.readers
 
         def learn(response: bytes) -> None:
-            said = told(response, key, version) if key in TOLD_KEYS else None
             try:
+                said = told(response, key, version) if key in TOLD_KEYS else None
                 known = let_in(found, response, key, version)
             except BadFrame:
                 # As of tens of thousands of partitions: it is the client's, and teaches nothing.

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.kafka.protocol.traffic import BATCHES_MAX, Frame, count_records
+from enforcer.kafka.protocol.batches import BATCHES_MAX, count_records
+from enforcer.kafka.protocol.traffic import Frame
 
 _HEAD: Final = struct.Struct(">qi4xb")  # offset, length, leader epoch or crc, magic
 _HEAD_BYTES: Final = 17

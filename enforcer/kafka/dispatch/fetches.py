@@ -23,10 +23,11 @@ from enforcer.kafka.dispatch.fetch_requests import (
     with_session,
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
+from enforcer.kafka.dispatch.parts import TooManyParts
 from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.dispatch.session import Known, LookUp, Naming, Reading, Session
-from enforcer.kafka.protocol.frames import RequestHeader
-from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching
+from enforcer.kafka.protocol.frames import Reason, RequestHeader
+from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching, with_limit
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
 from enforcer.metering.turns.line_up import Pause
 
@@ -99,12 +100,26 @@ class Fetches:
         Raises:
             BadFrame: it cannot be read.
         """
+        try:
+            return self._plan(frame, header, client, address)
+        except TooManyParts:
+            return self._by_itself(frame, header)
+
+    def _plan(
+        self, frame: bytes, header: RequestHeader, client: Client, address: tuple[str, int]
+    ) -> Plan | None:
         at, _, epoch = session_of(frame, header)
         full = epoch <= 0
         session, ids = self._session, header.api_version >= FETCH_IDS_FROM
         # What follows a limited request nearly always is one too, and then is read as a whole only.
         asked = self._asked(frame, header) if full and self._was_limited else None
-        keys = fetching(frame, header).topics if asked is None else [topic.key for topic in asked.topics]
+        if asked is None:
+            read = fetching(frame, header)
+            if read.more:
+                raise TooManyParts(Reason.TOO_MANY_ITEMS)
+            keys = read.topics
+        else:
+            keys = [topic.key for topic in asked.topics]
         if not full and not session.known:
             # It began unread. The broker says that it knows no such session, and the client begins anew.
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
@@ -126,6 +141,21 @@ class Fetches:
             self._give_up(wanted)
             return Plan(with_session(frame, at, asked.session, NO_SESSION) if at else frame)
         return self._limited(frame, header, asked, wanted)
+
+    def _by_itself(self, frame: bytes, header: RequestHeader) -> Plan | None:
+        """A request of more partitions than can be told apart: it gets one batch, one such request at a time.
+
+        Its client is not cut off for having so many, and yet gets nearly nothing past a limit by it.
+        """
+        wait_ms = self._desk.large_wait_ms()
+        if wait_ms:
+            self._pause.pause(wait_ms)
+            return None
+        asked, (at, session, _) = fetching(frame, header), session_of(frame, header)
+        self._session.forget()
+        if asked.limit_offset is not None:
+            frame = with_limit(frame, asked, _PART_BYTES_MIN)
+        return Plan(with_session(frame, at, session, NO_SESSION) if at else frame)
 
     def take_back(self) -> None:
         """What was planned last is not sent after all."""

@@ -13,6 +13,10 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 
 
+class TooManyParts(BadFrame):
+    """More topics and partitions than are gone through at once."""
+
+
 def count_at(frame: Frame, offset: int, flexible: bool) -> tuple[int, int]:
     """How many elements or bytes follow, none for null, and where they begin."""
     if flexible:
@@ -49,5 +53,5 @@ def after_tags(frame: Frame, offset: int, flexible: bool) -> int:
 def room_left(room: int, count: int) -> int:
     """How many parts may still be gone through after so many more."""
     if count > room:
-        raise BadFrame(Reason.TOO_MANY_ITEMS)
+        raise TooManyParts(Reason.TOO_MANY_ITEMS)
     return room - count

@@ -20,6 +20,10 @@ IDS_MAX: Final = 64
 
 # Up to here one pattern of all names and ids is faster than a search for each.
 _SMALL_BYTES: Final = 256
+_NAME: Final = re.compile(rb"[a-zA-Z0-9._-]*")
+"""What a topic's name may hold: Kafka takes no other."""
+_LOOKS_MAX: Final = 20_000
+"""Places of one message at which it is looked whether a name begins; with more it may have one."""
 _Search = Callable[[bytes | bytearray, int, int], "re.Match[bytes] | None"]
 
 
@@ -92,9 +96,14 @@ class Protected:
         """Whether these bytes may hold one of the names, or of the ids; never False if they do."""
         if ids and stop - start < _SMALL_BYTES:
             return self._search(data, start, stop) is not None
+        looks = 0
         for needle in self._needles:
-            if data.find(needle, start, stop) >= 0:
-                return True
+            place = data.find(needle, start, stop)
+            while place >= 0:
+                looks += 1
+                if looks > _LOOKS_MAX or _has_length(data, place, stop, len(needle)):
+                    return True
+                place = data.find(needle, place + 1, stop)
         if ids:
             for topic_id in self.ids:
                 if data.find(topic_id, start, stop) >= 0:
@@ -108,6 +117,19 @@ class Protected:
             while place >= 0:
                 yield place
                 place = data.find(needle, place + 1)
+
+
+def _has_length(data: bytes | bytearray, name: int, stop: int, shortest: int) -> bool:
+    """Whether the length of a topic's name may stand before this place, rather than the rest of one."""
+    before, last = data[name - 2], data[name - 1]
+    if before > 0x7F:
+        # The length of a long one in flexible versions, or one that is longer than it need be.
+        return True
+    # Of 16 bits in classic versions, which is below 256; in flexible ones a byte that says one more.
+    for length in (last if before == 0 else 0, last - 1):
+        if length >= shortest and (end := name + length) <= stop and _NAME.fullmatch(data, name, end):
+            return True
+    return False
 
 
 NOTHING: Final = Protected(Topics(), active=False)

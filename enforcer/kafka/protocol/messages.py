@@ -13,6 +13,7 @@ from enforcer.kafka.protocol.fields import INT32_ARRAY, STRING, Cursor
 from enforcer.kafka.protocol.frames import (
     API_VERSIONS,
     CORRELATION_BYTES,
+    DELETE_TOPICS,
     FLEXIBLE_FROM,
     METADATA,
     RequestHeader,
@@ -25,6 +26,10 @@ from enforcer.kafka.protocol.topic_counts import TopicCounts
 # librdkafka looks for it (KAFKA-18659). SaslHandshake 0 would be followed by raw tokens without headers.
 # The low ends of the admin APIs are those of a 4.1 broker.
 _ANY: Final = (0, (1 << 15) - 1)
+_AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation
+BY_ID_FROM: Final = 12  # the first Metadata version that can ask by topic id (Kafka 3.1)
+_BY_NAME: Final = _AUTO_CREATION_FROM  # the first that can ask without creating anything: every broker has it
+_DELETED_BY_ID_FROM: Final = 6
 
 
 def unsupported(header: RequestHeader) -> bool:
@@ -77,23 +82,26 @@ def _limited(body: bytes, version: int) -> bytes:
     error = Cursor(body, 0, False).int16()
     flexible = is_flexible(API_VERSIONS, version) and error != fields.UNSUPPORTED_VERSION
     cursor = Cursor(body, 2, flexible)
-    rows: list[bytes] = []
+    said: dict[int, tuple[int, int, bytes]] = {}
     for _ in cursor.elements():
         key, low, high = cursor.int16(), cursor.int16(), cursor.int16()
         tags_start = cursor.offset
         cursor.skip_tags()
+        said[key] = low, high, body[tags_start : cursor.offset]
+    knows_ids = said.get(METADATA, (0, 0, b""))[1] >= BY_ID_FROM
+    rows: list[bytes] = []
+    for key, (low, high, row_tags) in said.items():
         if key not in FLEXIBLE_FROM or key in HIDDEN:
             continue
         lowest, highest = READABLE.get(key, _ANY)
+        if key == DELETE_TOPICS and not knows_ids:
+            # Kafka 2.8 and 3.0 delete by id what they cannot be asked for by id.
+            highest = _DELETED_BY_ID_FROM - 1
         low, high = max(low, lowest), min(high, highest)
         if low <= high:
-            row = fields.int16(key) + fields.int16(low) + fields.int16(high)
-            rows.append(row + body[tags_start : cursor.offset])
+            rows.append(fields.int16(key) + fields.int16(low) + fields.int16(high) + row_tags)
     count = fields.array_length(len(rows), flexible)
     return b"".join((body[:2], count, *rows, body[cursor.offset :]))
-
-
-_AUTO_CREATION_FROM: Final = 4  # Metadata version with allow_auto_topic_creation
 
 
 def forbid_auto_creation(frame: bytes, header: RequestHeader) -> tuple[bytes, bool]:
@@ -209,13 +217,12 @@ def unknown_topics(response: bytes, version: int) -> list[str]:
     return unknown
 
 
-TOPICS_VERSION: Final = 12  # the first that can ask by topic id (Kafka 3.1)
-
-
 def topics_request(
     correlation_id: int, client_id: bytes, names: Sequence[str], topic_ids: Sequence[bytes]
 ) -> bytes:
-    """A Metadata v12 request of our own that creates nothing, for `decode_topics`.
+    """A Metadata request of our own that creates nothing, for `decode_topics`.
+
+    Of a version that the broker has: whoever names topics by id was offered that by one that knows ids.
 
     Args:
         correlation_id: number that the response repeats.
@@ -228,33 +235,43 @@ def topics_request(
     """
     if names and topic_ids:
         raise ValueError("a Metadata request asks by name or by id, not both")
-    head = fields.int16(METADATA) + fields.int16(TOPICS_VERSION) + fields.int32(correlation_id)
-    parts = [head, client_id, fields.NO_TAGS]
-    parts.append(fields.array_length(len(names) + len(topic_ids), True))
-    parts += [fields.NO_ID + fields.string(name, True) + fields.NO_TAGS for name in names]
-    parts += [topic_id + fields.string(None, True) + fields.NO_TAGS for topic_id in topic_ids]
-    return b"".join((*parts, b"\0\0", fields.NO_TAGS))  # no auto creation, no authorized operations
+    version = BY_ID_FROM if topic_ids else _BY_NAME
+    head = fields.int16(METADATA) + fields.int16(version) + fields.int32(correlation_id)
+    if not topic_ids:
+        names_left = [fields.string(name, False) for name in names]
+        count = fields.array_length(len(names), False)
+        return b"".join((head, client_id, count, *names_left, b"\0"))  # no auto creation
+    rows = [topic_id + fields.string(None, True) + fields.NO_TAGS for topic_id in topic_ids]
+    count = fields.array_length(len(rows), True)
+    # Neither auto creation nor authorized operations.
+    return b"".join((head, client_id, fields.NO_TAGS, count, *rows, b"\0\0", fields.NO_TAGS))
 
 
 _NO_SUCH_TOPIC: Final = frozenset({_UNKNOWN_TOPIC, 17, 100})  # the others: invalid name, unknown topic id
 
 
-def decode_topics(response: bytes) -> TopicCounts:
+def decode_topics(response: bytes, ids: bool) -> TopicCounts:
     """Reads the answer to `topics_request`.
+
+    Args:
+        response: the answer.
+        ids: it was asked for topic ids.
 
     Raises:
         BadFrame: the response ends too early or a length in it is impossible.
     """
-    cursor = Cursor(response, response_body_offset(METADATA, TOPICS_VERSION, response), True)
-    brokers = skip_brokers(cursor, TOPICS_VERSION)
+    version = BY_ID_FROM if ids else _BY_NAME
+    cursor = Cursor(response, response_body_offset(METADATA, version, response), ids)
+    brokers = skip_brokers(cursor, version)
     by_name: dict[str, int | None] = {}
     by_id: dict[bytes, int | None] = {}
     topic_names: dict[bytes, str] = {}
     for _ in cursor.elements():
-        error, name, topic_id = cursor.int16(), cursor.nullable_string(), cursor.raw(16)
+        error, name = cursor.int16(), cursor.nullable_string()
+        topic_id = cursor.raw(16) if ids else fields.NO_ID
         cursor.skip(1)
-        partitions = _skip_partitions(cursor, TOPICS_VERSION)
-        cursor.skip(4)
+        partitions = _skip_partitions(cursor, version)
+        cursor.skip(4 if ids else 0)
         cursor.skip_tags()
         if error not in (0, *_NO_SUCH_TOPIC) and not partitions:
             continue

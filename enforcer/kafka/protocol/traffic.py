@@ -7,8 +7,10 @@ layout of record batches in its documentation; docs/protocol_notes.md 3.1.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from enforcer.kafka.protocol.batches import count_records
 from enforcer.kafka.protocol.frames import (
     FETCH,
     PRODUCE,
@@ -26,38 +28,20 @@ TOPIC_ID_BYTES: Final = 16
 PRODUCE_PARTS_MAX: Final = 10_000
 """Topics and partitions of one Produce request that are gone through; more would hold up other traffic."""
 FETCH_PARTS_MAX: Final = 50_000
-"""The same of a Fetch request, whose parts take a fifth of the time, and of a Fetch response."""
-BATCHES_MAX: Final = 100_000
-"""Batches of one partition that are gone through: of 61 bytes each, 6 MB; a metered Fetch brings less."""
+"""The same of a Fetch request, whose parts take a fifth of the time."""
+STEP_PARTS: Final = 10_000
+"""And of a Fetch response in one step: at most twice as many, however a broker divides them."""
 PRODUCE_IDS_FROM: Final = 13
 FETCH_IDS_FROM: Final = 13
 METADATA_IDS_FROM: Final = 10
 
 _TAGS_MAX: Final = 8
+_FLEXIBLE_TOPIC_PARTS: Final = 2
+"""A topic of a flexible version takes the time of two of a classic one."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT32_PAIR: Final = struct.Struct(">ii")
-# At the start of a batch: its offset, its length from here on, leader epoch (crc before version 2), magic.
-_BATCH: Final = struct.Struct(">8xi4xb")
-_LENGTH_END: Final = 12
-# In a batch of version 2: attributes, deltas, times and producer up to the number of records.
-_BATCH_V2: Final = struct.Struct(">h34xi")
-_ATTRIBUTES: Final = 21
-_V2_LENGTH_MIN: Final = 49
-_V1_LENGTH_MIN: Final = 14
-_CONTROL: Final = 0x20  # a transaction marker, which no consumer gets to see
-_COMPRESSION: Final = 0x07
-_RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, no key, no value and no headers, of one byte each."""
-_COMPRESSED_PER_BYTE: Final = (0, 150, 4, 40, 5_000, 1, 1, 1)
-"""Records in a byte of a compressed batch at most, by codec: none, gzip, snappy, lz4, zstd, no codec at all.
-
-What a byte can hold of equal records, by each format's longest repetitions (gzip 1,032 bytes, snappy 21,
-lz4 255, zstd a block of 128 KiB in four). Smallest records that differ by their offset alone compress to 0.6
-bytes each at best, but a broker that compresses anew gives equal ones offsets. A claim that is not true is
-refused, and refunded.
-"""
 
 
 class Passed(NamedTuple):
@@ -99,47 +83,18 @@ class Fetching(NamedTuple):
 
     Attributes:
         topics: names or ids; an incremental one lists only what changed in its session, most times nothing.
-        limit_offset: where its max_bytes stands in the frame; None: this version has none.
+        limit_offset: where its max_bytes stands in the frame, its min_bytes before it; None: this version has
+            none.
         limit_bytes: max_bytes.
         full: it begins a session or has none, so it lists all topics.
+        more: it has more parts than are gone through; `topics` are the first of them.
     """
 
     topics: list[bytes]
     limit_offset: int | None
     limit_bytes: int
     full: bool
-
-
-def count_records(data: Frame, start: int, end: int, batches_max: int = BATCHES_MAX) -> int:
-    """Records in the first `batches_max` batches between two offsets.
-
-    What a batch claims counts as far as its bytes can hold it, whatever they are. A batch that is cut off at
-    the end, as in Fetch responses, does not count: no client can read it. Before
-    version 2 each message counts, and a compressed set of them counts as one, since only its content says
-    how many there are (Kafka 4 has neither).
-    """
-    count, offset = 0, start
-    while end - offset > _LENGTH_END + 4 and batches_max:
-        batches_max -= 1
-        length, magic = _BATCH.unpack_from(data, offset)
-        after = offset + _LENGTH_END + length
-        if after > end:
-            break
-        if magic == 2:
-            if length < _V2_LENGTH_MIN:
-                break
-            attributes, records = _BATCH_V2.unpack_from(data, offset + _ATTRIBUTES)
-            if records > 0 and not attributes & _CONTROL:
-                room = length - _V2_LENGTH_MIN
-                codec = attributes & _COMPRESSION
-                most = room * _COMPRESSED_PER_BYTE[codec] if codec else room // _RECORD_BYTES_MIN
-                count += records if records <= most else most
-        elif 0 <= magic < 2 and length >= _V1_LENGTH_MIN:
-            count += 1
-        else:
-            break
-        offset = after
-    return count
+    more: bool
 
 
 def produced(frame: Frame, header: RequestHeader, parts: list[Part]) -> list[Passed]:
@@ -221,71 +176,88 @@ def fetched(frame: Frame, version: int) -> list[Passed]:
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
+    found: list[Passed] = []
+    for _ in fetched_in_steps(frame, version, found):
+        pass
+    return found
+
+
+def fetched_in_steps(frame: Frame, version: int, found: list[Passed]) -> Iterator[None]:
+    """The same, put into `found`; it halts after each STEP_PARTS topics and partitions."""
     try:
         offset = response_body_offset(FETCH, version, frame)
         offset += (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
         if is_flexible(FETCH, version):
-            return _fetched_flexible(frame, offset, version >= FETCH_IDS_FROM)
-        return _fetched_classic(frame, offset, version)
+            yield from _fetched_flexible(frame, offset, version >= FETCH_IDS_FROM, found)
+        else:
+            yield from _fetched_classic(frame, offset, version, found)
     except (struct.error, IndexError) as error:
         raise BadFrame(Reason.TRUNCATED_BODY) from error
 
 
-def _fetched_classic(frame: Frame, offset: int, version: int) -> list[Passed]:
+def _fetched_classic(frame: Frame, offset: int, version: int, found: list[Passed]) -> Iterator[None]:
     # Index, error and high watermark; then the last stable and the log's start offset.
     before = 14 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
-    found = []
     (topics,) = _INT32.unpack_from(frame, offset)
-    room = _room(FETCH_PARTS_MAX, topics)
-    offset += 4
+    offset, room = offset + 4, STEP_PARTS
     for _ in range(topics):
         topic, offset = _classic_name(frame, offset)
         (partitions,) = _INT32.unpack_from(frame, offset)
-        room = _room(room, partitions)
         offset += 4
         records = size = 0
-        for _ in range(partitions):
-            offset += before
-            if version >= 4:
-                (aborted,) = _INT32.unpack_from(frame, offset)
-                offset += 4 + 16 * max(0, aborted)
-            offset += 4 if version >= 11 else 0
-            (length,) = _INT32.unpack_from(frame, offset)
-            start = offset + 4
-            offset = start + max(0, length)
-            if length > 0:
-                size += length
-                records += count_records(frame, start, _within(frame, offset))
+        for left in range(partitions, 0, -STEP_PARTS):
+            for _ in range(min(left, STEP_PARTS)):
+                offset += before
+                if version >= 4:
+                    (aborted,) = _INT32.unpack_from(frame, offset)
+                    offset += 4 + 16 * max(0, aborted)
+                offset += 4 if version >= 11 else 0
+                (length,) = _INT32.unpack_from(frame, offset)
+                start = offset + 4
+                offset = start + max(0, length)
+                if length > 0:
+                    size += length
+                    records += count_records(frame, start, _within(frame, offset))
+            if left > STEP_PARTS:
+                yield
         if size:
             found.append(Passed(topic, records, size))
-    return found
+        room -= 1 + partitions
+        if room <= 0:
+            room = STEP_PARTS
+            yield
 
 
-def _fetched_flexible(frame: Frame, offset: int, ids: bool) -> list[Passed]:
-    found = []
+def _fetched_flexible(frame: Frame, offset: int, ids: bool, found: list[Passed]) -> Iterator[None]:
     topics, offset = read_uvarint(frame, offset)
-    room = _room(FETCH_PARTS_MAX, topics)
+    room = STEP_PARTS
     for _ in range(topics - 1):
         topic, offset = _flexible_topic(frame, offset, ids)
         partitions, offset = read_uvarint(frame, offset)
-        room = _room(room, partitions)
         records = size = 0
-        for _ in range(partitions - 1):
-            # Index, error, high watermark, last stable and log start offset.
-            aborted, offset = read_uvarint(frame, offset + 30)
-            room = _room(room, aborted - 1)
-            for _ in range(aborted - 1):
-                offset = _after_tags(frame, offset + 16)
-            length, start = read_uvarint(frame, offset + 4)
-            offset = start + max(0, length - 1)
-            if length > 1:
-                size += length - 1
-                records += count_records(frame, start, _within(frame, offset))
-            offset = _after_tags(frame, offset)
+        for left in range(partitions - 1, 0, -STEP_PARTS):
+            for _ in range(min(left, STEP_PARTS)):
+                # Index, error, high watermark, last stable and log start offset.
+                aborted, offset = read_uvarint(frame, offset + 30)
+                _room(FETCH_PARTS_MAX, aborted - 1)
+                room -= aborted
+                for _ in range(aborted - 1):
+                    offset = _after_tags(frame, offset + 16)
+                length, start = read_uvarint(frame, offset + 4)
+                offset = start + max(0, length - 1)
+                if length > 1:
+                    size += length - 1
+                    records += count_records(frame, start, _within(frame, offset))
+                offset = _after_tags(frame, offset)
+            if left > STEP_PARTS:
+                yield
         offset = _after_tags(frame, offset)
         if size:
             found.append(Passed(topic, records, size))
-    return found
+        room -= partitions
+        if room <= 0:
+            room = STEP_PARTS
+            yield
 
 
 def fetching(frame: Frame, header: RequestHeader) -> Fetching:
@@ -308,36 +280,55 @@ def fetching(frame: Frame, header: RequestHeader) -> Fetching:
             # The epoch in a session: 0 begins one, -1 ends it.
             full = _INT32.unpack_from(frame, offset + 4)[0] <= 0
             offset += 8
-        return Fetching(_fetch_topics(frame, offset, version), limit_offset, limit_bytes, full)
+        topics, more = _fetch_topics(frame, offset, version)
+        return Fetching(topics, limit_offset, limit_bytes, full, more)
     except (struct.error, IndexError) as error:
         raise BadFrame(Reason.TRUNCATED_BODY) from error
 
 
-def _fetch_topics(frame: Frame, offset: int, version: int) -> list[bytes]:
+def with_limit(frame: bytes, asked: Fetching, limit: int) -> bytes:
+    """A Fetch request that brings at most so many bytes, and waits for no more than that."""
+    at = asked.limit_offset
+    assert at is not None
+    least = min(_INT32.unpack_from(frame, at - 4)[0], limit)
+    most = min(asked.limit_bytes, limit)
+    return b"".join((frame[: at - 4], _INT32_PAIR.pack(least, most), frame[at + 4 :]))
+
+
+def _fetch_topics(frame: Frame, offset: int, version: int) -> tuple[list[bytes], bool]:
     # Index, offset and size limit; leader epoch, log start and the epoch fetched last.
     width = 16 + (4 if version >= 9 else 0) + (8 if version >= 5 else 0) + (4 if version >= 12 else 0)
     topics: list[bytes] = []
+    room = FETCH_PARTS_MAX
     if not is_flexible(FETCH, version):
         (count,) = _INT32.unpack_from(frame, offset)
-        _room(FETCH_PARTS_MAX, count)
         offset += 4
-        for _ in range(count):
+        for _ in range(min(count, room)):
             topic, offset = _classic_name(frame, offset)
             (partitions,) = _INT32.unpack_from(frame, offset)
             offset = _within(frame, offset + 4 + width * max(0, partitions))
             topics.append(topic)
-        return topics
+        return topics, count > room
     count, offset = read_uvarint(frame, offset)
-    room = _room(FETCH_PARTS_MAX, count)
     for _ in range(count - 1):
+        if room <= 0:
+            return topics, True
         topic, offset = _flexible_topic(frame, offset, version >= FETCH_IDS_FROM)
-        partitions, offset = read_uvarint(frame, offset)
-        room = _room(room, partitions)
-        for _ in range(partitions - 1):
-            offset = _after_tags(frame, offset + width)
-        offset = _after_tags(frame, offset)
         topics.append(topic)
-    return topics
+        partitions, offset = read_uvarint(frame, offset)
+        room -= _FLEXIBLE_TOPIC_PARTS
+        # Nearly always no partition has tags: then the last byte of each is zero, and all are of one size.
+        end = offset + (width + 1) * (partitions - 1)
+        if frame[offset + width : end : width + 1].count(0) == partitions - 1:
+            offset = _within(frame, end)
+        else:
+            room -= partitions
+            if room < 0:
+                return topics, True
+            for _ in range(partitions - 1):
+                offset = _after_tags(frame, offset + width)
+        offset = _after_tags(frame, offset)
+    return topics, False
 
 
 def _classic_name(frame: Frame, offset: int) -> tuple[bytes, int]:

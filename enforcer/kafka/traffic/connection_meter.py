@@ -1,6 +1,6 @@
 """One connection's part in metering: its requests wait while those who are charged for them owe."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
@@ -12,10 +12,13 @@ from enforcer.kafka.protocol.traffic import (
     Fetching,
     Frame,
     Part,
-    fetched,
+    Passed,
+    fetched_in_steps,
     fetching,
+    with_limit,
 )
 from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.traffic.tails import whole_batches
 from enforcer.kafka.traffic.topic_ids import described
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.metering.topic_accounts import Bill, Charged
@@ -33,6 +36,9 @@ ABSENT_MAX: Final = 1_000
 """So many such ids of a connection are remembered."""
 ASKED_AT_ONCE: Final = 500
 """Topics of one look-up."""
+
+_HEADS_MAX_BYTES: Final = 262_144
+"""A response with more beyond its limit has too many partitions to be cut at once, or one batch above it."""
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 
@@ -81,6 +87,9 @@ class ConnectionMeter:
         self._absent: dict[bytes, float] = {}
         self._session: dict[bytes, None] = {}
         self._session_ids = False
+        # Whether it has topics that were not read, and those of them that brought something.
+        self._more = False
+        self._unnamed: list[bytes] = []
         self._accounts: set[Account] = set()
         self._generation = -1
 
@@ -129,11 +138,12 @@ class ConnectionMeter:
                 admitted.bill.refund(PUBLISH, part.topic, part.records, part.size, admitted.charged)
         return True
 
-    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> bytes | None:
+    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> tuple[bytes, int] | None:
         """A Fetch request as it is forwarded: a consumer of a limited group gets less at once.
 
         Returns:
-            None: it must wait, and is to be handled again when the pause is over.
+            The request, and what it may bring where that is less than it asks for, bytes, else 0. None: it
+            must wait, and is to be handled again when the pause is over.
 
         Raises:
             BadFrame: it cannot be read.
@@ -143,24 +153,30 @@ class ConnectionMeter:
             return None
         asked = fetching(frame, header)
         ids = header.api_version >= FETCH_IDS_FROM
-        if ids and self._must_ask(self._frames.unknown_ids(asked.topics)):
+        if ids and self._must_ask(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
             return None
         self._asked.clear()
+        self._unnamed.clear()
         self._note_session(asked, ids)
         accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
         if not self._line_up.admits_fetch(accounts, self._steady_ms()):
             return None
         limit = self._frames.fetch_limit(asked, accounts)
-        if limit is None or asked.limit_offset is None:
-            return frame
-        end = asked.limit_offset + 4
-        return b"".join((frame[: asked.limit_offset], limit.to_bytes(4, "big"), frame[end:]))
+        return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
 
-    def fetched(self, response: Frame, header: RequestHeader, user: str) -> tuple[Frame, int]:
-        """Charge a Fetch response.
+    def fetched(
+        self, response: Frame, header: RequestHeader, user: str, limit: int = 0
+    ) -> Generator[None, None, tuple[Frame, int]]:
+        """Charge a Fetch response; it halts after so many parts of a large one, since others wait.
 
         One that comes while somebody owes whom it is charged to loses its records, as with Kafka's own
         quota: many may be on their way when the first puts them into debt. It is charged nothing.
+
+        Args:
+            response: the broker's.
+            header: of its request.
+            user: Kafka principal.
+            limit: what `fetch` said that it may bring.
 
         Returns:
             The response as the client gets it, and the throttle time for it, ms, 0 for none.
@@ -168,14 +184,29 @@ class ConnectionMeter:
         Raises:
             BadFrame: it cannot be read.
         """
-        bill = self._frames.fetched(response, header, user)
-        # Looked up when the session began; who has no name then has none.
-        self._meter.unmetered += len(bill.unknown)
+        version = header.api_version
+        if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
+            response = whole_batches(response, version)
+        passed: list[Passed] = []
+        if self._meter.grouped:
+            yield from fetched_in_steps(response, version, passed)
+        bill = self._frames.fetched(response, passed, header, user)
         now_ms = self._steady_ms()
         debt = self._line_up.fetched(bill.owed, now_ms)
-        if debt is not None and fetched(response, header.api_version):
+        if self._more:
+            self._unnamed = [topic for topic in bill.unknown if self._absent.get(topic, 0.0) <= now_ms]
+        if self._unnamed:
+            # Not read in the request, so not looked up: they are before the next one, which brings it again.
             self._metrics.traffic.emptied += 1
-            return emptied(response, header.api_version), self._told_ms(debt)
+            return emptied(response, version), 0
+        # Looked up when the session began; who has no name then has none.
+        self._meter.unmetered += len(bill.unknown)
+        if debt is not None:
+            if not self._meter.grouped:
+                yield from fetched_in_steps(response, version, passed)
+            if passed:
+                self._metrics.traffic.emptied += 1
+                return emptied(response, version), self._told_ms(debt)
         wait = bill.charge(DISPATCH, now_ms).wait
         return response, 0 if wait is None else self._told_ms(wait)
 
@@ -243,7 +274,8 @@ class ConnectionMeter:
     def _note_session(self, asked: Fetching, ids: bool) -> None:
         if asked.full:
             self._session.clear()
-            self._generation = -1
+            self._generation, self._more = -1, False
+        self._more |= asked.more
         if not asked.topics:
             return
         self._generation, self._session_ids = -1, ids

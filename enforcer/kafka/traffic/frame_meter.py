@@ -17,7 +17,7 @@ from enforcer.kafka.protocol.traffic import (
     Fetching,
     Frame,
     Part,
-    fetched,
+    Passed,
     produced,
 )
 from enforcer.metering.account import DISPATCH, PUBLISH, Account
@@ -93,22 +93,20 @@ class FrameMeter:
         topics = self._by_name if header.api_version < PRODUCE_IDS_FROM else self._by_id
         return topics.bill(produced(frame, header, parts), users)
 
-    def fetched(self, response: Frame, header: RequestHeader, user: str) -> Bill:
+    def fetched(self, response: Frame, passed: Iterable[Passed], header: RequestHeader, user: str) -> Bill:
         """Whom to charge for a Fetch response.
 
         Args:
             response: the broker's.
+            passed: what it brings, where groups are charged.
             header: of its request.
             user: Kafka principal.
-
-        Raises:
-            BadFrame: it cannot be read.
         """
         users = self._users(user, header, DISPATCH, len(response))
         if not self.meter.grouped:
             return Bill([] if users is None else [users], [])
         topics = self._by_name if header.api_version < FETCH_IDS_FROM else self._by_id
-        return topics.bill(fetched(response, header.api_version), users)
+        return topics.bill(passed, users)
 
     def fetching(self, accounts: set[Account], user: str, client_id: str) -> set[Account]:
         """Whom a Fetch will be charged to: the accounts of its topics, and that of its user."""

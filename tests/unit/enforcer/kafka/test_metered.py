@@ -27,6 +27,7 @@ from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.metered import Metered
 from enforcer.kafka.protocol.frames import RequestHeader
+from enforcer.kafka.protocol.traffic import STEP_PARTS
 
 GROUPS: dict[str, Any] = {
     "broker": {"resourceUsagePublishIntervalInSecs": 1},
@@ -56,6 +57,7 @@ class Rig:
         )  # fmt: skip
         self.kept: list[bytes] = []
         self.ended: list[str] = []
+        self.finished: list[Slot] = []
         self.pacer = Pacer(coordinator, self.call_later, self.resume)
         self.metered = Metered(cast(Hub, hub), self, self.pacer)
         self.metered._connection_meter.proven = proven
@@ -74,8 +76,8 @@ class Rig:
         return True
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
-        """Not needed here (link.Line)."""
-        raise AssertionError
+        """Noted (link.Line)."""
+        self.finished.append(slot)
 
     def reply(self, slot: Slot) -> None:
         """Not needed here (link.Line)."""
@@ -247,9 +249,9 @@ def test_a_broker_is_asked_before_anything_is_charged() -> None:
     frame, header = produce(9, {TOPIC: [batch(1)]})
     rig.forward(frame, header, "ANONYMOUS")
     question, asked = rig.sent[0]
-    assert decode(MetadataRequest, 12, asked).topics == [] and rig.kept == [frame]
+    assert decode(MetadataRequest, 4, asked).topics == [] and rig.kept == [frame]
     assert not rig.pacer.may_handle and question is not None and question.done is not None
-    question.done(response(build(MetadataResponse, 12, topics=[])))
+    question.done(response(build(MetadataResponse, 4, topics=[])))
     rig.pass_ms(1)
     assert rig.pacer.may_handle and rig.produce(1) is not None
     named = Rig(proven=False)
@@ -291,6 +293,37 @@ def test_a_fetch_is_charged_by_its_response() -> None:
     assert read.responses[0].partitions[0].records == data
     rig.forward(frame, header, "bob")
     assert not rig.pacer.may_handle and rig.kept == [frame]
+
+
+def large(rate: int) -> tuple[Rig, bytes]:
+    """A connection that waits for a Fetch, and a response to it that takes several steps to read."""
+    rig = Rig({**GROUPS, "resourcegroups.rg1": {"dispatchRateInMsgs": rate}})
+    rig.forward(*fetch_request(12, {TOPIC: 1}), "bob")
+    return rig, fetch_response(
+        12, {**{f"t{number}": [b""] for number in range(STEP_PARTS)}, TOPIC: [batch(3)]}
+    )
+
+
+def test_others_have_their_turn_while_a_large_response_is_read() -> None:
+    """It is answered when all of it is, in its place."""
+    rig, response = large(100)
+    slot, _ = rig.sent[0]
+    assert slot is not None and slot.done is not None
+    slot.done(response)
+    assert slot.response is None and not rig.finished
+    rig.pass_ms(0)
+    assert slot.response is not None and rig.finished == [slot]
+    assert decode(FetchResponse, 12, slot.response).throttle_time_ms == 100
+
+
+def test_a_large_response_that_is_damaged_ends_its_connection() -> None:
+    """Also where its beginning could be read."""
+    rig, response = large(10**6)
+    slot, _ = rig.sent[0]
+    assert slot is not None and slot.done is not None
+    slot.done(response[:-20])
+    rig.pass_ms(0)
+    assert slot.response is None and rig.ended == ["bad_response"] and not rig.finished
 
 
 def test_metadata_teaches_ids() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from meter_kit import ALICE, EPOCH_MS, GROUPS, Desk, many_groups, publish, send_bytes
+from meter_kit import EPOCH_MS, GROUPS, Desk, many_groups, publish, send_bytes
 
 from enforcer.metering.account import DISPATCH, PUBLISH, Account, State
 
@@ -87,27 +87,53 @@ def test_making_room_pays_for_itself() -> None:
 
 
 def test_a_group_without_room_gets_it_when_there_is_some() -> None:
-    """Within a second, and until then all that passes of it is counted; a topic and a user alike."""
-    desk = Desk({**many_groups(2), **ALICE}, accounts_max=1)
-
-    def of_topic() -> None:
+    """Within a second, and until then all that passes of it is counted."""
+    desk = Desk(many_groups(2), accounts_max=1)
+    publish(desk, 1, topic="t.n0.x")
+    desk.share("g0", ttl_ms=10**9, publishRateInMsgs=1_000.0)
+    for _ in range(3):
         publish(desk, 1, topic="t.n1.x")
+    assert list(desk.meter.accounts) == ["g0"] and desk.meter.unmetered == 3
+    desk.share("g0", ts=EPOCH_MS + int(desk.now_ms))
+    desk.now_ms += 1_000
+    desk.reports.report()
+    publish(desk, 1, topic="t.n1.x")
+    assert list(desk.meter.accounts) == ["g1"] and desk.meter.unmetered == 3
 
-    def of_user() -> None:
-        send_bytes(desk, "alice", "app", PUBLISH, 1)
 
-    for use, account in ((of_topic, "g1"), (of_user, "quota/user=alice")):
-        publish(desk, 1, topic="t.n0.x")
-        desk.share("g0", ttl_ms=10**9, publishRateInMsgs=1_000.0)
-        before = desk.meter.unmetered
-        for _ in range(3):
-            use()
-        assert list(desk.meter.accounts) == ["g0"] and desk.meter.unmetered == before + 3
-        desk.share("g0", ts=EPOCH_MS + int(desk.now_ms))
-        desk.now_ms += 1_000
-        desk.reports.report()
-        use()
-        assert list(desk.meter.accounts) == [account] and desk.meter.unmetered == before + 3
+EACH = {"quotas[user=<default>,client-id=<default>]": {"producer_byte_rate": 1_000}}
+
+
+def test_whoever_takes_many_names_takes_no_tenants_room() -> None:
+    """Groups are metered all the same, also where each of the names has a share already."""
+    desk = Desk({**many_groups(1, rate=100), **EACH}, accounts_max=8)
+    for number in range(100):
+        send_bytes(desk, "mallory", f"c{number}", PUBLISH, 1)
+        desk.share(f"quota/user=mallory,client-id=c{number}", publishRateInBytes=1_000.0)
+    assert publish(desk, 100, topic="t.n0.x") is not None
+    assert len(desk.meter.accounts) <= 9 and "g0" in desk.meter.accounts
+
+
+def test_of_many_names_those_that_used_least_make_room() -> None:
+    """Who owes goes last. What they used is reported as far as there is room; the rest is counted."""
+    desk = Desk(EACH, accounts_max=8)
+    assert send_bytes(desk, "bob", "owes", PUBLISH, 1_000) is not None
+    send_bytes(desk, "bob", "used", PUBLISH, 20)
+    desk.share("quota/user=bob,client-id=used", publishRateInBytes=1_000.0)
+    for number in range(30):
+        send_bytes(desk, "mallory", f"c{number}", PUBLISH, 1 + number % 2)
+        desk.share(f"quota/user=mallory,client-id=c{number}", publishRateInBytes=1_000.0)
+    kept = set(desk.meter.accounts)
+    assert {"quota/user=bob,client-id=owes", "quota/user=bob,client-id=used"} < kept and len(kept) <= 8
+    assert len(desk.meter._table._left[True]) == 8 and desk.meter.unmetered == 32 - 8 - len(kept)
+
+
+def test_where_all_owe_there_is_room_too() -> None:
+    """Or whoever comes later would have no limit at all."""
+    desk = Desk(EACH, accounts_max=8)
+    for number in range(30):
+        assert send_bytes(desk, "mallory", f"c{number}", PUBLISH, 10_000) is not None
+    assert send_bytes(desk, "bob", "app", PUBLISH, 10_000) is not None
 
 
 def test_an_account_that_made_room_is_charged_no_more() -> None:

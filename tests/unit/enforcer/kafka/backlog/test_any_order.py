@@ -108,7 +108,7 @@ class Story:
             return
         number, key = self.due.popleft()
         if key == 3:
-            said = response(build(MetadataResponse, 12, topics=[]))
+            said = response(build(MetadataResponse, 4, topics=[]))
         elif key == 0:
             topics = sorted({topic for topic, _ in self.written[number]})
             said = produce_response(9, {topic: [0] * self.asked[number][topic] for topic in topics})

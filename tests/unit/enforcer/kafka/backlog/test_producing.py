@@ -68,7 +68,7 @@ class Blocked(Rig):
             build(MetadataResponse.MetadataResponseTopic, 12, name=name, topic_id=known)
             for name, known in topics.items()
         ]
-        said = response(build(MetadataResponse, 12, topics=told))
+        said = response(build(MetadataResponse, 12 if told else 4, topics=told))
         self.answer([struct.pack(">i", number) + said[4:]])
         self.upstream.data = self.upstream.data[: -4 - len(self.upstream.sent[-1])]
         self.run_timers()
@@ -319,7 +319,7 @@ def test_nobody_who_was_not_let_in_learns_anything() -> None:
     """Until the broker has answered a question nothing is said."""
     rig = Blocked(proven=False)
     rig.produce(1, {REFUSED: 1})
-    assert rig.client.data == b"" and decode(MetadataRequest, 12, rig.upstream.sent[0]).topics == []
+    assert rig.client.data == b"" and decode(MetadataRequest, 4, rig.upstream.sent[0]).topics == []
     rig.later(1)
     rig.later(25_000)
     assert len(rig.upstream.sent) == 1

@@ -19,7 +19,10 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 from traffic_kit import batch, fetch_request
 
+from enforcer.kafka.dispatch.group_frames import CONSUMER_GROUP_HEARTBEAT
 from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.protocol.fields import NO_TAGS, array_length, string
+from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
 from streaming.policy.policy_set import PolicySet
 
 SIX = batch(6)
@@ -33,7 +36,7 @@ def limited(proven: bool = True, **limits: Any) -> tuple[Rig, Counted]:
     rig.fetch_desk.dispatch = counted  # type: ignore[assignment]
     if proven:
         rig.connection.data_received(framed(fetch_request(12, {"t": 1})[0]))
-        rig.answer([response(build(MetadataResponse, 12))])
+        rig.answer([response(build(MetadataResponse, 4))])
         rig.run_timers()
         rig.answer([fetched(12, {"t": [b""]}, 0)])
     return rig, counted
@@ -49,7 +52,7 @@ def test_who_was_not_let_in_is_asked_about_first() -> None:
     rig, _ = limited(proven=False)
     rig.connection.data_received(framed(fetch_request(12, {"t": 1})[0]))
     assert [struct.unpack(">h", frame[:2])[0] for frame in rig.upstream.sent] == [3]
-    rig.answer([response(build(MetadataResponse, 12))])
+    rig.answer([response(build(MetadataResponse, 4))])
     assert rig.client.data == b""
     rig.run_timers()
     assert [struct.unpack(">h", frame[:2])[0] for frame in rig.upstream.sent] == [3, 1]
@@ -119,6 +122,19 @@ def test_a_refused_claim_of_a_group_teaches_nothing() -> None:
     assert len(rig.client.answered()) == 4 and not rig.client.closed
 
 
+def test_a_member_of_very_many_partitions_keeps_its_connection() -> None:
+    """It is not known what it reads then; its heartbeats go on."""
+    rig, _ = limited(subscriptions={(full("t"), "g"): (10, 0)}, proven=False)
+    head = struct.pack(">hhih", CONSUMER_GROUP_HEARTBEAT, 1, CORRELATION_ID, -1) + NO_TAGS
+    beat = head + string("g", True) + string("m", True) + struct.pack(">i", 1) + bytes(40)
+    numbers = array_length(FETCH_PARTS_MAX + 1, True) + bytes(4 * (FETCH_PARTS_MAX + 1)) + NO_TAGS
+    told = b"\1" + array_length(1, True) + bytes(16) + numbers + 2 * NO_TAGS
+    ok = struct.pack(">i", CORRELATION_ID) + NO_TAGS + bytes(6) + string(None, True) + string("m", True)
+    rig.connection.data_received(framed(beat))
+    rig.answer([ok + struct.pack(">ii", 1, 5_000) + told])
+    assert len(rig.client.answered()) == 1 and not rig.client.closed
+
+
 def test_without_limits_nothing_is_read() -> None:
     """Requests pass as they come, those of groups too."""
     rig, counted = limited(proven=False)
@@ -162,7 +178,7 @@ def test_resource_groups_are_charged_for_what_is_left() -> None:
     rig.prove()
     frame = framed(fetch_request(12, {"acme.orders.t": 1})[0])
     rig.connection.data_received(frame)
-    rig.answer([response(build(MetadataResponse, 12))])
+    rig.answer([response(build(MetadataResponse, 4))])
     rig.run_timers()
     rig.answer([fetched(12, {"acme.orders.t": [SIX * 3]}, 100)])
     assert sizes(answer(rig)) == [[len(SIX) * 2]]

@@ -10,7 +10,9 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request
 from traffic_kit import batch, fetch_request
 
+from enforcer.kafka.dispatch.desk import LARGE_MS
 from enforcer.kafka.dispatch.session import TOPICS_MAX
+from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
 
 SIX = batch(6)
@@ -361,3 +363,23 @@ def test_an_error_of_the_broker_passes() -> None:
     rig = Rig(World())
     _, plan = rig.sent({"t": 1})
     assert rig.got(plan, {}, error_code=70).error_code == 70
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_requests_of_too_many_partitions_go_on_one_by_one(version: int) -> None:
+    """Outside of sessions, with one batch, one a second of all connections; nobody's connection ends."""
+    world = World()
+    rig, other = Rig(world, version), Rig(world, version)
+    learn(rig, "t", "u")
+    many, session = {"t": 1, "u": FETCH_PARTS_MAX + 1}, {"session": 5, "epoch": 0} if version >= 7 else {}
+    for asking in (rig, other):
+        assert world.counter("large") == (asking is other)
+        request, plan = asking.sent(many, **session, max_bytes=1 << 20, min_bytes=2_000)
+        assert plan.cut is None and (request.max_bytes, request.min_bytes) == (1_024, 1_024)
+        assert version < 7 or (request.session_id, request.session_epoch) == (5, -1)
+        world.now_ms += 300
+        assert rig.plan(many) is None and rig.pauses.pop() == LARGE_MS - 300
+        world.now_ms += LARGE_MS - 300
+    # A connection that was limited before is read in another way.
+    rig.got(rig.sent({"t": 1})[1], {"t": [SIX * 2]})
+    assert rig.sent(many)[1].cut is None and world.counter("large") == 3

@@ -42,8 +42,8 @@ def created(version: int, name: str = "x") -> bytes:
 
 def unknown(name: str = "x") -> bytes:
     """The broker's answer to the lookup before it."""
-    row = build(MetadataResponse.MetadataResponseTopic, 12, name=name, error_code=3)
-    return response(build(MetadataResponse, 12, topics=[row]))
+    row = build(MetadataResponse.MetadataResponseTopic, 4, name=name, error_code=3)
+    return response(build(MetadataResponse, 4, topics=[row]))
 
 
 def limited(**settings: Any) -> Rig:

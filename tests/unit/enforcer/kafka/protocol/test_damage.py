@@ -87,7 +87,7 @@ def samples() -> list[tuple[bytes, Reader]]:
         (request(build(MetadataRequest, 8, topics=[build(row, 8, name="a")]))[0], read_metadata_request),
         (request(build(MetadataRequest, 12, topics=[build(row, 12, name="a")]))[0], read_metadata_request),
         (cluster, read_response(3, 12)),
-        (cluster, messages.decode_topics),
+        (cluster, lambda frame: messages.decode_topics(frame, ids=True)),
         (response(build(FindCoordinatorResponse, 6, coordinators=[coordinator])), read_response(10, 6)),
         (
             response(build(FetchResponse, 16, responses=[records], node_endpoints=[node])),

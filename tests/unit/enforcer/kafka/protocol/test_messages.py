@@ -183,12 +183,15 @@ def test_answers_turn_back_into_old_versions(version: int) -> None:
 
 
 def test_topics_request_creates_nothing() -> None:
-    """Our own lookup is a Metadata v12 request by name or by id, never by both."""
+    """Our own lookup is a Metadata request by name, as any broker reads it, or by id, never by both."""
     row = MetadataRequest.MetadataRequestTopic
     frame = messages.topics_request(CORRELATION_ID, b"\0\5tests", ["a", "b"], [])
-    rows = [build(row, 12, name=name, topic_id=uuid.UUID(int=0)) for name in ("a", "b")]
     quiet = {"allow_auto_topic_creation": False}
-    assert frame == request(build(MetadataRequest, 12, topics=rows, **quiet))[0]
+    rows = [build(row, 4, name=name) for name in ("a", "b")]
+    assert frame == request(build(MetadataRequest, 4, topics=rows, **quiet))[0]
+    # Asked for nothing, only whether the client was let in.
+    nothing = messages.topics_request(CORRELATION_ID, b"\xff\xff", [], [])
+    assert nothing == request(build(MetadataRequest, 4, topics=[], **quiet), None)[0]
     topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, "t")
     rows = [build(row, 12, name=None, topic_id=topic_id)]
     by_id = messages.topics_request(CORRELATION_ID, b"\xff\xff", [], [topic_id.bytes])
@@ -196,6 +199,16 @@ def test_topics_request_creates_nothing() -> None:
     assert parse_header(by_id).api_key == METADATA
     with pytest.raises(ValueError, match="by name or by id"):
         messages.topics_request(1, b"\xff\xff", ["a"], [bytes(16)])
+
+
+@pytest.mark.parametrize(("metadata", "offered"), [(13, 6), (12, 6), (11, 5), (9, 5)])
+def test_nothing_by_id_is_offered_where_ids_cannot_be_looked_up(metadata: int, offered: int) -> None:
+    """Kafka 2.8 and 3.0 have DeleteTopics by id, but end a connection that asks for the names of ids."""
+    cls = ApiVersionsResponse
+    keys = [build(cls.ApiVersion, 3, api_key=20, min_version=1, max_version=6)]
+    keys.append(build(cls.ApiVersion, 3, api_key=3, min_version=0, max_version=metadata))
+    limited = decode(cls, 3, messages.limit_api_versions(response(build(cls, 3, api_keys=keys)), 3))
+    assert {key.api_key: key.max_version for key in limited.api_keys} == {20: offered, 3: metadata}
 
 
 def test_topic_counts_are_read() -> None:
@@ -219,7 +232,8 @@ def test_topic_counts_are_read() -> None:
         ]
     ]
     broker = build(cls.MetadataResponseBroker, 12, node_id=1, host="b", port=1, rack=None)
-    counts = messages.decode_topics(response(build(cls, 12, brokers=[broker], topics=topics, cluster_id="c")))
+    answer = response(build(cls, 12, brokers=[broker], topics=topics, cluster_id="c"))
+    counts = messages.decode_topics(answer, ids=True)
     assert counts.by_name == {"a": 3, "electing": 2, "none": None, "bad name": None}
     assert counts.by_id == {known.bytes: 3, unknown.bytes: None}
     assert counts.names == {known.bytes: "a"}
@@ -227,6 +241,20 @@ def test_topic_counts_are_read() -> None:
     merged = NOTHING_KNOWN.merged(counts)
     assert merged == counts
     assert NO_ID not in merged.by_id
+
+
+def test_topic_counts_by_name_are_read() -> None:
+    """In the version that every broker has, which knows no ids."""
+    cls = MetadataResponse
+    topic = cls.MetadataResponseTopic
+    rows = [build(topic.MetadataResponsePartition, 4, partition_index=n, replica_nodes=[1]) for n in range(3)]
+    topics = [
+        build(topic, 4, error_code=code, name=name, partitions=partitions)
+        for code, name, partitions in ((0, "a", rows), (3, "none", []), (29, "hidden", []))
+    ]
+    broker = build(cls.MetadataResponseBroker, 4, node_id=1, host="b", port=1, rack="r")
+    counts = messages.decode_topics(response(build(cls, 4, brokers=[broker], topics=topics)), ids=False)
+    assert counts.by_name == {"a": 3, "none": None} and not counts.by_id and counts.broker_count == 1
 
 
 @given(st.integers(0, 13), st.binary(max_size=80))
@@ -237,7 +265,7 @@ def test_bodies_survive_garbage(version: int, body: bytes) -> None:
         lambda: messages.forbid_auto_creation(frame, parse_header(frame)),
         lambda: messages.limit_api_versions(body, version % 5),
         lambda: messages.metadata_answer_as(body, version % 4),
-        lambda: messages.decode_topics(body),
+        lambda: messages.decode_topics(body, ids=version > 6),
     ):
         with suppress(BadFrame):
             read()

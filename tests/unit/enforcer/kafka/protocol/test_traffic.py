@@ -1,6 +1,7 @@
 """Records and bytes are counted in every version of Produce and Fetch, without touching the records."""
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,19 +20,23 @@ from traffic_kit import (
     topic_id,
 )
 
+from enforcer.kafka.protocol.batches import count_records
 from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, parse_header
 from enforcer.kafka.protocol.traffic import (
+    FETCH_PARTS_MAX,
     PARTS_MAX,
+    STEP_PARTS,
     Part,
     Passed,
-    count_records,
     fetched,
+    fetched_in_steps,
     fetching,
     produced,
 )
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
+ONE = batch(1)
 TWO = batch(2)
 TOPICS = {"a.n.one": [TWO, b"", batch(3) + batch(4)], "b": [batch(1, size=300)]}
 COUNTS = {"a.n.one": (9, len(TWO) + len(batch(3) + batch(4))), "b": (1, len(batch(1, size=300)))}
@@ -222,3 +227,41 @@ def _damaged(data: Any, frame: bytes) -> bytes:
     for _ in range(data.draw(st.integers(0, 4))):
         changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     return bytes(changed[: data.draw(st.integers(0, len(changed)))])
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_of_very_many_topics_the_first_are_read(version: int) -> None:
+    """Honest clients may have as many; partitions cost nothing, as long as they have no tags."""
+    few, _ = fetch_request(version, {"t": 1})
+    many, header = fetch_request(
+        version, {f"t{number}": 1 for number in range(FETCH_PARTS_MAX + 1)}, max_bytes=77
+    )
+    asked = fetching(many, header)
+    first = FETCH_PARTS_MAX if version < 12 else FETCH_PARTS_MAX // 2
+    assert (len(asked.topics), asked.more, asked.limit_bytes, asked.full) == (first, True, 77, True)
+    assert not fetching(few, header).more
+    for parts in (0, 1, FETCH_PARTS_MAX + 1):
+        frame, header = fetch_request(version, {"t": parts, "u": 1})
+        asked = fetching(frame, header)
+        assert (asked.topics, asked.more) == ([key_of(name, version >= 13) for name in "tu"], False)
+
+
+@pytest.mark.parametrize("count", [3, FETCH_PARTS_MAX + 1])
+def test_partitions_with_tags_are_gone_through(count: int) -> None:
+    """One by one, so not too many of them: what stands behind those is not read."""
+    frame, header = fetch_request(12, {"t": count, "u": 1})
+    tagged = with_tag(frame, header.body_offset + 25 + 1 + 2 + 1 + (count > 126) + (count > 16_382) + 32)
+    asked = fetching(tagged, header)
+    assert asked.topics == ([b"t", b"u"] if count == 3 else [b"t"]) and asked.more is (count > 3)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+@pytest.mark.parametrize("shape", [(2 * STEP_PARTS, 1), (1, 3 * STEP_PARTS), (3, STEP_PARTS // 2)])
+def test_a_response_is_read_in_steps(version: int, shape: tuple[int, int]) -> None:
+    """However its partitions are divided among topics, and nothing of it is lost or read twice."""
+    topics = {f"t{number}": [ONE] + [b""] * (shape[1] - 1) for number in range(shape[0])}
+    frame, found = fetch_response(version, topics), list[Passed]()
+    seen = [0] + [len(found) * shape[1] for _ in fetched_in_steps(frame, version, found)]
+    assert found == [Passed(key_of(name, version >= 13), 1, len(ONE)) for name in topics]
+    assert len(seen) > shape[0] * shape[1] / (2 * STEP_PARTS)
+    assert all(later - before <= 2 * STEP_PARTS for before, later in pairwise(seen)) or shape[0] == 1

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import decode
-from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, used
+from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
-from enforcer.kafka.protocol.traffic import fetching
+from enforcer.kafka.protocol.traffic import STEP_PARTS, fetching
 from enforcer.kafka.traffic.connection_meter import (
     ABSENT_MAX,
     ABSENT_MS,
@@ -115,7 +115,7 @@ def test_bytes_of_users_are_those_of_whole_frames() -> None:
     desk = Desk(ALICE)
     line = Line(desk)
     response = fetch_response(12, {TOPIC: [batch(5)]})
-    line.connection_meter.fetched(response, RequestHeader(FETCH, 12, 1, "tests", 0), "alice")
+    whole(line.connection_meter.fetched(response, RequestHeader(FETCH, 12, 1, "tests", 0), "alice"))
     line.produce(1, user="alice")
     frame, _ = produce(9, {TOPIC: [batch(1)]})
     assert used(desk.meter) == {"quota/user=alice": [0, len(frame), 0, len(response)]}
@@ -128,13 +128,13 @@ def test_a_response_that_comes_in_debt_brings_nothing() -> None:
     header = RequestHeader(FETCH, 12, 1, "tests", 0)
     response = fetch_response(12, {TOPIC: [batch(300)]}, session_id=5)
     first, second = Line(desk), Line(desk)
-    assert first.connection_meter.fetched(response, header, "bob")[0] == response
-    emptied, told_ms = second.connection_meter.fetched(response, header, "bob")
+    assert whole(first.connection_meter.fetched(response, header, "bob"))[0] == response
+    emptied, told_ms = whole(second.connection_meter.fetched(response, header, "bob"))
     read = decode(FetchResponse, 12, bytes(emptied))
     assert (read.session_id, read.error_code, read.responses, told_ms) == (5, 0, [], 2_500)
     assert used(desk.meter)["rg1"][2] == 300 and desk.metrics.traffic.emptied == 1
     without = fetch_response(12, {TOPIC: [b""]})
-    assert second.connection_meter.fetched(without, header, "bob") == (without, 0)
+    assert whole(second.connection_meter.fetched(without, header, "bob")) == (without, 0)
 
 
 @pytest.mark.parametrize("version", [8, 9, 13])
@@ -220,7 +220,7 @@ def test_a_fetched_topic_without_a_name_is_counted_as_not_metered() -> None:
     line = Line(desk)
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     response = fetch_response(16, {TOPIC: [batch(1)]})
-    assert line.connection_meter.fetched(response, header, "bob") == (response, 0)
+    assert whole(line.connection_meter.fetched(response, header, "bob")) == (response, 0)
     assert desk.meter.unmetered == 1
 
 
@@ -245,9 +245,11 @@ def test_a_large_metadata_response_is_not_read() -> None:
 def sessions(line: Line, version: int, topics: Mapping[str, int], epoch: int) -> int:
     """max_bytes of a Fetch request as it is forwarded."""
     frame, header = fetch_request(version, topics, max_bytes=50_000_000, epoch=epoch)
-    sent = line.connection_meter.fetch(frame, header, "bob")
-    assert sent is not None and len(sent) == len(frame)
-    line.connection_meter.fetched(fetch_response(version, {}), header, "bob")
+    admitted = line.connection_meter.fetch(frame, header, "bob")
+    assert admitted is not None
+    sent, limit = admitted
+    assert len(sent) == len(frame) and limit == fetching(sent, header).limit_bytes
+    whole(line.connection_meter.fetched(fetch_response(version, {}), header, "bob"))
     decode(FetchRequest, version, sent)
     return fetching(sent, header).limit_bytes
 
@@ -265,6 +267,42 @@ def test_a_fetch_of_a_limited_group_brings_less(version: int) -> None:
         assert sessions(line, version, {"plain": 1}, epoch=2) == 25_000
     # What is read whole is never so much that a few consumers would fill the proxy.
     assert sessions(line, version, {"plain": 1}, epoch=0) == FETCH_LIMIT_MAX
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_a_fetch_that_brings_less_waits_for_no_more_than_that(version: int) -> None:
+    """And one that asks for less than its share passes as it came, with what a broker cut off in it."""
+    desk = Desk(GROUPS, joining_fraction=1.0)
+    line = Line(desk)
+    desk.frames.learn({key_of(TOPIC, True): TOPIC})
+    for least, most, sent_least, sent_most in (
+        (1, 1 << 20, 1, 100_000),
+        (1 << 19, 1 << 20, 100_000, 100_000),
+        (1 << 19, 99_999, 1 << 19, 99_999),
+    ):
+        frame, header = fetch_request(version, {TOPIC: 1}, max_bytes=most, min_bytes=least)
+        admitted = line.connection_meter.fetch(frame, header, "bob")
+        assert admitted is not None
+        sent, limit = admitted
+        read = decode(FetchRequest, version, sent)
+        assert (read.min_bytes, read.max_bytes, limit) == (
+            sent_least, sent_most, sent_most if sent_most < most else 0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 16])
+def test_what_our_limit_cuts_off_is_not_charged(version: int) -> None:
+    """No consumer can read half of a batch: it neither gets it nor has it taken off its limit."""
+    data, header = batch(10, size=100), RequestHeader(FETCH, version, 1, "c", 0)
+    cut = fetch_response(version, {TOPIC: [data + data[:-1], data[:20], data, b""], "u": [data[:5]]})
+    trimmed = fetch_response(version, {TOPIC: [data, b"", data, b""], "u": [b""]})
+    for limit, left, sizes in ((len(cut) - 1, trimmed, 2), (len(cut), cut, 3)):
+        desk = Desk(GROUPS, joining_fraction=1.0)
+        desk.frames.learn({key_of(TOPIC, True): TOPIC, key_of("u", True): "u"})
+        brought, _ = whole(Line(desk).connection_meter.fetched(cut, header, "bob", limit))
+        assert decode(FetchResponse, version, bytes(brought)) == decode(FetchResponse, version, left)
+        taken = len(data) * 2 if sizes == 2 else len(data) * 3 - 1 + 20
+        assert desk.meter.accounts["rg1"].used == [0, 0, 20, taken]
 
 
 def test_a_fetch_limit_follows_the_policies() -> None:
@@ -294,7 +332,7 @@ def test_a_limit_in_messages_is_turned_into_bytes() -> None:
     assert sessions(line, 11, {TOPIC: 1}, epoch=0) == 16_000  # 500 x 0.25 x 128
     data = batch(10, size=1_000)
     response = fetch_response(11, {TOPIC: [data]})
-    line.connection_meter.fetched(response, RequestHeader(FETCH, 11, 1, "c", 0), "bob")
+    whole(line.connection_meter.fetched(response, RequestHeader(FETCH, 11, 1, "c", 0), "bob"))
     assert sessions(line, 11, {}, epoch=1) == int(125 * len(data) / 10)
 
 
@@ -309,10 +347,58 @@ def test_fetched_records_are_charged_by_id() -> None:
     assert sessions(line, 16, {TOPIC: 1}, epoch=0) == 5_000
     header = RequestHeader(FETCH, 16, 1, "c", 0)
     data = batch(300, size=100)
-    assert line.connection_meter.fetched(fetch_response(16, {TOPIC: [data]}), header, "bob")[1] > 0
+    assert whole(line.connection_meter.fetched(fetch_response(16, {TOPIC: [data]}), header, "bob"))[1] > 0
     assert desk.meter.accounts["rg1"].used == [0, 0, 300, len(data)]
     desk.now_ms = 10_000.0
     assert sessions(line, 16, {}, epoch=1) == 5_000
+
+
+def test_a_large_response_is_read_in_steps() -> None:
+    """Others have their turn between two; all of it is charged at the end."""
+    desk = Desk(GROUPS)
+    topics = {f"t{number}": [b""] for number in range(2 * STEP_PARTS)} | {TOPIC: [batch(7)]}
+    response = fetch_response(12, topics)
+    steps = Line(desk).connection_meter.fetched(response, RequestHeader(FETCH, 12, 1, "c", 0), "bob")
+    for _ in range(4):
+        assert next(steps) is None and not used(desk.meter)
+    assert whole(steps) == (response, 0) and used(desk.meter)["rg1"][2] == 7
+
+
+def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By id the names of the others are asked for once they bring something, which does not pass before."""
+    monkeypatch.setattr("enforcer.kafka.protocol.traffic.FETCH_PARTS_MAX", 4)
+    desk = Desk(GROUPS)
+    line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
+    names = ["a", "b", TOPIC]
+    desk.frames.learn({key_of(name, True): name for name in names[:2]})
+    frame, asked = fetch_request(16, dict.fromkeys(names, 1))
+    data = fetch_response(16, {"a": [b""], TOPIC: [batch(9)]})
+    assert fetching(frame, asked).more and line.connection_meter.fetch(frame, asked, "bob") is not None
+    brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
+    assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
+    assert line.connection_meter.fetch(frame, asked, "bob") is None
+    ((ids, done),) = line.asked
+    assert ids == [key_of(TOPIC, True)]
+    done({ids[0]: TOPIC})
+    assert line.connection_meter.fetch(frame, asked, "bob") is not None
+    assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
+    assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
+
+
+def test_what_has_no_name_passes_once_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the topics that are read: it is counted as not metered."""
+    monkeypatch.setattr("enforcer.kafka.protocol.traffic.FETCH_PARTS_MAX", 1)
+    desk = Desk(GROUPS)
+    line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
+    desk.frames.learn({key_of("a", True): "a"})
+    frame, asked = fetch_request(16, {"a": 1, "b": 1})
+    data = fetch_response(16, {"b": [batch(9)]})
+    for brings, unmetered in ((False, 0), (True, 1)):
+        if line.connection_meter.fetch(frame, asked, "bob") is None:
+            line.asked[0][1]({})
+            assert line.connection_meter.fetch(frame, asked, "bob") is not None
+        brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
+        assert (brought == data) is brings and desk.meter.unmetered == unmetered
 
 
 def test_a_closed_connection_waits_for_nothing() -> None:

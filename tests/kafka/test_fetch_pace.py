@@ -1,0 +1,97 @@
+"""Consumers under a limit far below what they ask for at once: they read evenly, at a real broker."""
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from broker_fixtures import apart, serving
+from cluster_kit import Cluster, fresh
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewTopic
+from proxy_kit import ProxyThread, until
+from traffic_kit import batch, produce
+from wire_client import WireClient
+
+RATE = 100_000
+ASKED = 1_048_576
+"""What the consumers ask for at once, bytes: ten seconds of their rate."""
+GAP_MAX_S = 2.0
+BEGUN_S, MEASURED_S = 2.0, 12.0
+"""The stock of half a second is used up when it is measured."""
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster: Cluster) -> Iterator[Cluster]:
+    """An installation of its own: proxies of other tests would have a part of the limits."""
+    with apart(cluster, "pace") as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
+    """The one proxy that is alive."""
+    with serving(cluster, id="pace") as running:
+        running.await_part(1.0)
+        yield running
+
+
+def filled(cluster: Cluster, topic: str) -> None:
+    """A topic with twice of what is read of it; two and a half batches fill a slice of the rate."""
+    admin = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(20)
+    with WireClient(cluster.kafka.bootstrap) as direct:
+        until(lambda: direct.metadata([topic], 4).topics[0].error_code == 0, what="its leaders")
+        records = batch(20, size=500)
+        for _ in range(int(2 * RATE * MEASURED_S / len(records) / 2)):
+            direct.send_frame(produce(9, {topic: [records, records]})[0])
+            direct.receive_frame()
+
+
+def arrivals(bootstrap: str, topic: str, client_id: str, **settings: Any) -> list[tuple[float, int]]:
+    """When a consumer got how many bytes, from its first record on."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "client.id": client_id, "group.id": fresh("pace"),
+            "auto.offset.reset": "earliest", "fetch.max.bytes": ASKED, "fetch.message.max.bytes": ASKED,
+            "message.max.bytes": ASKED, **settings,
+        }
+    )  # fmt: skip
+    consumer.subscribe([topic])
+    found: list[tuple[float, int]] = []
+    while not found or time.monotonic() - found[0][0] < BEGUN_S + MEASURED_S:
+        messages = [message for message in consumer.consume(1_000, 0.05) if message.error() is None]
+        if messages:
+            found.append((time.monotonic(), sum(len(message.value()) for message in messages)))
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"fetch.min.bytes": ASKED // 2, "fetch.wait.max.ms": 5_000}], ids=["any", "much"]
+)
+@pytest.mark.parametrize("by", ["user", "group"])
+def test_a_consumer_that_asks_for_much_reads_evenly(
+    cluster: Cluster, proxy: ProxyThread, by: str, settings: dict[str, Any]
+) -> None:
+    """No gap of seconds, and all of the rate, whatever it asks for at once or waits for."""
+    name = fresh("even")
+    topic = f"acme.{name}.t"
+    if by == "user":
+        cluster.policies.put(f"quotas[client-id={name}]", {"consumer_byte_rate": RATE})
+    else:
+        cluster.policies.put(f"resourcegroups.{name}", {"dispatchRateInBytes": RATE})
+        cluster.policies.put(f"namespaces.acme/{name}", {"resourcegroup": name})
+    filled(cluster, topic)
+    last = f"quotas[client-id={name}]" if by == "user" else f"namespaces.acme/{name}"
+    assert proxy.proxy is not None
+    meter = proxy.proxy.meter
+    until(lambda: last in meter._policies.entries, what="the policy")
+    found = arrivals(proxy.bootstrap, topic, name, **settings)
+    began = found[0][0]
+    gaps = [later - earlier for (earlier, _), (later, _) in pairwise(found)]
+    size = sum(size for at, size in found if at - began >= BEGUN_S)
+    assert max(gaps) < GAP_MAX_S
+    # Values are nearly all of what is metered: a record of 500 bytes takes 7 more.
+    assert 0.95 * RATE < size / MEASURED_S * 507 / 500 < 1.05 * RATE

@@ -1,0 +1,125 @@
+"""What the proxy learns of the cluster's brokers, and the ports that it opens for them."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from enforcer.kafka.cluster import BROKERS_MS, Address, ClusterView, ClusterWatch, listeners_in
+from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+
+INSIDE, OUTSIDE = "inside", "outside.example"
+
+
+class Cluster:
+    """An admin client of brokers that a test adds; each has a listener inside and one outside."""
+
+    def __init__(self) -> None:
+        self.ids = [1]
+        self.asked: list[list[str]] = []
+        self.mute: set[str] = set()
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        """All brokers, at the listener inside."""
+        return SimpleNamespace(
+            brokers={n: SimpleNamespace(id=n, host=INSIDE, port=9000 + n) for n in self.ids}
+        )
+
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> Any:
+        """What they say of themselves."""
+        self.asked.append([resource.name for resource in resources])
+        return {
+            resource: SimpleNamespace(result=lambda _s, name=resource.name: self._of(name))
+            for resource in resources
+        }
+
+    def _of(self, name: str) -> Any:
+        if name in self.mute:
+            raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+        listeners = f"IN://{INSIDE}:{9000 + int(name)},OUT://{OUTSIDE}:{19000 + int(name)}"
+        said = {"advertised.listeners": listeners, "num.partitions": "7"}
+        return {key: SimpleNamespace(value=value) for key, value in said.items()}
+
+
+def watch(
+    cluster: Cluster, elsewhere: bool, interval_ms: int = 60_000
+) -> tuple[ClusterWatch, list[ClusterView]]:
+    """A watch that looks when it is told to, and what it delivers."""
+    views: list[ClusterView] = []
+    watching = ClusterWatch({}, interval_ms, elsewhere, views.append)
+    return watching, views
+
+
+def look(watching: ClusterWatch, cluster: Cluster) -> None:
+    """Look once."""
+    watching._look(cast(Any, cluster))
+
+
+def test_brokers_are_looked_at_often_and_their_settings_seldom() -> None:
+    """One that joins is known within the 5 s that are promised, at the cost of one small request."""
+    cluster = Cluster()
+    watching, views = watch(cluster, elsewhere=False)
+    assert watching._interval_s == BROKERS_MS / 1000 <= 4
+    look(watching, cluster)
+    assert [view.default_partitions for view in views] == [None, 7]
+    cluster.ids.append(2)
+    look(watching, cluster)
+    assert views[-1].brokers == ((1, INSIDE, 9001), (2, INSIDE, 9002)) and cluster.asked == [["1"]]
+    watching._due_s = 0.0
+    look(watching, cluster)
+    look(watching, cluster)
+    assert cluster.asked == [["1"], ["1"]]
+
+
+def test_brokers_at_the_listener_of_the_clients() -> None:
+    """Each new broker is asked for its listeners, once until all are asked again, whatever it tells."""
+    cluster = Cluster()
+    watching, views = watch(cluster, elsewhere=True)
+    look(watching, cluster)
+    cluster.ids += [2, 3]
+    cluster.mute = {"3"}
+    look(watching, cluster)
+    look(watching, cluster)
+    assert cluster.asked == [["1"], ["2"], ["3"]]
+    outside = [(1, OUTSIDE, 19001), (2, OUTSIDE, 19002)]
+    assert views[-1].beside([(OUTSIDE, 19001)]) == outside
+    assert views[-1].beside([(OUTSIDE, 1)]) == []
+    assert views[-1].beside([(OUTSIDE, 19001), (INSIDE, 9001)]) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        ("", {}),
+        ("PLAINTEXT://:9092", {"PLAINTEXT": ("", 9092)}),
+        (
+            "A://10.0.0.1:1, B-2://[::1]:65535,C://kafka-0.kafka:9092",
+            {"A": ("10.0.0.1", 1), "B-2": ("::1", 65535), "C": ("kafka-0.kafka", 9092)},
+        ),
+    ],
+)  # fmt: skip
+def test_listeners_of_a_setting(setting: str, found: dict[str, Address]) -> None:
+    """As brokers write them."""
+    assert listeners_in(setting) == found
+
+
+@pytest.mark.parametrize("connection", [{}, {"bootstrap.servers": "inside:9001"}])
+def test_a_broker_that_joins_has_a_port(connection: dict[str, str]) -> None:
+    """Before any client was told of it here: it may have heard of it from another proxy."""
+    listeners = {n: {"IN": (INSIDE, 9000 + n), "OUT": (OUTSIDE, 19000 + n)} for n in (1, 2)}
+    brokers = tuple(
+        (n, INSIDE if connection else OUTSIDE, 9000 + n if connection else 19000 + n) for n in (1, 2)
+    )
+
+    async def joined() -> list[tuple[str, int]]:
+        config = ProxyConfig(kafka=((OUTSIDE, 19001),), listen=("127.0.0.1", 0), connection=connection)
+        proxy = KafkaProxy(config)
+        proxy.brokers._serve = lambda listener, _broker: listener.close()
+        proxy._take_view(ClusterView(brokers=brokers, listeners=listeners))
+        assert set(proxy.brokers.ports) == {1, 2}
+        proxy._listener.close()
+        return proxy.brokers.addresses
+
+    assert asyncio.run(joined()) == [(OUTSIDE, 19001), (OUTSIDE, 19002)]
