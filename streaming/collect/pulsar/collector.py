@@ -193,7 +193,7 @@ class Collector:
         for failure in reading.failures:
             logger.warning("%s", failure)
         self._brokers |= reading.brokers
-        passed = self._differences.take(at_ms, reading.brokers, reading.counters)
+        passed = self._differences.take(at_ms, reading.brokers, reading.counters, reading.shows)
         self._metrics.brokers.set(len(reading.brokers))
         self._metrics.places.set(len(reading.counters) - passed.unknown)
         self._metrics.unknown.inc(passed.unknown)

@@ -129,9 +129,9 @@ class Rest:
         )
 
     def trust_brokers(self, brokers: Iterable[str]) -> None:
-        """Redirects to these (`HOST:PORT`) are followed, with the token."""
-        for broker in brokers:
-            self._known.add(_origin(httpx2.URL(self.broker_url(broker))))
+        """Redirects to these (`HOST:PORT`) are followed, with the token, and to no others any more."""
+        origins = [_origin(httpx2.URL(self.broker_url(broker))) for broker in brokers]
+        self._known = {_origin(self._base), *origins}
 
     def ask_again(self) -> None:
         """A round begins: who did not answer in the last one is asked again; until then it is not."""
