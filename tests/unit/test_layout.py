@@ -28,6 +28,8 @@ TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
+PATHS = "enforcer.http.rules"
+"""How a path is read: what stands in front of another admin API reads it as that one's proxy does."""
 SCALAR_LAWS = (
     *(f"{folder}.law" for folder in LAW_FOLDERS),
     "streaming.laws.mutation.rates",
@@ -64,6 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.http": ("enforcer.core", "streaming.contract", "streaming.policy"),
     "enforcer.admin": (
         "enforcer.core",
+        PATHS,
         "streaming.contract",
         "streaming.policy",
         "streaming.kafka_io",
