@@ -21,8 +21,9 @@ from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
+from streaming.collect.standing_by import stand_by
 from streaming.collect.threads import use_threads
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
 from weir.collect.backlogs import BacklogPart, Watch, Watched
@@ -65,7 +66,8 @@ async def serve(
         write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
     parts: list[Coroutine[Any, Any, None]] = []
     if backlog.enabled:
-        part = BacklogPart(cluster, backlog, metrics.registry, _watch(terms, settings, metrics))
+        watch = _watch(terms, settings, metrics)
+        part = BacklogPart(cluster, backlog, metrics.registry, watch, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
     usage = [] if args.no_usage else [_usage(args, settings, cluster, terms, metrics, address, stop)]
     await until_stopped(stop, parts, usage)
@@ -91,14 +93,24 @@ async def _usage(
     stop: asyncio.Event,
 ) -> None:
     """What groups use, and their limits, until `stop` is set."""
-    async with AsyncExitStack() as stack:
-        begun: list[Collector] = []
 
-        async def begin() -> None:
-            begun.append(await _begin(stack, args, settings, cluster, terms, metrics))
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            begun: list[Collector] = []
 
-        if await unless(stop, begin()):
-            await _Run(args, settings, begun[0], metrics, address, stop).run()
+            async def begin() -> None:
+                begun.append(await _begin(stack, args, settings, cluster, terms, metrics))
+
+            if await unless(stop, begin()):
+                await _Run(args, settings, begun[0], metrics, address, stop).run()
+
+    while not stop.is_set():
+        try:
+            return await run()
+        except TakenOver as taken:
+            if args.once or not args.stand_by:
+                raise
+            await unless(stop, stand_by(cluster, taken, settings.interval_ms / 1000))
 
 
 async def _begin(

@@ -22,8 +22,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_options(parser, "one round, then end")
     parser.set_defaults(run=_run_kafka)
     clusters = parser.add_subparsers(title="clusters", metavar="CLUSTER")
+    # Options may stand before the word too, and one that is absent behind it must not undo them.
     kafka = clusters.add_parser(
         "kafka",
+        argument_default=argparse.SUPPRESS,
         help="publish the cluster's own client quotas as policies, and look after its backlogs",
         description="Read controller_mutation_rate and the byte rates of the cluster (kafka-configs) every "
         "few seconds and publish what changed, until Ctrl-C. Entries of a policy file win over them. Report "
@@ -33,6 +35,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     kafka.set_defaults(run=_run_kafka)
     pulsar = clusters.add_parser(
         "pulsar",
+        argument_default=argparse.SUPPRESS,
         help="report what is used on a Pulsar cluster, and set its limits",
         description="Report what resource groups use on a Pulsar cluster without a proxy before it, and with"
         " --push set Pulsar's own publish and dispatch rates as shares and policies say, until Ctrl-C. Report"
@@ -46,7 +49,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     pulsar.add_argument("--push", action="store_true", help="set limits; else print what would be set")
     pulsar.add_argument("--override", action="store_true", help="take over limits that somebody else set")
-    pulsar.set_defaults(run=_run_pulsar)
+    pulsar.set_defaults(
+        run=_run_pulsar, admin=None, token_file=None, no_usage=False, push=False, override=False
+    )
 
 
 def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
@@ -55,6 +60,11 @@ def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
     parser.add_argument("--ready-file", type=Path, help="written as JSON after the first round")
     parser.add_argument(
         "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
+    )
+    parser.add_argument(
+        "--stand-by",
+        action="store_true",
+        help="when another collector of the cluster takes over, wait for its end (else: end with status 3)",
     )
 
 

@@ -11,9 +11,8 @@ from streaming.collect.pulsar import collector as module
 from streaming.collect.pulsar.collector import Collector, Outcome, Round, concerns
 from streaming.collect.pulsar.limits import Kind, Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
-from streaming.collect.reports import TakenOver
 from streaming.collect.settings import PulsarCollectSettings
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.events import parse
 from streaming.contract.usage_events import GroupUsage, group_usage
 from streaming.policy.policy_set import PolicySet
