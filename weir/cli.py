@@ -74,6 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`weir tail | head`); Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        # Of a file, mostly: what a command does not expect of its surroundings is no defect of ours.
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        print(printable_lines(f"weir: {where}{error.strerror or error}"), file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print("weir: interrupted", file=sys.stderr)
         return FAILED

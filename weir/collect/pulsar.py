@@ -17,7 +17,7 @@ from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
-from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
+from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_terms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
@@ -38,8 +38,31 @@ TABLE_ROWS: Final = 200
 """Limits that a dry run shows."""
 
 
+def rest_terms(args: argparse.Namespace, settings: PulsarCollectSettings) -> RestTerms:
+    """How the admin API is called.
+
+    Raises:
+        WeirError: it cannot be: no address, or a file that cannot be read.
+    """
+    terms = RestTerms(
+        base=args.admin or settings.admin,
+        token_file=args.token_file or settings.token_file,
+        ca_file=settings.ca_file,
+        timeout_s=settings.request_timeout_ms / 1000,
+        attempts_max=settings.attempts_max,
+        at_once=settings.requests_at_once,
+        answer_max=settings.answer_max_bytes,
+    )
+    check_terms(terms)
+    return terms
+
+
 async def serve(
-    args: argparse.Namespace, settings: PulsarCollectSettings, backlog: BacklogSettings, cluster: Cluster
+    args: argparse.Namespace,
+    settings: PulsarCollectSettings,
+    backlog: BacklogSettings,
+    cluster: Cluster,
+    terms: RestTerms,
 ) -> None:
     """Collect until SIGINT or SIGTERM, with --once two readings long, and one check of backlogs.
 
@@ -51,15 +74,6 @@ async def serve(
     stop = stop_event()
     metrics = CollectMetrics()
     address = serve_metrics(metrics.registry, args.metrics)
-    terms = RestTerms(
-        base=args.admin or settings.admin,
-        token_file=args.token_file or settings.token_file,
-        ca_file=settings.ca_file,
-        timeout_s=settings.request_timeout_ms / 1000,
-        attempts_max=settings.attempts_max,
-        at_once=settings.requests_at_once,
-        answer_max=settings.answer_max_bytes,
-    )
     if args.no_usage and not backlog.enabled:
         raise WeirError("nothing to do: --no-usage was given and backlog.enabled is false")
     if args.no_usage and args.ready_file:

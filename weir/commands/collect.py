@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file, host_port
+from weir.foreground import forget_ready_file, host_port, http_url
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 from weir.settings import CollectSettings
@@ -42,7 +42,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         " the backlogs of all topics besides, and evict what the policies want evicted.",
     )
     _add_options(pulsar, "two readings and what follows from them, then end")
-    pulsar.add_argument("--admin", metavar="URL", help="admin API (default: collect_pulsar.admin)")
+    pulsar.add_argument(
+        "--admin", metavar="URL", type=http_url, help="admin API (default: collect_pulsar.admin)"
+    )
     pulsar.add_argument("--token-file", metavar="FILE", help="its token (default: collect_pulsar.token_file)")
     pulsar.add_argument(
         "--no-usage", action="store_true", help="backlogs only: proxies meter and limit this cluster already"
@@ -76,16 +78,17 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.settings import PulsarCollectSettings
-    from weir.collect.pulsar import serve
+    from weir.collect.pulsar import rest_terms, serve
     from weir.stack.topics import check_topics
 
     settings = read_settings(PulsarCollectSettings, "collect_pulsar", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
     cluster = cluster_of(args)
     log_to_stderr("collect pulsar")
+    terms = rest_terms(args, settings)
     check_topics(cluster)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(args, settings, backlog, cluster))
+        runner.run(serve(args, settings, backlog, cluster, terms))
     return 0
 
 
