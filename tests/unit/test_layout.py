@@ -23,7 +23,9 @@ LAW_FOLDERS = tuple(f"streaming.laws.{law}" for law in LAWS)
 BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "streaming.state")
 EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.gathering")
 """What laws share of reading their events in bulk."""
-STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
+METRICS = "streaming.metrics"
+"""Every part shows its metrics in one way."""
+STREAMING_BELOW_JOB = (*BELOW_LAWS, METRICS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
 PACKED = "streaming.columns.packed"
@@ -52,12 +54,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.laws": (*BELOW_LAWS, *LAW_FOLDERS),
     "streaming.kafka_io": STREAMING_BELOW_JOB,
     "streaming.replay": STREAMING_BELOW_JOB,
+    METRICS: ("streaming.contract",),
     "streaming.collect": STREAMING_BELOW_JOB,
     "streaming.job.spark": STREAMING_BELOW_JOB,
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
-    "enforcer.core": ("streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, *SCALAR_LAWS),
+    "enforcer.core": (
+        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, METRICS, *SCALAR_LAWS,
+    ),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
     "enforcer.pulsar": (
@@ -66,6 +71,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.http": ("enforcer.core", "streaming.contract", "streaming.policy"),
     "enforcer.admin": (
         "enforcer.core",
+        METRICS,
         PATHS,
         "streaming.contract",
         "streaming.policy",
