@@ -5,6 +5,12 @@
 # Usage: secrets.sh [ENGINE]   docker (the default) or podman
 set -eu
 cd "$(dirname "$0")"
+
+# What compose takes: the environment's, else that of .env.
+setting() {
+    [ ! -e .env ] || sed -n "s/^$1=[\"']\{0,1\}\([^\"']*\).*/\1/p" .env | tail -n 1
+}
+image=${WEIR_IMAGE:-$(setting WEIR_IMAGE)} tag=${WEIR_TAG:-$(setting WEIR_TAG)}
 engine=${1:-docker}
 mkdir -p secrets
 chmod 700 secrets
@@ -27,6 +33,6 @@ own='chown 10001:10001 kafka_password admin_tokens && chown 472:472 grafana_pass
 if [ "$(id -u)" = 0 ]; then
     (cd secrets && sh -c "$own")
 else
-    "$engine" run --rm --user 0 --entrypoint sh -v "$PWD/secrets:/secrets" -w /secrets "${WEIR_IMAGE:-weir}:${WEIR_TAG:-latest}" -c "$own"
+    "$engine" run --rm --user 0 --entrypoint sh -v "$PWD/secrets:/secrets" -w /secrets "${image:-weir}:${tag:-latest}" -c "$own"
 fi
 echo "secrets: the admin API's token is in $PWD/secrets/admin_tokens"

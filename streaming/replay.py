@@ -6,7 +6,9 @@ The reader, the policies' timeline, the order of the output and the summary serv
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -33,6 +35,8 @@ from streaming.policy.timeline import PolicyTimeline
 
 READ_AT_ONCE: Final = 16 * 2**20
 """Bytes of a file that are cut into lines at once, unless a line is longer."""
+LINE_MAX: Final = 64 * 2**20
+"""No record is as long; what is endless, such as a device, must not fill the memory."""
 _ROWS_AT_ONCE: Final = 65_536
 
 
@@ -89,13 +93,20 @@ def _read(file: str) -> Iterator[tuple[int, bytes]]:
         yield from _rows(file)
         return
     try:
-        with _open(file, "r") as stream:
-            for position, line in enumerate(stream, start=1):
+        with _open(file, "r", packed=file.endswith(".gz")) as stream:
+            for position, line in enumerate(iter(lambda: _line(stream), b""), start=1):
                 value = line.removesuffix(b"\n")
                 if value and not value.isspace():
                     yield position, value
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
+
+
+def _line(stream: IO[bytes]) -> bytes:
+    line = stream.readline(LINE_MAX)
+    if len(line) == LINE_MAX and not line.endswith(b"\n"):
+        raise ValueError(f"a line is longer than {LINE_MAX} bytes")
+    return line
 
 
 def is_parquet(file: str) -> bool:
@@ -115,7 +126,7 @@ def _rows(file: str) -> Iterator[tuple[int, bytes]]:
                 rows = pa.RecordBatch.from_arrays(columns, batch.schema.names)
                 yield from enumerate(_objects(rows), start=first)
                 first += len(rows)
-    except (OSError, pa.ArrowException, BadEvent) as error:
+    except (OSError, ValueError, pa.ArrowException, BadEvent) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
 
 
@@ -203,9 +214,9 @@ def _read_pieces(file: str) -> Iterator[tuple[Integers, pa.Array]]:
         return
     before = 0
     try:
-        with _open(file, "r") as stream:
-            while whole := stream.read(READ_AT_ONCE) + stream.readline():
-                one = pa.array([whole.removesuffix(b"\n")], pa.large_binary())
+        with _open(file, "r", packed=file.endswith(".gz")) as stream:
+            while some := stream.read(READ_AT_ONCE) + _line(stream):
+                one = pa.array([some.removesuffix(b"\n")], pa.large_binary())
                 lines = pc.split_pattern(one, b"\n").values
                 text, ends = bytes_in(lines)
                 full = ends[1:] > ends[:-1]
@@ -214,7 +225,7 @@ def _read_pieces(file: str) -> Iterator[tuple[Integers, pa.Array]]:
                     full[place] = not lines[place].as_py().isspace()
                 yield before + 1 + np.flatnonzero(full), lines.filter(pa.array(full))
                 before += len(lines)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise WeirError(f"{file}: cannot be read: {error}") from error
 
 
@@ -251,25 +262,22 @@ def write_lines(file: str, lines: Iterable[bytes]) -> None:
     if is_parquet(file):
         _write_rows(file, lines)
         return
-    partial = f"{file}.partial{'.gz' if file.endswith('.gz') else ''}"
     try:
-        with _open(partial, "w") as stream:
+        with whole(file) as draft, _open(draft, "w", packed=file.endswith(".gz")) as stream:
             stream.writelines(line + b"\n" for line in lines)
-        os.replace(partial, file)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise WeirError(f"{file}: cannot be written: {error}") from error
 
 
 def _write_rows(file: str, lines: Iterable[bytes]) -> None:
     """Write JSON objects as a Parquet file, whole or not at all."""
-    partial = f"{file}.partial"
     try:
         rows = columns_of([load_object(line) for line in lines])
-        pq.write_table(pa.Table.from_batches([rows]), partial, compression="zstd")
-        os.replace(partial, file)
+        with whole(file) as draft:
+            pq.write_table(pa.Table.from_batches([rows]), draft, compression="zstd")
     except (BadEvent, Unlike) as error:
         raise WeirError(f"{file}: cannot be written: no column holds {error}") from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise WeirError(f"{file}: cannot be written: {error}") from error
 
 
@@ -284,8 +292,30 @@ def summarise(decisions: Iterable[bytes]) -> dict[str, Any]:
     return {"subjects": {subject: subjects[subject] for subject in sorted(subjects)}}
 
 
-def _open(file: str, mode: str) -> IO[bytes]:
-    if file.endswith(".gz"):
+@contextmanager
+def whole(file: str) -> Iterator[str]:
+    """Where to write a file that is to appear whole or not at all.
+
+    A link stays, and what it leads to is written. A device or a pipe is written to as it is, never replaced.
+
+    Raises:
+        OSError: the file cannot be put in its place.
+    """
+    target = os.path.realpath(file)
+    if os.path.exists(target) and not os.path.isfile(target):
+        yield target
+        return
+    draft = f"{target}.partial"
+    try:
+        yield draft
+        os.replace(draft, target)
+    finally:
+        with suppress(OSError):
+            os.unlink(draft)
+
+
+def _open(file: str, mode: str, *, packed: bool) -> IO[bytes]:
+    if packed:
         # mtime 0: the same lines give the same file.
         return gzip.GzipFile(file, f"{mode}b", mtime=0)  # type: ignore[return-value]
     return Path(file).open(f"{mode}b")

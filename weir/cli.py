@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 
-from streaming.contract.errors import ConfigError, WeirError
+from streaming.contract.errors import ConfigError, TakenOver, WeirError
 from streaming.contract.printable import printable, printable_lines
 
-DONE, FAILED, BAD_USAGE = 0, 1, 2
+DONE, FAILED, BAD_USAGE, TAKEN_OVER = 0, 1, 2, 3
 _TIME_OPTIONS = ("--from", "--to")
 _RELATIVE_TIME = re.compile(r"-\d.*")
 # Command -> module with `add_parser(subparsers)`. In the order in which --help shows them.
@@ -45,7 +45,8 @@ def build_parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="weir",
         description="Quotas for Kafka clusters, decided in a stream and enforced on real clients.",
-        epilog="Exit status: 0 done, 1 the work failed, 2 bad usage, policy or configuration.",
+        epilog="Exit status: 0 done, 1 the work failed, 2 bad usage, policy or configuration,"
+        " 3 another collector has taken over.",
     )
     parser.add_argument("--version", action="version", version=f"weir {version('weir')}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
@@ -68,11 +69,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_USAGE
     except WeirError as error:
         print(printable_lines(f"weir: {error}"), file=sys.stderr)
-        return FAILED
+        return TAKEN_OVER if isinstance(error, TakenOver) else FAILED
     except BrokenPipeError:
         # The reader of our output went away (`weir tail | head`); Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        # Of a file, mostly: what a command does not expect of its surroundings is no defect of ours.
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        print(printable_lines(f"weir: {where}{error.strerror or error}"), file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         print("weir: interrupted", file=sys.stderr)
         return FAILED

@@ -12,6 +12,8 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
+from weir.paths import check_folder, named
+
 _PRIVATE = 0o700
 HERE, AWAY = "decides", "away"
 """What a proxy's ready file says of the `job`: whether it has decided anything since the proxy's start."""
@@ -61,9 +63,20 @@ def write_ready_file(path: Path | str, content: Mapping[str, Any]) -> None:
 
 
 def forget_ready_file(path: Path | None) -> None:
-    """Remove what an earlier process has left: it says nothing about one that starts now."""
-    if path is not None:
+    """Remove what an earlier process has left: it says nothing about one that starts now.
+
+    Raises:
+        WeirError: no such file can be written; it would be noticed only once all is up.
+    """
+    if path is None:
+        return
+    with named(path, "written"):
+        # Nobody's device or pipe is to be replaced.
+        if os.path.lexists(path) and not (path.is_file() or path.is_symlink()):
+            raise ValueError("it is no plain file")
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
+        check_folder(path.parent)
 
 
 def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:
@@ -76,15 +89,19 @@ def private_folder(path: Path, ours: tuple[str, ...]) -> str | None:
 
     Returns:
         A warning if others may enter it all the same.
+
+    Raises:
+        WeirError: it cannot be made or used.
     """
-    path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return None
-    if all(entry.name.startswith(ours) for entry in path.iterdir()):
-        with contextlib.suppress(PermissionError):
-            path.chmod(_PRIVATE)
+    with named(path, "used as a folder"):
+        path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if not mode & (stat.S_IRWXG | stat.S_IRWXO):
             return None
+        if all(entry.name.startswith(ours) for entry in path.iterdir()):
+            with contextlib.suppress(PermissionError):
+                path.chmod(_PRIVATE)
+                return None
     return f"{path} has mode {mode:04o}: others on this machine may read what is kept there; expected 0700"
 
 

@@ -1,7 +1,6 @@
 """Whether a part on this machine is well, by its ready file: its processes live and it answers in time."""
 
 import http.client
-import json
 import os
 import time
 from collections.abc import Mapping
@@ -9,11 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import orjson
+
 from streaming.contract.errors import WeirError
 from weir.foreground import AWAY, host_port
 from weir.stack.kafka import brokers_seen
 
 _PROCESSES: Final = ("pid", "jvm_pid")
+_SIZE_MAX: Final = 1024 * 1024
 _HERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Who listens everywhere listens here too."""
 
@@ -30,14 +32,18 @@ def check_health(ready_file: Path, limit_s: float) -> str:
     """
     deadline = time.monotonic() + limit_s
     said = _read(ready_file)
-    # Of several processes that share a port each is a part of its own.
-    for part in (said, *said.get("workers", ())):
-        _check_processes(part)
-    for part in said.get("workers") or (said,):
-        if part.get("metrics"):
-            _check_metrics(part["metrics"], deadline)
-        elif "kafka" in part:
-            _check_broker(part["kafka"], deadline)
+    try:
+        # Of several processes that share a port each is a part of its own.
+        for part in (said, *said.get("workers", ())):
+            _check_processes(part)
+        for part in said.get("workers") or (said,):
+            if part.get("metrics"):
+                _check_metrics(part["metrics"], deadline)
+            elif "kafka" in part:
+                _check_broker(part["kafka"], deadline)
+    except (TypeError, ValueError, AttributeError, OverflowError) as wrong:
+        expected = "expected what --ready-file writes"
+        raise WeirError(f"{ready_file} is no ready file: {wrong}; {expected}") from wrong
     return "serves without the job, which has decided nothing since the start" if _away(said) else ""
 
 
@@ -47,7 +53,8 @@ def _away(said: Mapping[str, Any]) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        said = json.loads(path.read_text())
+        with path.open("rb") as file:
+            said = orjson.loads(file.read(_SIZE_MAX))
     except FileNotFoundError as missing:
         raise WeirError(f"not ready yet: {path} is not there") from missing
     except (OSError, ValueError) as wrong:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
@@ -48,6 +49,7 @@ from enforcer.admin.parts import (
     namespace_holder,
 )
 from enforcer.admin.usage import Usage
+from enforcer.http.rules import BadPath, plain, segments_of
 from streaming.policy.groups import group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 
@@ -97,7 +99,9 @@ def create_app(parts: Parts) -> FastAPI:
             allow_methods=("GET", "PUT", "POST", "DELETE"),
             allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER),
         )
-    beyond = None if parts.beyond is None else Beyond(parts.beyond, partial(_is_ours, app))
+    beyond = None
+    if parts.beyond is not None:
+        beyond = Beyond(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
     app.add_middleware(
         QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
     )
@@ -105,10 +109,33 @@ def create_app(parts: Parts) -> FastAPI:
 
 
 def _is_ours(app: FastAPI, scope: Scope) -> bool:
-    """Whether an endpoint of Weir's answers a request; not so for the settings of another broker."""
-    if not any(route.matches(scope)[0] is Match.FULL for route in app.router.routes):
+    """Whether a request is for an endpoint of Weir's, in whatever way its path is written."""
+    meant = "/" + "/".join(quote(segment, safe="") for segment in _segments(scope))
+    return _answers(app, scope, meant) or _answers(app, scope, scope["path"])
+
+
+def _check_spelling(app: FastAPI, scope: Scope) -> None:
+    """Raises Refused (400) for one of Weir's own whose path servers cut into parts in several ways."""
+    sent = scope["raw_path"].decode("latin-1")
+    # A consumer group's name, the last but one, may hold a slash: its endpoint looks at what was sent.
+    *names, _, last = ["", "", *_segments(scope)]
+    plainly = sent == plain(sent) and "//" not in sent and not any("/" in name for name in (*names, last))
+    if not plainly or not _answers(app, scope, scope["path"]):
+        raise Refused(400, "This path may be read in several ways; write it as the description does")
+
+
+def _segments(scope: Scope) -> tuple[str, ...]:
+    try:
+        return segments_of(plain(scope["raw_path"].decode("latin-1")))
+    except BadPath as bad:
+        raise Refused(400, str(bad)) from None
+
+
+def _answers(app: FastAPI, scope: Scope, path: str) -> bool:
+    """Whether an endpoint of Weir's answers at a path; not so for the settings of another broker."""
+    read = {**scope, "path": path, "method": scope["method"].upper()}
+    if not any(route.matches(read)[0] is Match.FULL for route in app.router.routes):
         return False
-    path: str = scope["path"]
     if not path.startswith(NAMES_PATH):
         return True
     name, _, _ = path.removeprefix(NAMES_PATH).removeprefix("/").partition("/")

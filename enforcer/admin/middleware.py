@@ -36,10 +36,12 @@ class Beyond:
     Attributes:
         app: passes requests on; who may ask is for that API to say.
         ours: whether a request is for Weir itself.
+        check: raises Refused for one of Weir's own that may be read in several ways.
     """
 
     app: ASGIApp
     ours: Callable[[Scope], bool]
+    check: Callable[[Scope], None]
 
 
 class QuotaCoordinator:
@@ -92,6 +94,8 @@ class QuotaCoordinator:
                 route = _BEYOND
                 await self._beyond.app(scope, receive, note)
                 return
+            if self._beyond is not None:
+                self._beyond.check(scope)
             who = await admit(self._grants, Request(scope), self._settings.allowed_origins)
             await self._app(scope, receive, note)
         except Refused as refused:

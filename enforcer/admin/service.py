@@ -12,7 +12,6 @@ from typing import Final
 import uvicorn
 from confluent_kafka import Message
 from fastapi import FastAPI
-from prometheus_client import start_http_server
 from starlette.types import ASGIApp
 
 from enforcer.admin.api import create_app
@@ -40,6 +39,7 @@ from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
 from streaming.kafka_io.topic_watch import TopicWatch
+from streaming.metrics import serve_metrics
 from streaming.policy.policy_set import PolicySet
 
 logger = logging.getLogger("weir.admin")
@@ -187,12 +187,7 @@ class AdminService:
     def _serve_metrics(self) -> None:
         if self._metrics_address is None:
             return
-        host, port = self._metrics_address
-        try:
-            server, _ = start_http_server(port, host, self._metrics.registry)
-        except OSError as error:
-            raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
-        self.metrics_url = f"http://{host}:{server.server_port}/metrics"
+        self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address)
 
     def _watch_over(self, cluster: Cluster) -> TopicWatch:
         return TopicWatch(

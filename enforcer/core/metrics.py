@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from enforcer.core.local.forms import Counts
-from streaming.contract.errors import WeirError
 from streaming.kafka_io.topic_watch import TopicMetrics
+from streaming.metrics import serve_metrics
 
 DELAY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 WAIT_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0)
@@ -218,11 +219,7 @@ class Metrics:
         Raises:
             WeirError: the port is taken, or the address not ours.
         """
-        try:
-            server, _ = start_http_server(port, host, self.registry)
-        except OSError as error:
-            raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
-        return host, server.server_port
+        return host, urlsplit(serve_metrics(self.registry, host, port)).port or 0
 
     def decided(self, subject: str, tokens: float | None, rate: float | None, throttle_time_ms: int) -> None:
         """Show a subject's balance after a decision."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.kafka_io.policy_topic import NO_LOG, reason_of
 
 RECORD_BYTES: Final = 900_000
@@ -23,10 +23,6 @@ _OVER: Final = frozenset({
     KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 })  # fmt: skip
-
-
-class TakenOver(WeirError):
-    """Another collector of this cluster has started since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +132,8 @@ class Reports:
             codes = {one.code() for one in refused} | _codes(error) | self._abort(producer)
             if codes & _OVER and time.monotonic() - began < self._timeout_s:
                 raise TakenOver(
-                    f"another collector has taken over as {self._lease}; this one does nothing more"
+                    f"another collector has taken over as {self._lease}; this one does nothing more",
+                    self._lease,
                 ) from error
             raise WeirError(f"the report was not written to {self._where}: {why}") from error
         self._producer = producer

@@ -3,6 +3,7 @@
     WeirError
     +-- BadEvent     one record cannot be used; its reason goes to the dead-letter topic
     +-- ConfigError  a policy or settings file cannot be used; the command stops with status 2
+    +-- TakenOver    another process has the right that this one had; the command stops with status 3
     +-- StateError   state cannot be read or kept; the query ends, since no law may decide without it
 """
 
@@ -23,6 +24,19 @@ class BadEvent(WeirError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class TakenOver(WeirError):
+    """Another process has started since with the right that this one had.
+
+    Args:
+        message: who has it.
+        lease: the right: a transactional id.
+    """
+
+    def __init__(self, message: str, lease: str = "") -> None:
+        super().__init__(message)
+        self.lease = lease
 
 
 class StateError(WeirError):

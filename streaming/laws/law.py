@@ -24,6 +24,8 @@ FOR_EVER: Final = 2**62
 """A time (ms) that never comes."""
 Said = tuple[str, str, list[str]]
 """A decision for people: a word for the outcome, the numbers, and why."""
+SHOWN_MAX: Final = 10
+"""Names or plans that a line tells."""
 Points = Sequence[tuple[float, float]]
 
 
@@ -64,6 +66,15 @@ def count_up(totals: dict[str, Any], **counts: int) -> None:
     """Add to the totals of one subject (`weir replay --summary`); what is not there yet is 0."""
     for name, count in counts.items():
         totals[name] = totals.get(name, 0) + count
+
+
+def few(shown: Sequence[str], most: int = SHOWN_MAX) -> list[str]:
+    """The first of many, and how many more there are: a line is for people, JSON has all.
+
+    >>> few(["a", "b", "c"], 2), few(["a", "b"], 2)
+    (['a', 'b', 'and 1 more'], ['a', 'b'])
+    """
+    return [*shown[:most], *([f"and {len(shown) - most} more"] if len(shown) > most else [])]
 
 
 def keep_longest_throttle(totals: dict[str, Any], decision: Mapping[str, Any]) -> None:

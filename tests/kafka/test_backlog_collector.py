@@ -70,14 +70,15 @@ class Collector:
         name: of its files.
     """
 
-    def __init__(self, folder: Path, cluster: Cluster, topics: Topics, name: str) -> None:
+    def __init__(self, folder: Path, cluster: Cluster, topics: Topics, name: str, *options: str) -> None:
         settings, self._ready = folder / f"{name}.yaml", folder / f"{name}.json"
         self.log = folder / f"{name}.log"
         settings.write_text(
             f"kafka: {{topic_prefix: {topics.prefix}}}\ncollect: {{quotas_from_kafka: false}}\n"
         )
         words = ["--kafka", cluster.kafka.bootstrap, "--settings", settings, "--ready-file", self._ready]
-        command = [sys.executable, "-m", "weir", "collect", "kafka", *words, "--metrics", "127.0.0.1:0"]
+        words += ["--metrics", "127.0.0.1:0", *options]
+        command = [sys.executable, "-m", "weir", "collect", "kafka", *words]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log)
 
@@ -92,15 +93,18 @@ class Collector:
 def test_the_newest_collector_of_a_cluster_is_the_one(
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
-    """The one before ends with its next check, the newest one goes on until it is told to end."""
+    """The one before ends with its next check, or stands by; the newest one goes on until it is told to."""
     cluster.policies.__class__(cluster.kafka.bootstrap, topics).put(
         "broker", {"backlogQuotaCheckIntervalInSeconds": 1}
     )
+    waiting = Collector(tmp_path, cluster, topics, "waiting", "--stand-by")
+    waiting.ready()
     first = Collector(tmp_path, cluster, topics, "first")
     first.ready()
+    until(lambda: "until that one has been silent for 180 s" in waiting.log.read_text(), what="standing by")
     second = Collector(tmp_path, cluster, topics, "second")
     metrics = second.ready()
-    assert first.process.wait(LIMIT_S) == 1
+    assert first.process.wait(LIMIT_S) == 3
     assert "another collector has taken over" in first.log.read_text()
 
     def checks() -> bool:
@@ -112,8 +116,9 @@ def test_the_newest_collector_of_a_cluster_is_the_one(
         )
 
     until(checks, what="checks of the second", limit_s=LIMIT_S)
-    second.process.send_signal(signal.SIGTERM)
-    assert second.process.wait(5) == 0, second.log.read_text()
+    for one in (second, waiting):
+        one.process.send_signal(signal.SIGTERM)
+        assert one.process.wait(5) == 0, one.log.read_text()
 
 
 @pytest.mark.soak

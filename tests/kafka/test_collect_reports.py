@@ -9,8 +9,9 @@ import orjson
 import pytest
 from cluster_kit import Cluster, fresh
 
-from streaming.collect.reports import Reports, TakenOver
-from streaming.contract.errors import WeirError
+from streaming.collect.reports import Reports
+from streaming.collect.standing_by import last_begun_ms
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.topics import Topics
 from weir.logs.reading import TopicReader
 from weir.stack.kafka import LocalKafka
@@ -43,6 +44,20 @@ def test_the_newest_collector_is_the_one(cluster: Cluster, topics: Topics) -> No
         reader.close()
     ids = [one.get("id") for one in said]
     assert [one for one in ids if one in ("1", "2", "3", "4")] == ["1", "3", "4"]
+
+
+def test_kafka_tells_whether_a_collector_is_at_work(cluster: Cluster, topics: Topics) -> None:
+    """Each report is a sign of life; who has none to write is silent, and who never was too."""
+    bootstrap, lease = cluster.kafka.bootstrap, fresh("collect")
+    assert last_begun_ms(bootstrap, {}, lease) == -1
+    one = reports(cluster, topics, lease)
+    seen = [last_begun_ms(bootstrap, {}, lease)]
+    event = {"type": "group_usage", "broker": "b", "period_ms": 1, "usage": {}}
+    for number in range(2):
+        time.sleep(0.01)
+        one.write([("b", {**event, "id": str(number)})])
+        seen += [last_begun_ms(bootstrap, {}, lease) for _ in range(2)]
+    assert seen[0] == -1 and seen[1] == seen[2] < seen[3] == seen[4]
 
 
 def send(kafka: LocalKafka, number: signal.Signals) -> None:

@@ -23,13 +23,17 @@ LAW_FOLDERS = tuple(f"streaming.laws.{law}" for law in LAWS)
 BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "streaming.state")
 EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.gathering")
 """What laws share of reading their events in bulk."""
-STREAMING_BELOW_JOB = (*BELOW_LAWS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
+METRICS = "streaming.metrics"
+"""Every part shows its metrics in one way."""
+STREAMING_BELOW_JOB = (*BELOW_LAWS, METRICS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
 BROKERS_CLOCK = "streaming.kafka_io.brokers_clock"
 """Job and enforcers learn it alike."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
+PATHS = "enforcer.http.rules"
+"""How a path is read: what stands in front of another admin API reads it as that one's proxy does."""
 SCALAR_LAWS = (
     *(f"{folder}.law" for folder in LAW_FOLDERS),
     "streaming.laws.mutation.rates",
@@ -52,13 +56,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.laws": (*BELOW_LAWS, *LAW_FOLDERS),
     "streaming.kafka_io": STREAMING_BELOW_JOB,
     "streaming.replay": STREAMING_BELOW_JOB,
+    METRICS: ("streaming.contract",),
     "streaming.collect": STREAMING_BELOW_JOB,
     "streaming.job.spark": STREAMING_BELOW_JOB,
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
     "enforcer.core": (
-        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, *SCALAR_LAWS,
+        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
     ),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
@@ -68,6 +73,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.http": ("enforcer.core", "streaming.contract", "streaming.policy"),
     "enforcer.admin": (
         "enforcer.core",
+        METRICS,
+        PATHS,
         "streaming.contract",
         "streaming.policy",
         "streaming.kafka_io",

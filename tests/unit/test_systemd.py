@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from weir.cli import build_parser
+from weir.cli import TAKEN_OVER, build_parser
 
 UNITS = sorted((Path(__file__).resolve().parents[2] / "compose" / "systemd").glob("*.service"))
 
@@ -20,3 +20,10 @@ def test_every_start_is_understood(unit: Path) -> None:
     assert args.command == words[0] == unit.stem.removeprefix("weir-").rstrip("@")
     # Units are copied from host to host, and two proxies of one name are one to all others.
     assert getattr(args, "id", None) in (None, "%H-%i")
+    assert args.settings == "/etc/weir/weir.yaml" and args.ready_file is not None
+
+
+def test_a_collector_that_was_taken_over_is_not_started_again() -> None:
+    """Else two machines would take it from each other for ever."""
+    unit = (UNITS[0].parent / "weir-collect.service").read_text().splitlines()
+    assert f"RestartPreventExitStatus={TAKEN_OVER}" in unit

@@ -16,9 +16,10 @@ from streaming.collect.backlog.collector import BacklogCollector, Outcome
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.backlog.writing import write_reports
-from streaming.collect.reports import Reports, TakenOver
+from streaming.collect.reports import Reports
+from streaming.collect.standing_by import stand_by
 from streaming.contract.broker_events import Backlog
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
 from weir.collect.feeds import DecisionFeed, PolicyFeed, backlogs_in
@@ -57,6 +58,7 @@ class BacklogPart:
         registry: for metrics.
         watch: finds the cluster that is looked after.
         checked: called after each check that was reported.
+        stand_by: after another collector has taken over, wait for its end; else that ends this part.
     """
 
     def __init__(
@@ -66,24 +68,28 @@ class BacklogPart:
         registry: CollectorRegistry,
         watch: Watch,
         checked: Callable[[], None] = lambda: None,
+        *,
+        stand_by: bool,
     ) -> None:
         self._cluster, self._settings, self._watch = cluster, settings, watch
-        self._registry, self._checked = registry, checked
+        self._registry, self._checked, self._stand_by = registry, checked, stand_by
         self._metrics: BacklogMetrics | None = None
 
     async def run(self) -> None:
         """Look after them until cancelled; what does not answer at the start is asked again.
 
         Raises:
-            TakenOver: another collector of the cluster has started since.
+            TakenOver: another collector of the cluster has started since, and it is not waited for.
         """
         while True:
             try:
                 async with AsyncExitStack() as stack:
                     collector = await self._start(stack, once=False)
                     await collector.run(self._checked)
-            except TakenOver:
-                raise
+            except TakenOver as taken:
+                if not self._stand_by:
+                    raise
+                await stand_by(self._cluster, taken, collector.interval_s())
             except WeirError as error:
                 logger.warning("backlogs: not looked after yet: %s; tried again in %.0f s",
                                printable(str(error)), AGAIN_S)  # fmt: skip

@@ -65,7 +65,8 @@ async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -
         parts.append(_quotas(cluster, terms.collect, once_ready, once=args.once))
     if terms.backlog.enabled:
         checked = (lambda: None) if quotas else once_ready
-        part = BacklogPart(cluster, terms.backlog, registry, _watch(cluster, terms), checked=checked)
+        watch = _watch(cluster, terms)
+        part = BacklogPart(cluster, terms.backlog, registry, watch, checked=checked, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
     if not parts:
         raise WeirError("nothing to do: collect.quotas_from_kafka and backlog.enabled are both false")

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 
-from streaming.contract.errors import WeirError
+from streaming import metrics
 
 
 def stop_event() -> asyncio.Event:
@@ -78,9 +78,4 @@ def serve_metrics(registry: CollectorRegistry, listen: tuple[str, int] | None) -
     """
     if listen is None:
         return None
-    host, port = listen
-    try:
-        server, _ = start_http_server(port, host, registry)
-    except OSError as error:
-        raise WeirError(f"cannot serve metrics on {host}:{port}: {error.strerror or error}") from error
-    return f"http://{host}:{server.server_port}/metrics"
+    return metrics.serve_metrics(registry, *listen)

@@ -17,12 +17,13 @@ from streaming.collect.pulsar.limits import Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
-from streaming.collect.pulsar.rest import Rest, RestError, RestTerms
+from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_terms
 from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
+from streaming.collect.standing_by import stand_by
 from streaming.collect.threads import use_threads
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
 from weir.collect.backlogs import BacklogPart, Watch, Watched
@@ -37,8 +38,31 @@ TABLE_ROWS: Final = 200
 """Limits that a dry run shows."""
 
 
+def rest_terms(args: argparse.Namespace, settings: PulsarCollectSettings) -> RestTerms:
+    """How the admin API is called.
+
+    Raises:
+        WeirError: it cannot be: no address, or a file that cannot be read.
+    """
+    terms = RestTerms(
+        base=args.admin or settings.admin,
+        token_file=args.token_file or settings.token_file,
+        ca_file=settings.ca_file,
+        timeout_s=settings.request_timeout_ms / 1000,
+        attempts_max=settings.attempts_max,
+        at_once=settings.requests_at_once,
+        answer_max=settings.answer_max_bytes,
+    )
+    check_terms(terms)
+    return terms
+
+
 async def serve(
-    args: argparse.Namespace, settings: PulsarCollectSettings, backlog: BacklogSettings, cluster: Cluster
+    args: argparse.Namespace,
+    settings: PulsarCollectSettings,
+    backlog: BacklogSettings,
+    cluster: Cluster,
+    terms: RestTerms,
 ) -> None:
     """Collect until SIGINT or SIGTERM, with --once two readings long, and one check of backlogs.
 
@@ -50,22 +74,14 @@ async def serve(
     stop = stop_event()
     metrics = CollectMetrics()
     address = serve_metrics(metrics.registry, args.metrics)
-    terms = RestTerms(
-        base=args.admin or settings.admin,
-        token_file=args.token_file or settings.token_file,
-        ca_file=settings.ca_file,
-        timeout_s=settings.request_timeout_ms / 1000,
-        attempts_max=settings.attempts_max,
-        at_once=settings.requests_at_once,
-        answer_max=settings.answer_max_bytes,
-    )
     if args.no_usage and not backlog.enabled:
         raise WeirError("nothing to do: --no-usage was given and backlog.enabled is false")
     if args.no_usage and args.ready_file:
         write_ready_file(args.ready_file, {"pid": os.getpid(), "metrics": address})
     parts: list[Coroutine[Any, Any, None]] = []
     if backlog.enabled:
-        part = BacklogPart(cluster, backlog, metrics.registry, _watch(terms, settings, metrics))
+        watch = _watch(terms, settings, metrics)
+        part = BacklogPart(cluster, backlog, metrics.registry, watch, stand_by=args.stand_by)
         parts.append(part.once() if args.once else part.run())
     usage = [] if args.no_usage else [_usage(args, settings, cluster, terms, metrics, address, stop)]
     await until_stopped(stop, parts, usage)
@@ -91,14 +107,24 @@ async def _usage(
     stop: asyncio.Event,
 ) -> None:
     """What groups use, and their limits, until `stop` is set."""
-    async with AsyncExitStack() as stack:
-        begun: list[Collector] = []
 
-        async def begin() -> None:
-            begun.append(await _begin(stack, args, settings, cluster, terms, metrics))
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            begun: list[Collector] = []
 
-        if await unless(stop, begin()):
-            await _Run(args, settings, begun[0], metrics, address, stop).run()
+            async def begin() -> None:
+                begun.append(await _begin(stack, args, settings, cluster, terms, metrics))
+
+            if await unless(stop, begin()):
+                await _Run(args, settings, begun[0], metrics, address, stop).run()
+
+    while not stop.is_set():
+        try:
+            return await run()
+        except TakenOver as taken:
+            if args.once or not args.stand_by:
+                raise
+            await unless(stop, stand_by(cluster, taken, settings.interval_ms / 1000))
 
 
 async def _begin(

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file, host_port
+from weir.foreground import forget_ready_file, host_port, http_url
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
 from weir.settings import CollectSettings
@@ -22,8 +22,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     _add_options(parser, "one round, then end")
     parser.set_defaults(run=_run_kafka)
     clusters = parser.add_subparsers(title="clusters", metavar="CLUSTER")
+    # Options may stand before the word too, and one that is absent behind it must not undo them.
     kafka = clusters.add_parser(
         "kafka",
+        argument_default=argparse.SUPPRESS,
         help="publish the cluster's own client quotas as policies, and look after its backlogs",
         description="Read controller_mutation_rate and the byte rates of the cluster (kafka-configs) every "
         "few seconds and publish what changed, until Ctrl-C. Entries of a policy file win over them. Report "
@@ -33,20 +35,25 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     kafka.set_defaults(run=_run_kafka)
     pulsar = clusters.add_parser(
         "pulsar",
+        argument_default=argparse.SUPPRESS,
         help="report what is used on a Pulsar cluster, and set its limits",
         description="Report what resource groups use on a Pulsar cluster without a proxy before it, and with"
         " --push set Pulsar's own publish and dispatch rates as shares and policies say, until Ctrl-C. Report"
         " the backlogs of all topics besides, and evict what the policies want evicted.",
     )
     _add_options(pulsar, "two readings and what follows from them, then end")
-    pulsar.add_argument("--admin", metavar="URL", help="admin API (default: collect_pulsar.admin)")
+    pulsar.add_argument(
+        "--admin", metavar="URL", type=http_url, help="admin API (default: collect_pulsar.admin)"
+    )
     pulsar.add_argument("--token-file", metavar="FILE", help="its token (default: collect_pulsar.token_file)")
     pulsar.add_argument(
         "--no-usage", action="store_true", help="backlogs only: proxies meter and limit this cluster already"
     )
     pulsar.add_argument("--push", action="store_true", help="set limits; else print what would be set")
     pulsar.add_argument("--override", action="store_true", help="take over limits that somebody else set")
-    pulsar.set_defaults(run=_run_pulsar)
+    pulsar.set_defaults(
+        run=_run_pulsar, admin=None, token_file=None, no_usage=False, push=False, override=False
+    )
 
 
 def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
@@ -55,6 +62,11 @@ def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
     parser.add_argument("--ready-file", type=Path, help="written as JSON after the first round")
     parser.add_argument(
         "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
+    )
+    parser.add_argument(
+        "--stand-by",
+        action="store_true",
+        help="when another collector of the cluster takes over, wait for its end (else: end with status 3)",
     )
 
 
@@ -66,16 +78,17 @@ def _run_pulsar(args: argparse.Namespace) -> int:
 
     from streaming.collect.backlog.settings import BacklogSettings
     from streaming.collect.settings import PulsarCollectSettings
-    from weir.collect.pulsar import serve
+    from weir.collect.pulsar import rest_terms, serve
     from weir.stack.topics import check_topics
 
     settings = read_settings(PulsarCollectSettings, "collect_pulsar", args.settings)
     backlog = read_settings(BacklogSettings, "backlog", args.settings)
     cluster = cluster_of(args)
     log_to_stderr("collect pulsar")
+    terms = rest_terms(args, settings)
     check_topics(cluster)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(args, settings, backlog, cluster))
+        runner.run(serve(args, settings, backlog, cluster, terms))
     return 0
 
 

@@ -9,6 +9,7 @@ from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
 from weir.logs.times import EXPECTED
 from weir.options import add_cluster_options, cluster_of, time_argument
+from weir.paths import check_writable
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -36,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from weir.logs.dump import dump
 
     job = read_settings(JobSettings, "job", args.settings)
+    check_writable(args.out)
     counts = dump(
         cluster_of(args), args.start, args.end, args.out, progress=_say, max_ahead_ms=job.max_ahead_ms
     )

@@ -8,6 +8,7 @@ from streaming.contract.topics import Topics
 from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file, host_port
 from weir.log import log_to_stderr
+from weir.paths import make_folder
 from weir.settings import KafkaSettings, LocalSettings
 
 
@@ -42,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the job until SIGINT or SIGTERM; raises WeirError if it cannot start or fails."""
     # Imported here: pyspark and pandas take seconds that `weir job --help` need not wait for.
     from streaming.job.process.service import JobOptions, serve
+    from streaming.job.spark.session import is_local_path
     from streaming.job.spark.settings import JobSettings
     from weir.jars.folders import jars_dir
     from weir.stack.topics import ensure_topics
@@ -52,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
     kafka = read_settings(KafkaSettings, "kafka", args.settings)
     local = read_settings(LocalSettings, "local", args.settings)
     bootstrap = args.kafka or kafka.bootstrap
+    make_folder(args.log_dir)
+    if is_local_path(settings.checkpoint_dir):
+        make_folder(settings.checkpoint_dir)
     jars = jars_dir("spark")
     topics = Topics(kafka.topic_prefix)
     ensure_topics(

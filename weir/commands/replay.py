@@ -5,6 +5,8 @@ import sys
 
 import orjson
 
+from weir.paths import check_writable
+
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Declare the command."""
@@ -37,6 +39,9 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: the laws load Numba, which `weir --help` need not wait for.
     from streaming.replay import replay_local, summarise, write_lines
 
+    for file in (args.out, args.dead_letters, args.summary):
+        if file is not None:
+            check_writable(file)
     if args.engine == "spark":
         from streaming.job.replay import replay_spark
         from weir.jars.folders import jars_dir
@@ -47,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
     else:
         replayed = replay_local(args.policies, args.events, as_decided=args.as_decided)
     write_lines(args.out, replayed.decisions)
-    if args.dead_letters:
+    if args.dead_letters is not None:
         write_lines(args.dead_letters, replayed.dead_letters)
-    if args.summary:
+    if args.summary is not None:
         summary = orjson.dumps(summarise(replayed.decisions), option=orjson.OPT_INDENT_2)
         write_lines(args.summary, [summary])
     print(f"{len(replayed.decisions)} decisions written to {args.out}", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from streaming.contract.printable import printable_lines
 from weir.foreground import StopSignal
 from weir.options import add_cluster_options, cluster_of
+from weir.paths import check_readable
 
 if TYPE_CHECKING:
     from weir.logs.send_lines import Addresser
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
     from weir.logs.sender import Pace, Sender, producer_for, send
 
     cluster = cluster_of(args)
+    for file in args.files:
+        check_readable(file)
     stop = StopSignal()
     stop.install()
     log = read_policies(cluster.bootstrap, cluster.topics, cluster.client)

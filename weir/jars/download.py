@@ -45,7 +45,11 @@ def fetch(pins: Sequence[Pin], repository: str, into: Path, wait: Wait) -> None:
         WeirError: the URL is none, or a jar is not to be had, is another one, or came too slowly; with
         its URL.
     """
-    if urlsplit(repository).scheme not in ("http", "https"):
+    try:
+        scheme = urlsplit(repository).scheme
+    except ValueError:
+        scheme = ""
+    if scheme not in ("http", "https"):
         raise WeirError(f"{repository!r} is no repository; expected http://HOST/PATH or https://HOST/PATH")
     fetching = _Fetching(repository.rstrip("/"), into, wait)
     pool = ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="jars")

@@ -8,7 +8,7 @@ from typing import IO
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
-from streaming.replay import is_parquet, write_lines
+from streaming.replay import is_parquet, whole, write_lines
 from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
 from weir.logs.reading import Span, TopicReader
 from weir.logs.sorted_lines import SortedLines
@@ -82,20 +82,16 @@ def _objects(lines: Iterable[Line], counts: Counts) -> Iterator[bytes]:
 
 
 def _write(out: Path, lines: Iterable[Line], progress: Callable[[str], None]) -> None:
-    draft = out.with_name(out.name + ".part")
     try:
-        with draft.open("wb") as raw:
+        with whole(str(out)) as draft, Path(draft).open("wb") as raw:
             if out.suffix == ".gz":
                 # No name and no time in it: the same dump twice gives the same bytes.
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
                     _write_lines(packed, lines, progress)
             else:
                 _write_lines(raw, lines, progress)
-        draft.replace(out)
     except OSError as failure:
         raise WeirError(f"{out} could not be written: {failure.strerror}") from failure
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _write_lines(

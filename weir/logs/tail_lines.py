@@ -21,6 +21,8 @@ from weir.logs import action_lines
 OUTCOME_WIDTH: Final = 9
 SUBJECT_WIDTH: Final = 34
 NUMBERS_WIDTH: Final = 24
+TEXT_MAX: Final = 1_000
+"""Characters that are shown of what is no decision."""
 _FLAGS: Final = ("late", "shadow", "repeat")
 
 
@@ -75,7 +77,7 @@ def _described(decision: dict[str, Any]) -> str:
         outcome, numbers, reasons = shown.line(decision)
     except (BadEvent, KeyError, TypeError, ValueError, AttributeError, IndexError):
         rest = {key: value for key, value in decision.items() if key not in ("type", "ts")}
-        return f"{when}  {kind!s:<{OUTCOME_WIDTH}} {orjson.dumps(rest).decode()}"
+        return f"{when}  {kind!s:<{OUTCOME_WIDTH}} {_cut(orjson.dumps(rest).decode())}"
     parts = [
         f"{when}  {outcome:<{OUTCOME_WIDTH}} {subject_of(decision) or '(no quota)':<{SUBJECT_WIDTH}}",
         f"{numbers:<{NUMBERS_WIDTH}}",
@@ -84,6 +86,11 @@ def _described(decision: dict[str, Any]) -> str:
         f"[{decision.get('id', '?')}]",
     ]
     return "  ".join(part for part in parts if part)
+
+
+def _cut(text: str) -> str:
+    left = len(text) - TEXT_MAX
+    return text if left <= 0 else f"{text[:TEXT_MAX]} ... and {left} characters more"
 
 
 def render(
@@ -106,7 +113,7 @@ def render(
     except orjson.JSONDecodeError:
         decision = None
     if not isinstance(decision, dict):
-        return None if subject or kind else printable(value.decode("utf-8", "replace"))
+        return None if subject or kind else printable(_cut(value.decode("utf-8", "replace")))
     if subject is not None and subject_of(decision) != subject:
         return None
     if kind is not None and decision.get("type") != kind:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streaming.contract.printable import printable
+from weir.paths import check_writable
 from weir.simulate.scenario import (
     DEMAND,
     EQUAL,
@@ -105,12 +106,14 @@ def run(args: argparse.Namespace) -> int:
     from weir.simulate.figures import contenders, figures, table
 
     given = {one.name: getattr(args, one.name) for one in fields(Scenario)}
+    out = args.out or (None if args.json else DEFAULT_OUT)
+    if out is not None:
+        check_writable(out)
     try:
         scenario = Scenario(**{name: value for name, value in given.items() if value is not None})
     except BadScenario as error:
         args.usage_error(str(error))
     result = figures(scenario, [*contenders(), *_own(args)])
-    out = args.out or (None if args.json else DEFAULT_OUT)
     if out is not None:
         from weir.simulate.picture import write
 

@@ -10,7 +10,7 @@ from typing import Any
 from streaming.contract.errors import ConfigError, Problem, WeirError
 from streaming.contract.printable import printable_lines
 from streaming.policy.settings import read_settings
-from weir.foreground import StopSignal, host_port, write_ready_file
+from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
 from weir.settings_file import SECTIONS
 from weir.stack.kafka import port_is_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
@@ -40,6 +40,7 @@ def serve(
         WeirError: a part failed; all others were stopped.
     """
     options, settings = _options(args, policies), _settings(args.settings)
+    forget_ready_file(args.ready_file)
     stack: Stack | None = None
 
     def force() -> None:

@@ -13,11 +13,10 @@ from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.sent import Sent
 from streaming.collect.backlog.settings import BacklogSettings
 from streaming.collect.backlog.unsettled import Unsettled
-from streaming.collect.reports import TakenOver
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.broker_events import Backlog
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import PolicySet, Section
@@ -79,6 +78,10 @@ class BacklogCollector:
             self._unsettled.take(said)
         else:
             self.actions.take(said)
+
+    def interval_s(self) -> int:
+        """Between two checks, by the policies in force now."""
+        return check_interval_s(self._policies())
 
     async def run(self, checked: Callable[[], None] = lambda: None) -> None:
         """Check until cancelled; `checked` is called after each that was reported.
@@ -161,7 +164,7 @@ class BacklogCollector:
 
     async def _wait(self, began_s: float) -> None:
         """Until the next check is due, which another policy may bring nearer; one that came late is said."""
-        took_s, interval_s = time.monotonic() - began_s, check_interval_s(self._policies())
+        took_s, interval_s = time.monotonic() - began_s, self.interval_s()
         if took_s > interval_s:
             self._metrics.behind.inc()
             if time.monotonic() >= self._next_behind_s:
@@ -169,7 +172,7 @@ class BacklogCollector:
                                interval_s)  # fmt: skip
                 self._next_behind_s = time.monotonic() + PROGRESS_S
         while True:
-            left_s = began_s + check_interval_s(self._policies()) - time.monotonic()
+            left_s = began_s + self.interval_s() - time.monotonic()
             await asyncio.sleep(max(0.0, min(left_s, _LOOK_S)))
             if left_s <= _LOOK_S:
                 return

@@ -24,9 +24,9 @@ from streaming.collect.pulsar.push import Change, Pusher, Result
 from streaming.collect.pulsar.readings import Reading, read_counters
 from streaming.collect.pulsar.rest import Rest
 from streaming.collect.pulsar.standing import Shares
-from streaming.collect.reports import TakenOver, records
+from streaming.collect.reports import records
 from streaming.collect.settings import PulsarCollectSettings
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.names import namespace_of
 from streaming.contract.usage_events import COUNTS
 from streaming.policy.groups import round_rules
@@ -193,7 +193,7 @@ class Collector:
         for failure in reading.failures:
             logger.warning("%s", failure)
         self._brokers |= reading.brokers
-        passed = self._differences.take(at_ms, reading.brokers, reading.counters)
+        passed = self._differences.take(at_ms, reading.brokers, reading.counters, reading.shows)
         self._metrics.brokers.set(len(reading.brokers))
         self._metrics.places.set(len(reading.counters) - passed.unknown)
         self._metrics.unknown.inc(passed.unknown)

@@ -1,12 +1,14 @@
 """What passed since the last reading, from counters that only grow, and now and then begin anew."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 Counts = tuple[int, int, int, int]
 """Messages and bytes published, messages and bytes dispatched: the order of the four dimensions."""
 NOTHING: Final[Counts] = (0, 0, 0, 0)
+Shows = Callable[[str], bool]
+"""Whether a reading would show a topic that is there."""
 
 
 class Place(NamedTuple):
@@ -29,7 +31,7 @@ class Passed:
 
     Attributes:
         period_ms: the time between them, of each broker: of one that did not answer it is longer.
-        counts: of each place, also where nothing passed.
+        counts: of each place that was known or is new, also where nothing passed.
         restarted: counters that had gone back.
         unknown: places that were left out, since too many are kept.
     """
@@ -40,12 +42,17 @@ class Passed:
     unknown: int
 
 
+def _unsure(_topic: str) -> bool:
+    return False
+
+
 class Differences:
     """Differences of consecutive readings.
 
     A counter begins at 0 when its topic is loaded: after an unload, a broker's restart, a move to another
-    broker. So one that went back, and one of a topic that was not there, count from 0. What passed between
-    the last reading and such a start is not seen.
+    broker. So one that went back, and one of a topic that the reading before would have shown and did not,
+    count from 0. What passed between the last reading and such a start is not seen. Any other counter that
+    was not known before holds a past that nobody read, and begins with its first reading.
 
     >>> seen, here = Differences(9), Place("b", "persistent://a/b/t")
     >>> for at_ms, count in ((0, 500), (1000, 530), (2000, 7)):
@@ -60,37 +67,56 @@ class Differences:
 
     def __init__(self, places_max: int) -> None:
         self._places_max = places_max
-        self._last: dict[Place, Counts] = {}
+        self._last: dict[Place, tuple[int, Counts]] = {}
         self._read_ms: dict[str, int] = {}
+        # By broker: of which topics its last reading would have shown counters.
+        self._shown: dict[str, Shows] = {}
 
-    def take(self, at_ms: int, brokers: Iterable[str], counters: Mapping[Place, Counts]) -> Passed:
+    def take(
+        self, at_ms: int, brokers: Iterable[str], counters: Mapping[Place, Counts], shows: Shows = _unsure
+    ) -> Passed:
         """A reading. The first one of a broker has nothing to be compared with, and is left out.
 
         Args:
             at_ms: when it was, by a steady clock.
-            brokers: who answered. What is known of others stays, so that a broker's failure to answer is
-                not taken for a restart.
+            brokers: who answered.
             counters: of all places of these.
+            shows: whether a topic would be among them if these brokers had it. What is known of others, and
+                of brokers that did not answer, stays: no failure to answer is taken for a restart.
         """
         answered = frozenset(brokers)
-        kept = dict(list(counters.items())[: self._places_max])
         before = self._last
-        absent = {place: count for place, count in before.items() if place.broker not in answered}
+        # Who is known stays known, since one that takes another's room has a past.
+        places = sorted(counters, key=lambda place: place not in before)
+        places += [
+            place
+            for place in before
+            if place not in counters and not (place.broker in answered and shows(place.topic))
+        ]
+        kept, beyond = places[: self._places_max], places[self._places_max :]
+        periods = {broker: max(1, at_ms - self._read_ms[broker]) for broker in answered & set(self._read_ms)}
         result: dict[Place, Counts] = {}
         restarted = 0
-        for place, now in kept.items():
-            # Of a broker that was never read its whole past would count as one period.
-            if place.broker not in self._read_ms:
+        for place in kept:
+            now, period_ms = counters.get(place), periods.get(place.broker)
+            if now is None or period_ms is None:
                 continue
-            last = before.get(place, NOTHING)
-            back = any(one < other for one, other in zip(now, last, strict=True))
-            restarted += back
-            result[place] = now if back else _less(now, last)
-        room = self._places_max - len(kept)
-        self._last = kept | dict(list(absent.items())[:room])
-        periods = {broker: max(1, at_ms - self._read_ms[broker]) for broker in answered & set(self._read_ms)}
+            if place in before:
+                then_ms, last = before[place]
+                back = any(one < other for one, other in zip(now, last, strict=True))
+                restarted += back
+                passed = now if back else _less(now, last)
+                # What an older reading is compared with took longer than this period.
+                result[place] = _part(passed, period_ms, max(period_ms, at_ms - then_ms))
+            elif self._shown[place.broker](place.topic):
+                result[place] = now
+        self._last = {
+            place: (at_ms, counters[place]) if place in counters else before[place] for place in kept
+        }
         self._read_ms |= dict.fromkeys(answered, at_ms)
-        unknown = len(counters) - len(kept)
+        self._shown |= dict.fromkeys(answered, shows)
+        self._shown |= dict.fromkeys({place.broker for place in beyond}, _unsure)
+        unknown = sum(place in counters for place in beyond)
         return Passed(period_ms=periods, counts=result, restarted=restarted, unknown=unknown)
 
 
@@ -101,3 +127,7 @@ def added(one: Counts, other: Counts) -> Counts:
 
 def _less(now: Counts, last: Counts) -> Counts:
     return now[0] - last[0], now[1] - last[1], now[2] - last[2], now[3] - last[3]
+
+
+def _part(whole: Counts, numerator: int, denominator: int) -> Counts:
+    return tuple(one * numerator // denominator for one in whole)  # type: ignore[return-value]

@@ -43,14 +43,22 @@ class Reading:
     """What brokers said.
 
     Attributes:
+        concerns: of which namespaces.
         brokers: who answered, by their names in events.
         counters: of their topics (published) and subscriptions (dispatched).
-        failures: why others did not.
+        unread: topics that failed by themselves, whoever has them.
+        failures: why these did, and brokers that did not answer.
     """
 
+    concerns: Concerns
     brokers: set[str] = field(default_factory=set)
     counters: dict[Place, Counts] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)
     failures: list[RestError] = field(default_factory=list)
+
+    def shows(self, topic: str) -> bool:
+        """Whether a topic would be among the counters if these brokers had it."""
+        return topic not in self.unread and self.concerns(namespace_of(topic))
 
 
 def broker_name(address: str) -> str:
@@ -68,7 +76,7 @@ async def read_counters(rest: Rest, source: Source, concerns: Concerns) -> Readi
     rest.trust_brokers(brokers)
     if source is Source.STATS:
         return await _by_topics(rest, brokers, concerns)
-    reading = Reading()
+    reading = Reading(concerns)
     for broker, found in zip(
         brokers, await asyncio.gather(*(_page(rest, one, concerns) for one in brokers)), strict=True
     ):
@@ -141,17 +149,18 @@ def _counts(topic: str, subscription: str = "") -> bool:
 
 async def _by_topics(rest: Rest, brokers: Iterable[str], concerns: Concerns) -> Reading:
     """`stats` of each topic; who owns it stands there."""
-    reading = Reading(brokers={broker_name(one) for one in brokers})
+    reading = Reading(concerns, {broker_name(one) for one in brokers})
     namespaces = [one async for one in _namespaces(rest) if concerns(one)]
     lists = await asyncio.gather(*(rest.get(f"{_namespace_path(one)}/topics") for one in namespaces))
     topics = [str(topic) for found in lists for topic in found or () if _counts(str(topic))]
     answers = await asyncio.gather(*(_stats(rest, one) for one in topics))
     for topic, stats in zip(topics, answers, strict=True):
-        if isinstance(stats, RestError):
-            # It was deleted meanwhile, or is partitioned and nothing else.
-            reading.failures += [] if stats.absent else [stats]
-        else:
+        if not isinstance(stats, RestError):
             reading.counters.update(counters_of(topic, stats))
+        elif not stats.absent:
+            # Else it was deleted meanwhile, or is partitioned and nothing else.
+            reading.unread.add(topic)
+            reading.failures.append(stats)
     return reading
 
 

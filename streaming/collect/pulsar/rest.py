@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import orjson
@@ -23,6 +23,7 @@ from streaming.contract.printable import printable
 HOPS_MAX: Final = 5
 """Redirects that one call follows: from broker to broker until the topic's owner is found."""
 REASON_MAX: Final = 200
+_TOKEN_MAX: Final = 64 * 1024
 _PAUSE_S: Final = 0.2
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 307, 308})
@@ -129,9 +130,9 @@ class Rest:
         )
 
     def trust_brokers(self, brokers: Iterable[str]) -> None:
-        """Redirects to these (`HOST:PORT`) are followed, with the token."""
-        for broker in brokers:
-            self._known.add(_origin(httpx2.URL(self.broker_url(broker))))
+        """Redirects to these (`HOST:PORT`) are followed, with the token, and to no others any more."""
+        origins = [_origin(httpx2.URL(self.broker_url(broker))) for broker in brokers]
+        self._known = {_origin(self._base), *origins}
 
     def ask_again(self) -> None:
         """A round begins: who did not answer in the last one is asked again; until then it is not."""
@@ -263,10 +264,23 @@ class Rest:
         return False
 
 
+def check_terms(terms: RestTerms) -> None:
+    """Return if calls can be made so, as far as that can be said without one.
+
+    Raises:
+        WeirError: no address, or a file that cannot be read.
+    """
+    _base_of(terms.base)
+    _read_token(terms.token_file)
+    _trust(terms.ca_file)
+
+
 def _base_of(text: str) -> httpx2.URL:
     try:
+        # Which is strict about brackets.
+        urlsplit(text)
         url = httpx2.URL(text)
-    except httpx2.InvalidURL:
+    except (httpx2.InvalidURL, ValueError):
         url = httpx2.URL("")
     told = url.host and not url.query and not url.userinfo and (url.port or 1) < 2**16
     if url.scheme not in ("http", "https") or not told:
@@ -283,9 +297,13 @@ def _read_token(file: str) -> str:
     if not file:
         return os.environ.get(TOKEN_VARIABLE, "").strip()
     try:
-        return Path(file).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "no text"
+        with Path(file).open() as stream:
+            token = stream.read(_TOKEN_MAX).strip()
+        if not token.isprintable() or not token.isascii():
+            raise ValueError
+        return token
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else "no line of text"
         raise WeirError(f"the token in {printable(file)} cannot be read: {said}") from error
 
 
@@ -294,7 +312,7 @@ def _trust(ca_file: str) -> ssl.SSLContext | bool:
         return True
     try:
         return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise WeirError(f"{printable(ca_file)} holds no certificates: {error}") from error
 
 

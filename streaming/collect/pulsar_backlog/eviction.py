@@ -134,7 +134,7 @@ class Evictor:
             if log.size_of(upto[0]) is None:
                 raise CannotEvict(f"{topic}: ledger {upto[0]} of the plan is not there any more")
             held = await self._sampled(topic, log, cursor, upto)
-            young = [one.position for one in held if _is_younger(one, planned.before_publish_time)]
+            young = _young(topic, held, planned.before_publish_time)
             if not young:
                 messages, size = _amount(log, cursor, upto, held)
                 return Eviction(
@@ -196,9 +196,15 @@ def _moved_back(order: Order, log: TopicLog, cursor: Cursor) -> bool:
     return reported is not None and any(log.between(cursor.position, reported))
 
 
-def _is_younger(held: _Held, before_ms: int | None) -> bool:
-    """Whether it must stay: producers' clocks may differ, and Pulsar looks for a time as if they did not."""
-    return before_ms is not None and held.published is not None and held.published >= before_ms
+def _young(topic: str, held: Sequence[_Held], before_ms: int | None) -> list[Position]:
+    """Those that must stay: producers' clocks may differ, and Pulsar looks for a time as if they did not."""
+    if before_ms is None:
+        return []
+    for one in held:
+        if one.published is None:
+            ledger, entry = one.position
+            raise CannotEvict(f"{topic}: entry {ledger}:{entry} does not tell when it was published")
+    return [one.position for one in held if one.published is not None and one.published >= before_ms]
 
 
 def _amount(log: TopicLog, cursor: Cursor, upto: Position, held: Sequence[_Held]) -> tuple[int, int]:

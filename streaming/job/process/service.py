@@ -15,7 +15,6 @@ from types import FrameType
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from prometheus_client import start_http_server
 from py4j.protocol import Py4JError
 from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
@@ -42,6 +41,7 @@ from streaming.job.spark.settings import JobSettings
 from streaming.kafka_io.policy_topic import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.kafka_io.weir_topics import look
+from streaming.metrics import serve_metrics
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S = 1.0
@@ -245,12 +245,7 @@ def _watch(
 def _serve_metrics(metrics: JobMetrics, address: tuple[str, int] | None) -> str | None:
     if address is None:
         return None
-    host, port = address
-    try:
-        server, _ = start_http_server(port, addr=host, registry=metrics.registry)
-    except OSError as error:
-        raise WeirError(f"metrics cannot be served on {host}:{port}: {error.strerror}") from error
-    return f"http://{host}:{server.server_port}/metrics"
+    return serve_metrics(metrics.registry, *address)
 
 
 def _announce(session: Session, options: JobOptions, metrics: str | None) -> None:

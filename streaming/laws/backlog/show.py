@@ -6,7 +6,7 @@ from typing import Any
 from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.times import clock
 from streaming.laws.backlog.law import EVICTION, Quota, Rules, judge
-from streaming.laws.law import Curve, Plot, Points, Said, count_up
+from streaming.laws.law import Curve, Plot, Points, Said, count_up, few
 
 _LIMIT_BYTES, _MINUTES = 50_000, 60
 """Of the plot: each minute brings 3 entries of 1 kB; a ledger closes when it holds 10 or more."""
@@ -26,7 +26,7 @@ def line(decision: Mapping[str, Any]) -> Said:
             else f"{decision['backlogQuotaLimitSize']} bytes"
         )
         reasons.append(f"over {limit}: {action['policy']}")
-    reasons += map(_eviction, decision["evict"])
+    reasons += few(list(map(_eviction, decision["evict"])))
     word = "exceeded" if decision["exceeded"] else "within"
     return word, f"{decision['backlogSize']:.0f} bytes behind", reasons
 

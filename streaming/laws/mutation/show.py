@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from streaming.columns.compiled import machine
-from streaming.laws.law import Curve, Plot, Said, count_up, keep_longest_throttle
+from streaming.laws.law import Curve, Plot, Said, count_up, few, keep_longest_throttle
 from streaming.laws.mutation import law
 from streaming.laws.mutation.law import STRICT
 from streaming.laws.mutation.rates import refill, roll
@@ -22,7 +22,7 @@ def line(decision: Mapping[str, Any]) -> Said:
     if decision.get("throttle_time_ms"):
         reasons.append(f"wait {decision['throttle_time_ms']} ms")
     if decision.get("rejected"):
-        reasons.append("rejected " + ",".join(str(name) for name in decision["rejected"]))
+        reasons.append("rejected " + ",".join(few([str(name) for name in decision["rejected"]])))
     return str(decision["outcome"]), _balance(decision), reasons
 
 

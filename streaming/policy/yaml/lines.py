@@ -16,8 +16,10 @@ from streaming.contract.errors import ConfigError, Problem
 
 # The C parser recurses on nesting and would end the process; policies nest six deep.
 MAX_DEPTH = 64
-# Aliases can blow a small file up without end.
+# Aliases can blow a small file up without end, so beyond the first values each byte stands for a few.
 MAX_NODES = 4_000_000
+MAX_NODES_PER_BYTE = 10
+FREE_NODES = 100_000
 MAX_FILE_BYTES = 128 * 1024 * 1024
 MAX_DIGITS = 400
 WHOLE_FILE = "(file)"
@@ -91,8 +93,8 @@ def read_yaml(file: str) -> YamlFile:
     try:
         with open(file, "rb") as stream:
             raw = stream.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
         raise _unreadable(file, 1, f"cannot be read: {why}; expected a readable YAML file") from error
     return parse_yaml(raw, file)
 
@@ -121,7 +123,8 @@ def parse_yaml(raw: bytes, file: str) -> YamlFile:
             file, line, "is not valid YAML (a control character); expected printable text"
         ) from error
     # Wrong YAML ends here; what follows can be reported together with the problems of the values.
-    result = _Builder(YamlFile(file=file, lines={(): 1})).build(root)
+    most = min(MAX_NODES, FREE_NODES + MAX_NODES_PER_BYTE * len(raw))
+    result = _Builder(YamlFile(file=file, lines={(): 1}), most).build(root)
     if second is not None:
         result.problems.append(
             Problem(
@@ -164,8 +167,8 @@ def _compose(text: str) -> tuple[yaml.Node | None, yaml.Node | None]:
 class _Builder:
     """Turns nodes into values; notes lines and problems in the file it is given."""
 
-    def __init__(self, result: YamlFile) -> None:
-        self.result = result
+    def __init__(self, result: YamlFile, most: int) -> None:
+        self.result, self.most = result, most
         self.nodes = 0
         self.open: set[int] = set()  # collections being built, so that an alias to a parent is seen
 
@@ -175,11 +178,11 @@ class _Builder:
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
         self.nodes += 1
-        if self.nodes > MAX_NODES:
+        if self.nodes > self.most:
             raise _unreadable(
                 self.result.file,
                 node.start_mark.line + 1,
-                f"is too large; expected at most {MAX_NODES} values",
+                f"is too large; expected at most {self.most} values",
             )
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)

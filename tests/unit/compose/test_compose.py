@@ -1,7 +1,9 @@
 """The compose folder holds together, as far as can be said without an engine; `make compose-test` runs it."""
 
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -89,6 +91,12 @@ def test_commands_are_commands_of_weir(part: str) -> None:
     assert build_parser("healthy").parse_args(check[2:]).ready_file == args.ready_file
 
 
+def test_two_collectors_do_not_take_turns() -> None:
+    """Each is started again whenever it ends."""
+    given = words("collect")
+    assert build_parser("collect").parse_args(given).stand_by
+
+
 def test_settings_and_policies_are_valid() -> None:
     """By our own readers; Kafka is where its service listens."""
     for name, cls in SECTIONS:
@@ -161,6 +169,41 @@ def test_volumes_and_secrets_are_there() -> None:
     for name, secret in whole["secrets"].items():
         assert secret == {"file": f"./secrets/{name}"}
         assert f"make {name} " in script
+
+
+def test_all_images_that_are_needed_are_named() -> None:
+    """Those that `up` starts in any profile: without one of them nothing starts."""
+    needed = (FOLDER / "README.md").read_text().partition("What you need:")[2].partition("```")[0]
+    for service in services().values():
+        image = service["image"].partition(":")[0]
+        assert "grafana" in service.get("profiles", ()) or f"`{image}`" in needed
+
+
+@pytest.mark.parametrize(
+    ("said", "environment", "image"),
+    [
+        (None, {}, "weir:latest"),
+        ("WEIR_IMAGE=host/weir\nWEIR_TAG='1.2'\n# WEIR_TAG=3\nA=b; exit 1\n", {}, "host/weir:1.2"),
+        ("WEIR_IMAGE=host/weir\n", {"WEIR_IMAGE": "mine"}, "mine:latest"),
+    ],
+)
+def test_secrets_are_given_away_by_the_image_that_compose_runs(
+    tmp_path: Path, said: str | None, environment: dict[str, str], image: str
+) -> None:
+    """Of somebody who is not root: by the engine, with the image of the environment or of .env."""
+    folder, programs = tmp_path / "compose", tmp_path / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    shutil.copy(FOLDER / "secrets.sh", folder)
+    if said is not None:
+        (folder / ".env").write_text(said)
+    for name, does in {"id": "echo 1000", "docker": f'echo "$@" >{tmp_path}/asked'}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    subprocess.run(["sh", folder / "secrets.sh"], env=path | environment, check=True, timeout=10)
+    assert f" {image} -c chown" in (tmp_path / "asked").read_text()
+    assert (folder / "secrets" / "admin_tokens").stat().st_mode & 0o777 == 0o600
 
 
 def test_whoever_needs_the_jobs_topics_waits_for_it() -> None:

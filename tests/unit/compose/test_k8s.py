@@ -63,6 +63,12 @@ def test_commands_are_those_of_weir(workload: Manifest, capsys: pytest.CaptureFi
     assert host == "0.0.0.0" and port == ports(workload)["metrics"]
 
 
+def test_two_collectors_do_not_take_turns() -> None:
+    """Each is started again whenever it ends."""
+    args = container(named("Deployment", "weir-collect"))["args"]
+    assert build_parser("collect").parse_args(args).stand_by
+
+
 def volumes(workload: Manifest) -> set[str]:
     """Names of all volumes of its pods."""
     claims = workload["spec"].get("volumeClaimTemplates", [])
@@ -81,12 +87,13 @@ def test_probes_ask_what_the_part_writes(workload: Manifest) -> None:
     """`weir healthy` with its ready file, in more time than that takes; alive is who answers at all."""
     args = container(workload)["args"]
     (ready,) = [word.partition("=")[2] for word in args if word.startswith("--ready-file=")]
-    for name in {"readinessProbe", "startupProbe"} & container(workload).keys():
-        probe = container(workload)[name]
-        assert probe["exec"]["command"] == ["weir", "healthy", ready]
-        parsed = build_parser("healthy").parse_args(probe["exec"]["command"][1:])
-        assert parsed.limit < probe["timeoutSeconds"]
-    assert container(workload)["livenessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
+    probe = container(workload)["readinessProbe"]
+    assert probe["exec"]["command"] == ["weir", "healthy", ready]
+    parsed = build_parser("healthy").parse_args(probe["exec"]["command"][1:])
+    assert parsed.limit < probe["timeoutSeconds"]
+    # Nobody is killed for not being ready: that may take as long as a first read, or as Kafka is away.
+    for name in {"livenessProbe", "startupProbe"} & container(workload).keys():
+        assert container(workload)[name]["httpGet"] == {"path": "/metrics", "port": "metrics"}
 
 
 @each_part

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streaming.contract.errors import ConfigError, Problem, WeirError
+from streaming.contract.errors import ConfigError, Problem, TakenOver, WeirError
 from weir import cli
 
 
@@ -60,6 +60,22 @@ def test_failed_work_is_one_line_and_ends_with_1(command: Any, capsys: Any) -> N
     command(raising(WeirError("kafka is away")))
     assert cli.main(["up"]) == 1
     assert capsys.readouterr().err == "weir: kafka is away\n"
+
+
+def test_who_was_taken_over_ends_with_3(command: Any, capsys: Any) -> None:
+    """So that whatever starts it again can leave that to the other one."""
+    command(raising(TakenOver("another one has taken over")))
+    assert cli.main(["up"]) == 3
+    assert capsys.readouterr().err == "weir: another one has taken over\n"
+
+
+def test_options_of_the_collector_may_stand_before_its_cluster() -> None:
+    """As in the unit of systemd: what is absent behind the word does not undo them."""
+    words = ["collect", "--settings", "f.yaml", "--once", "kafka", "--stand-by"]
+    args = cli.build_parser("collect").parse_args(words)
+    assert (args.settings, args.once, args.stand_by, args.kafka) == ("f.yaml", True, True, None)
+    args = cli.build_parser("collect").parse_args(["collect", "--kafka", "h:1", "pulsar", "--push"])
+    assert (args.kafka, args.settings, args.push, args.admin) == ("h:1", None, True, None)
 
 
 def test_messages_forge_no_lines(command: Any, capsys: Any) -> None:

@@ -1,17 +1,23 @@
 """In front of another admin API: what is Weir's stays, all else goes there; tokens stay where they belong."""
 
+import asyncio
 import base64
 import time
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 from admin_api_kit import client, parts
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+from property_kit import tries
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
+from enforcer.admin.api import create_app
 from enforcer.admin.auth import Grant, Role, digest_of
 from enforcer.admin.backlog import filled as backlog_filled
 from enforcer.admin.dispatch import filled as dispatch_filled
@@ -71,6 +77,103 @@ def test_whose_a_request_is(method: str, path: str, ours: bool) -> None:
     """By method and path."""
     _, api = front()
     assert (api.request(method, path, json={}).status_code == 418) is not ours
+
+
+def asked(method: str, target: str) -> int:
+    """The status that a request's target as it stands on the wire is answered with."""
+    raw, _, query = target.partition("?")
+    scope: Scope = {
+        "type": "http", "http_version": "1.1", "method": method, "path": unquote(raw), "root_path": "",
+        "raw_path": raw.encode(), "query_string": query.encode(), "client": ("127.0.0.1", 50_000),
+        "headers": [(b"host", b"127.0.0.1:18080"), (b"content-type", b"application/json")],
+    }  # fmt: skip
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(create_app(replace(parts(), beyond=beyond))(scope, receive, send))
+    status: int = sent[0]["status"]
+    return status
+
+
+OWN = (
+    ("GET", "/admin/v2/resourcegroups"),
+    ("PUT", "/admin/v2/resourcegroups/rg1"),
+    ("DELETE", "/admin/v2/resourcegroup/rg1"),
+    ("POST", "/admin/v2/namespaces/acme/orders/resourcegroup/rg1"),
+    ("POST", "/admin/v2/namespaces/acme/orders/backlogQuota"),
+    ("GET", "/admin/v2/namespaces/acme/orders/backlogQuotaMap"),
+    ("DELETE", "/admin/v2/namespaces/acme/orders/dispatchRate"),
+    ("POST", f"{TOPIC}/subscriptionDispatchRate"),
+    ("POST", f"{TOPIC}/a%2Fb/dispatchRate"),
+    ("POST", f"{CONFIGURATION}/dispatchThrottlingRateInMsg/5"),
+)
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> tuple[str, str, bool]:
+    """A method, an own endpoint as somebody may write it, and whether only letters are written otherwise."""
+    method, path = draw(st.sampled_from(OWN))
+    exact, segments = True, []
+    for segment in path.split("/")[1:]:
+        known = unquote(segment)
+        encoded = draw(st.sets(st.integers(0, len(known) - 1), max_size=3))
+        text = "".join(
+            f"%{ord(letter):02{draw(st.sampled_from('xX'))}}" if at in encoded else quote(letter, safe="")
+            for at, letter in enumerate(known)
+        )
+        extra = draw(st.sampled_from(["", "", "", ";", ";x", ";x=1;y", "/", "//", "/;x"]))
+        exact &= not extra
+        segments.append(text + extra)
+    before = draw(st.sampled_from(["", "", "", "/", "http://x", "HTTPS://u@x:1", "http://"]))
+    after = draw(st.sampled_from(["", "", "", "/", "#x", "?a=/b", "/./", "/%2e"]))
+    exact &= not before and after in ("", "?a=/b")
+    return method, f"{before}/{'/'.join(segments)}{after}", exact
+
+
+@tries(300)
+@given(spellings())
+def test_no_spelling_of_weirs_own_goes_beyond(spelling: tuple[str, str, bool]) -> None:
+    """Pulsar would take most of them for its own. Percent-encoded letters are Weir's, all else is refused."""
+    method, target, exact = spelling
+    status = asked(method, target)
+    assert status != 418
+    assert exact or status == 400 or target in ("/admin/v2/resourcegroups/",)
+    assert not exact or status == asked(method, unquote(target.replace("%2F", "%252F")))
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("POST", "/admin/v2/persistent/acme/orders/a%2Fb/subscriptionDispatchRate"),
+        ("POST", "/admin/v2/persistent/acme/orders/a%2Fb/s/dispatchRate"),
+        ("GET", "/admin/v2/resourcegroups/rg1%2Fusage"),
+        ("POST", "/admin/v2/namespaces/acme/or%2Fders/dispatchRate"),
+        ("POST", "/admin/v2/namespaces/acme/orders/resourcegroup%2Frg1"),
+        ("POST", "/admin/v2/persistent/acme/orders/t1/s;x/dispatchRate"),
+        ("POST", "/admin/v2/persistent/acme/orders/t1//s/dispatchRate"),
+        ("POST", "http://x/admin/v2/namespaces/acme/orders/backlogQuota"),
+        ("POST", "/admin/v2/namespaces/../namespaces/acme/orders/backlogQuota"),
+    ],
+)
+def test_what_servers_read_in_several_ways_is_refused(method: str, target: str) -> None:
+    """No reading of it goes to Pulsar."""
+    assert asked(method, target) == 400
+
+
+def test_a_topic_with_a_slash_is_no_subscription() -> None:
+    """Weir has no such topics, and Pulsar is not asked."""
+    assert asked("POST", "/admin/v2/persistent/acme/orders/a%2Fb/dispatchRate") == 412
+
+
+@pytest.mark.parametrize("method", ["post", "Post"])
+def test_a_method_in_small_letters_is_the_same(method: str) -> None:
+    """Some servers take it so; Weir's endpoints do not."""
+    assert asked(method, "/admin/v2/namespaces/acme/orders/backlogQuota") == 405
 
 
 def test_who_may_ask_what_is_beyond_says_the_api_there() -> None:

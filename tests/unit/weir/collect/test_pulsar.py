@@ -16,7 +16,7 @@ from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.plan import Plan
 from streaming.collect.pulsar.push import Change, Result
 from streaming.collect.settings import AtStop, PulsarCollectSettings
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from weir.collect import pulsar as module
 
 SLOT = Slot.parse("publishRate a/b")
@@ -129,3 +129,36 @@ def test_a_round_that_is_late_is_counted_and_said(
     metrics = run(Collected(done(), done(), done()))
     assert metrics.behind._value.get() == 3
     assert sum("falls behind" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_usage_goes_on_when_the_one_that_took_over_has_ended(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """If it stands by; else the command ends."""
+    stop, stood_by, runs = asyncio.Event(), [], 0
+
+    async def begin(*_: Any) -> Collected:
+        return Collected(done())
+
+    async def rounds(self: Any) -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise TakenOver("another collector", "lease")
+        stop.set()
+
+    async def stand_by(_cluster: Any, taken: TakenOver, interval_s: float) -> None:
+        stood_by.append((taken.lease, interval_s))
+
+    monkeypatch.setattr(module, "_begin", begin)
+    monkeypatch.setattr(module._Run, "run", rounds)
+    monkeypatch.setattr(module, "stand_by", stand_by)
+    args: Any = argparse.Namespace(once=False, stand_by=waits)
+    given: Any = (PulsarCollectSettings(), None, None, CollectMetrics(), None, stop)
+    if waits:
+        asyncio.run(module._usage(args, *given))
+        assert (runs, stood_by) == (2, [("lease", 5.0)])
+    else:
+        with pytest.raises(TakenOver):
+            asyncio.run(module._usage(args, *given))

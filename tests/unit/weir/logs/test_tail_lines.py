@@ -278,3 +278,17 @@ def test_a_decision_that_lacks_something_is_shown_field_by_field(decision: dict[
         for broken in ({k: v for k, v in decision.items() if k != name}, decision | {name: ["odd"]}):
             assert describe(broken)
     assert describe({"type": "share", "ts": 0, "group": "rg1"}) == '00:00:00.000  share     {"group":"rg1"}'
+
+
+def test_what_is_long_is_cut_for_people_and_whole_as_json() -> None:
+    """Lists of names, and what is no decision at all."""
+    long = ADMISSION | {"rejected": [f"t{number}" for number in range(1_000)]}
+    given: dict[str, Any] = {"subject": None, "kind": None}
+    shown = render(orjson.dumps(long), as_json=False, **given)
+    assert shown is not None and "rejected t0,t1,t2,t3,t4,t5,t6,t7,t8,t9,and 990 more  [p1-42]" in shown
+    many = BACKLOG | {"evict": [{"subscription": "slow", "before_publish_time": 40_000}] * 1_000}
+    assert "evict slow before 00:00:40.000  and 990 more  [" in describe(many)
+    assert orjson.loads(render(orjson.dumps(long), as_json=True, **given) or "") == long
+    for value in (b"x" * 5_000, orjson.dumps({"type": "admission", "x": "y" * 5_000})):
+        shown = render(value, as_json=False, **given)
+        assert shown is not None and len(shown) < 1_200 and "characters more" in shown

@@ -11,8 +11,7 @@ from collector_kit import EVICTS, NAME, TOPIC, Desk, FakeCluster, policies
 from streaming.collect.backlog import collector as module
 from streaming.collect.backlog.cluster import Looked, Wants
 from streaming.collect.backlog.collector import Outcome
-from streaming.collect.reports import TakenOver
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 
 
 async def reached(condition: Callable[[], bool]) -> None:

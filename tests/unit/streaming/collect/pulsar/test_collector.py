@@ -11,9 +11,8 @@ from streaming.collect.pulsar import collector as module
 from streaming.collect.pulsar.collector import Collector, Outcome, Round, concerns
 from streaming.collect.pulsar.limits import Kind, Rates, Slot
 from streaming.collect.pulsar.metrics import CollectMetrics
-from streaming.collect.reports import TakenOver
 from streaming.collect.settings import PulsarCollectSettings
-from streaming.contract.errors import WeirError
+from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.events import parse
 from streaming.contract.usage_events import GroupUsage, group_usage
 from streaming.policy.policy_set import PolicySet
@@ -181,3 +180,16 @@ def test_namespaces_without_shared_limits_are_not_metered() -> None:
     )
     names = ("t/any", "a/fixed", "a/shared", "a/topic", "a/none")
     assert [concern(name) for name in names] == [True, False, True, True, False]
+
+
+def test_a_namespace_that_joins_a_group_brings_no_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody read it before, so what its counters hold has passed long ago."""
+    rig = Rig(monkeypatch)
+    rig.entries = {**ENTRIES, "namespaces.a/b": {}}
+    rig.round(10**9)
+    rig.round(10**9)
+    rig.entries = ENTRIES
+    first = rig.round(10**9 + 5)
+    assert first.passed is not None and first.passed.counts == {}
+    then = rig.round(10**9 + 7)
+    assert then.passed is not None and [count[0] for count in then.passed.counts.values()] == [2]

@@ -4,6 +4,12 @@ from streaming.collect.pulsar.counters import Differences, Place
 
 T1, T2 = Place("b1", "persistent://a/b/t1"), Place("b1", "persistent://a/b/t2")
 ELSEWHERE = Place("b2", "persistent://a/b/t1")
+PAST = (10**9, 10**11, 0, 0)
+
+
+def whole(_topic: str) -> bool:
+    """A reading that shows all there is."""
+    return True
 
 
 def test_the_first_reading_counts_nothing() -> None:
@@ -24,8 +30,8 @@ def test_a_counter_that_went_back_counts_from_nothing() -> None:
 def test_a_topic_that_is_new_counts_from_nothing_and_one_that_is_gone_not_at_all() -> None:
     """It was created, or deleted, or moved: what it did where it was since the last reading is not seen."""
     differences = Differences(9)
-    differences.take(0, ["b1", "b2"], {T1: (100, 100, 0, 0)})
-    passed = differences.take(1_000, ["b1", "b2"], {T2: (5, 5, 0, 0), ELSEWHERE: (9, 9, 0, 0)})
+    differences.take(0, ["b1", "b2"], {T1: (100, 100, 0, 0)}, whole)
+    passed = differences.take(1_000, ["b1", "b2"], {T2: (5, 5, 0, 0), ELSEWHERE: (9, 9, 0, 0)}, whole)
     assert passed.counts == {T2: (5, 5, 0, 0), ELSEWHERE: (9, 9, 0, 0)}
     assert passed.restarted == 0
 
@@ -51,3 +57,45 @@ def test_places_have_a_bound() -> None:
     # Those of a broker that is silent count too.
     assert len(differences.take(2_000, ["b2"], {ELSEWHERE: (0, 0, 0, 0)}).counts) == 0
     assert len(differences._last) == 2
+
+
+def test_a_topic_that_one_reading_lacks_does_not_count_from_nothing() -> None:
+    """It goes on from what it had; what passed counts by its mean rate, as all else of that reading."""
+    differences = Differences(9)
+    differences.take(0, ["b1"], {T1: PAST}, whole)
+    missing = differences.take(1_000, ["b1"], {}, lambda topic: topic != T1.topic)
+    assert missing.counts == {}
+    passed = differences.take(2_000, ["b1"], {T1: (10**9 + 40, 10**11 + 80, 0, 0)}, whole)
+    assert (passed.counts, passed.restarted) == ({T1: (20, 40, 0, 0)}, 0)
+
+
+def test_a_topic_that_was_never_read_begins_with_its_first_reading() -> None:
+    """Only the one behind a reading that would have shown it is new."""
+    differences = Differences(9)
+    differences.take(0, ["b1", "b2"], {}, lambda topic: topic != T1.topic)
+    assert differences.take(1_000, ["b1", "b2"], {T1: PAST, T2: (3, 3, 0, 0)}, whole).counts == {
+        T2: (3, 3, 0, 0)
+    }
+    passed = differences.take(2_000, ["b1", "b2"], {T1: (10**9 + 1, 10**11, 0, 0)}, whole)
+    assert passed.counts == {T1: (1, 0, 0, 0)}
+
+
+def test_who_gets_the_room_of_another_begins_with_its_first_reading() -> None:
+    """Known ones keep theirs, also when new ones come before them in order."""
+    differences = Differences(2)
+    places = [Place("b1", f"persistent://a/b/t{n}") for n in range(4)]
+    differences.take(0, ["b1"], dict.fromkeys(places[1:], PAST), whole)
+    passed = differences.take(1_000, ["b1"], dict.fromkeys(places, PAST), whole)
+    assert (list(passed.counts), passed.unknown) == (places[1:3], 2)
+    passed = differences.take(2_000, ["b1"], dict.fromkeys(places[2:], PAST), whole)
+    assert passed.counts == {places[2]: (0, 0, 0, 0)}
+    passed = differences.take(3_000, ["b1"], dict.fromkeys(places[2:], PAST), whole)
+    assert passed.counts == dict.fromkeys(places[2:], (0, 0, 0, 0))
+
+
+def test_a_silent_broker_without_room_begins_anew() -> None:
+    """Its places left for those of others: when it answers again their past is nobody's traffic."""
+    differences = Differences(2)
+    differences.take(0, ["b1"], {T1: PAST}, whole)
+    differences.take(1_000, ["b2"], {ELSEWHERE: PAST, Place("b2", T2.topic): PAST}, whole)
+    assert differences.take(2_000, ["b1"], {T1: PAST}, whole).counts == {}

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from limits_kit import FakePulsar, rest_of, run
 
-from streaming.collect.pulsar.counters import Place
+from streaming.collect.pulsar.counters import Differences, Place
 from streaming.collect.pulsar.readings import counters_in, counters_of, read_counters
 from streaming.collect.pulsar.rest import RestError
 from streaming.collect.settings import Source
@@ -92,6 +92,34 @@ def test_stats_are_read_topic_by_topic() -> None:
     here = "pulsar-broker1:8080"
     assert reading.counters == {Place(here, T): (100, 13500, 0, 0), Place(here, T, "s1"): (0, 0, 40, 5400)}
     assert reading.failures == []
+
+
+@pytest.mark.parametrize("failing", [{1}, {0, 1}])
+def test_a_stats_call_that_fails_is_no_traffic(failing: set[int]) -> None:
+    """Neither of a topic that was read before nor of one that never was: its counter holds its past."""
+    lists: dict[str, Any] = {
+        "/admin/v2/brokers": ["broker1:8080"],
+        "/admin/v2/tenants": ["a"],
+        "/admin/v2/namespaces/a": ["a/b"],
+        "/admin/v2/namespaces/a/b/topics": [T],
+    }
+    number = 0
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path in lists:
+            return httpx2.Response(200, json=lists[request.url.path])
+        if number in failing:
+            return httpx2.Response(500, json={"reason": "unloading"})
+        return httpx2.Response(200, json={**STATS, "msgInCounter": 10**9 + number})
+
+    rest, differences = rest_of(answer), Differences(9)
+    counted = []
+    for number in range(4):
+        reading = run(read_counters(rest, Source.STATS, lambda _namespace: True))
+        passed = differences.take(1_000 * number, reading.brokers, reading.counters, reading.shows)
+        counted += [count[0] for place, count in passed.counts.items() if not place.subscription]
+        assert len(reading.failures) == (number in failing)
+    assert counted == [1] * len(counted) and counted
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,10 @@ def test_redirects_lead_to_brokers_of_the_cluster_only(monkeypatch: pytest.Monke
     known.trust_brokers(["broker1:8080"])
     assert run(known.get(PATH)) == {"a": 1}
     assert seen == [("admin", "Bearer secret-token")] * 2 + [("broker1", "Bearer secret-token")]
+    # Its address may be somebody else's by now.
+    known.trust_brokers(["broker2:8080"])
+    with pytest.raises(RestError, match="http://broker1:8080, which is no broker"):
+        run(known.get(PATH))
 
 
 def test_redirects_have_an_end() -> None:

@@ -151,6 +151,17 @@ def test_time_in_disorder_takes_no_younger_one() -> None:
     assert rig.prepare(before_publish_time=before_ms) is None
 
 
+@pytest.mark.parametrize("status", [403, 500])
+def test_time_takes_nothing_that_does_not_tell_its_own(status: int) -> None:
+    """It may be too young. The next check tries again; by size it is no condition."""
+    rig = Rig(topic())
+    rig.fake.fail = lambda method, path: status if method == "HEAD" and path.endswith("1/entry/7") else 0
+    with pytest.raises(CannotEvict, match="entry 1:7 does not tell when it was published"):
+        rig.prepare(before_publish_time=NOW_MS - 5_000)
+    assert rig.prepare(ledger=2, entry=3, entries=11) is not None
+    assert rig.changes() == 0
+
+
 def test_endless_disorder_evicts_nothing() -> None:
     """What is cut again and again is given up, with the reason."""
     rig = Rig(topic(), eviction_sample=2)

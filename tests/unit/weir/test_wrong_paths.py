@@ -1,0 +1,198 @@
+"""Every command with every kind of wrong file and folder: one line that names it, and never a traceback."""
+
+import argparse
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from wrong_paths import GOOD_EVENTS, GOOD_POLICIES, WrongPaths, terminal
+
+from streaming.contract.errors import WeirError
+from streaming.contract.printable import printable
+from weir import cli
+from weir.paths import check_readable
+
+NOBODY: Final = ("--kafka", "127.0.0.1:1")
+"""Asked only by a command that has looked at its files too late: it would wait, and name this."""
+SIMULATED: Final = ("--seconds", "2", "--slow-at", "0", "--slow-for", "1")
+NOT_BEFORE: Final = ("endless device", "memory")
+"""What shows only when it is read; events are read as they are sent."""
+DAMAGED: Final = ("half.gz", "damaged.gz", "no.gz", "no.parquet")
+READ, EVENTS, TOKEN, OPENED = "read", "events", "token", "opened"
+WRITE, READY, FOLDER = "write", "ready", "folder"
+OPTIONS: Final = (
+    *((command, "--settings", READ, NOBODY) for command in (
+        "up", "demo", "tail", "backlog", "policy get", "job", "proxy", "admin", "collect", "collect kafka",
+        "collect pulsar",
+    )),
+    ("send", "--settings", READ, (*NOBODY, "EVENTS")),
+    ("policy apply", "--settings", READ, (*NOBODY, "POLICIES")),
+    ("dump", "--settings", READ, (*NOBODY, "--out", "OUT")),
+    ("up", "--policies", READ, NOBODY),
+    ("demo", "--policies", READ, NOBODY),
+    ("policy check", "file", READ, ()),
+    ("policy apply", "file", READ, NOBODY),
+    ("policy explain", "--policies", READ, ("--user", "u")),
+    ("replay", "--policies", READ, ("--events", "EVENTS", "--out", "OUT")),
+    ("simulate concurrency", "--policies", READ, (*SIMULATED, "--partition", "p", "--out", "OUT")),
+    ("admin", "--tokens", READ, NOBODY),
+    ("healthy", "ready_file", READ, ()),
+    ("collect pulsar", "--token-file", TOKEN, (*NOBODY, "--admin", "http://127.0.0.1:1")),
+    ("replay", "--events", EVENTS, ("--policies", "POLICIES", "--out", "OUT")),
+    ("send", "files", OPENED, NOBODY),
+    ("replay", "--out", WRITE, ("--policies", "POLICIES", "--events", "EVENTS")),
+    ("replay", "--dead-letters", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
+    ("replay", "--summary", WRITE, ("--policies", "POLICIES", "--events", "EVENTS", "--out", "OUT")),
+    ("dump", "--out", WRITE, NOBODY),
+    ("simulate concurrency", "--out", WRITE, SIMULATED),
+    *((command, "--ready-file", READY, NOBODY) for command in (
+        "up", "demo", "job", "proxy", "admin", "collect", "collect kafka", "collect pulsar",
+    )),
+    ("kafka", "--ready-file", READY, ("--data", "FOLDER")),
+    ("pulsar", "--ready-file", READY, ("--data", "FOLDER")),
+    ("kafka", "--data", FOLDER, ()),
+    ("pulsar", "--data", FOLDER, ()),
+    ("up", "--data", FOLDER, NOBODY),
+    ("demo", "--data", FOLDER, NOBODY),
+    ("job", "--log-dir", FOLDER, NOBODY),
+    ("job", "--checkpoint", FOLDER, (*NOBODY, "--log-dir", "FOLDER")),
+)  # fmt: skip
+"""Command, option, what its path is for, and further words."""
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrongPaths]:
+    """One folder of them for all."""
+    with terminal() as device:
+        yield WrongPaths(tmp_path_factory.mktemp("wrong"), device)
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Commands take signals over."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def paths(wrong: WrongPaths, purpose: str) -> dict[str, str]:
+    """What is wrong for it."""
+    return {
+        READ: wrong.unreadable | wrong.contents | {"pipe": wrong.pipe},
+        EVENTS: wrong.unreadable | {name: wrong.contents[name] for name in DAMAGED},
+        TOKEN: wrong.unreadable,
+        OPENED: {kind: wrong.unreadable[kind] for kind in wrong.unreadable if kind not in NOT_BEFORE},
+        WRITE: wrong.unwritable,
+        READY: wrong.no_plain_file,
+        FOLDER: wrong.no_folder,
+    }[purpose]
+
+
+def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit status, and what is said."""
+    capsys.readouterr()
+    try:
+        status = cli.main(words)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    return status, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "purpose", "more"), OPTIONS, ids=[f"{one[0]} {one[1]}" for one in OPTIONS]
+)
+def test_a_wrong_path_is_named_in_words(
+    command: str, option: str, purpose: str, more: tuple[str, ...], wrong: WrongPaths, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Before anything is started or asked, with status 1 or 2."""
+    monkeypatch.chdir(tmp_path)
+    good = {"POLICIES": GOOD_POLICIES, "EVENTS": GOOD_EVENTS}
+    for name, content in good.items():
+        (tmp_path / name).write_bytes(content)
+    found = []
+    for kind, path in paths(wrong, purpose).items():
+        words = [*command.split(), *more, *([option] if option.startswith("-") else []), path]
+        with wrong.written(path):
+            status, said = run(words, capsys)
+        if status not in (1, 2) or "Traceback" in said or printable(path.split("\n")[0]) not in said:
+            found.append(f"{kind}: status {status}: {said[-500:]}")
+        assert "127.0.0.1:1 " not in said, f"{kind}: it was started: {said}"
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("engine", ["local"])
+def test_lines_that_are_no_events_are_dead_letters(
+    engine: str, wrong: WrongPaths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever stands in an event file: the replay is done, and says how many."""
+    (tmp_path / "policies").write_bytes(GOOD_POLICIES)
+    for name, path in wrong.contents.items():
+        words = ["--policies", str(tmp_path / "policies"), "--events", path, "--out", str(tmp_path / "out")]
+        status, said = run(["replay", "--engine", engine, *words], capsys)
+        assert status == (1 if name in DAMAGED else 0) and "Traceback" not in said, said
+
+
+def test_every_option_that_takes_a_path_is_tried() -> None:
+    """Of all commands, by what the parser says of them."""
+    there = set()
+
+    def walk(parser: argparse.ArgumentParser, command: str) -> None:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name, one in action.choices.items():
+                    walk(one, f"{command} {name}".strip())
+            elif action.type is Path or action.metavar in ("FILE", "DIR"):
+                there.add((command, (action.option_strings or [action.dest])[0]))
+
+    walk(cli.build_parser(None), "")
+    assert there == {(command, option) for command, option, *_ in OPTIONS}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "collect pulsar --admin http://[x", "collect pulsar --admin http://a:99999", "admin --upstream http://[x",
+        "up --pulsar-admin http://[x", "up --pulsar [x", "proxy --kafka [x --pulsar [x", "admin --listen [",
+        "up --metrics 1:2:x", "admin --binary-address http://a", "collect --metrics a:65536",
+    ],
+)  # fmt: skip
+def test_a_wrong_address_is_bad_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody is asked for the address of a host in brackets."""
+    status, said = run(words.split(), capsys)
+    assert status == 2 and "Traceback" not in said and words.split()[-1] in said
+
+
+def test_a_device_is_written_to_and_stays(wrong: WrongPaths, tmp_path: Path) -> None:
+    """Root could replace it by a file: /dev/stdout and /dev/null are no drafts' places."""
+    from streaming.replay import write_lines
+
+    with terminal() as device:
+        write_lines(device, [])
+        assert Path(device).is_char_device()
+    link, target = tmp_path / "link", tmp_path / "target"
+    link.symlink_to(target)
+    write_lines(str(link), [b"{}"])
+    assert link.is_symlink() and target.read_bytes() == b"{}\n"
+    assert {one.name for one in tmp_path.iterdir()} == {"link", "target"}
+
+
+def test_what_cannot_be_a_path_is_said() -> None:
+    """A name from a file may hold a null."""
+    with pytest.raises(WeirError, match="cannot be read: embedded null"):
+        check_readable("a\0b")
+
+
+def test_a_file_that_fails_under_way_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What no command has thought of: a full disk, a file that goes."""
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device", "/var/x")
+
+    monkeypatch.setattr("weir.health.check_health", fails)
+    assert run(["healthy", str(tmp_path / "x")], capsys) == (1, "weir: /var/x: No space left on device\n")

@@ -1,0 +1,85 @@
+"""Files and folders that users name, looked at before anything is started for them: none shall fail late."""
+
+import contextlib
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from streaming.contract.errors import WeirError
+
+
+@contextlib.contextmanager
+def named(path: Path | str, done: str) -> Iterator[None]:
+    """Turn what goes wrong with a path into one line that names it, `PATH: cannot be DONE: why`.
+
+    Raises:
+        WeirError: that line.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise WeirError(f"{path}: cannot be {done}: {why}") from error
+    except RecursionError as error:
+        # Folders above folders are made by functions that call themselves.
+        raise WeirError(f"{path}: cannot be {done}: {os.strerror(errno.ENAMETOOLONG)}") from error
+
+
+def check_readable(path: Path | str) -> None:
+    """Return if a file can be opened; pipes and devices are left for their reader to open.
+
+    Raises:
+        WeirError: why not.
+    """
+    with named(path, "read"):
+        mode = os.stat(path).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            with open(path, "rb"):
+                return
+        if stat.S_ISSOCK(mode):
+            raise _error(errno.ENXIO)
+
+
+def check_writable(path: Path | str) -> None:
+    """Return if a file can be written, or is a pipe or a device; nothing is.
+
+    Raises:
+        WeirError: why not.
+    """
+    with named(path, "written"):
+        target = os.path.realpath(path)
+        try:
+            mode = os.stat(target).st_mode
+        except FileNotFoundError:
+            mode = stat.S_IFREG
+        if stat.S_ISDIR(mode) or stat.S_ISSOCK(mode):
+            raise _error(errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO)
+        if stat.S_ISREG(mode):
+            check_folder(os.path.dirname(target))
+
+
+def make_folder(path: Path | str) -> None:
+    """Make a folder, with those above it, that files can be made in.
+
+    Raises:
+        WeirError: why not.
+    """
+    with named(path, "used as a folder"):
+        os.makedirs(path, exist_ok=True)
+        check_folder(path)
+
+
+def check_folder(folder: Path | str) -> None:
+    """Return if files can be made in a folder; raises OSError.
+
+    By trying: what the mode says counts neither for root nor for file systems that hold no files of ours.
+    """
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
