@@ -2,22 +2,24 @@
 
 Alone at 10 per second, 11 delivered and 700 ms gone since the second began: nothing, for 300 ms more.
 
->>> counter = Present(2, (10, 0), 1000, (11, 0), (0, 0))
->>> left_of([counter], 1_700, 1)
+>>> alone, third = (WHOLE, WHOLE), (WHOLE // 3, WHOLE // 3)
+>>> left_of([Present(2, (10, 0), 1000, (11, 0), (0, 0), alone)], 1_700)
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 
-One of three proxies has its part of what the statement left, here (10 - 4) / 3 and one period's third each
-period; whoever is below it may deliver one more, whatever that brings.
+One of three proxies has its part of what the statement left, here a third of 10 - 4, and of each period's
+rate; whoever is below it may deliver one more, whatever that brings.
 
->>> left_of([Present(2, (10, 0), 1000, (4, 0), (4, 0))], 1_700, 3)
+>>> part = 4 * third[0]
+>>> left_of([Present(2, (10, 0), 1000, (4, 0), (part, 0), third)], 1_700)
 Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
->>> left_of([Present(2, (10, 0), 1000, (6, 0), (4 + 3 * 2, 0))], 1_700, 3)
+>>> left_of([Present(2, (10, 0), 1000, (6, 0), (part + 2 * WHOLE, 0), third)], 1_700)
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from enforcer.core.dispatch.parts import WHOLE
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
 from streaming.policy.dispatch_limits import NOT_LIMITED
 
@@ -69,7 +71,8 @@ class Present(NamedTuple):
         rate: messages and bytes per period.
         period_ms: its length.
         acquired: what was delivered and not paid off.
-        part: the same of this proxy's part, P times over; of no meaning where it is alone.
+        part: the same of this proxy's part, WHOLE times over; of no meaning where it has all.
+        pieces: what its part is of WHOLE.
     """
 
     level: int
@@ -77,28 +80,28 @@ class Present(NamedTuple):
     period_ms: int
     acquired: Sequence[int]
     part: Sequence[int]
+    pieces: Sequence[int]
 
 
-def left_of(presents: Iterable[Present], at: int, proxies: int) -> Left:
+def left_of(presents: Iterable[Present], at: int) -> Left:
     """The least that the counters leave, and the longest wait.
 
     Args:
         presents: counters that limit, in the order of LEVELS.
         at: their time, ms.
-        proxies: P.
     """
     least: list[int | None] = [None, None]
     longest, freed_by = 0, ("", "")
-    for level, rates, period_ms, acquired, part in presents:
+    for level, rates, period_ms, acquired, part, pieces in presents:
         for dimension, rate in enumerate(rates):
             if rate == NOT_LIMITED:
                 continue
             free = available(acquired[dimension], rate)
             wait = wait_ms(acquired[dimension], rate, period_ms, at)
-            if proxies > 1:
+            if (its := pieces[dimension]) != WHOLE:
                 # Rounded up: who is below its part may deliver.
-                free = min(free, -(-available(part[dimension], rate) // proxies))
-                wait = max(wait, wait_ms(part[dimension], rate, period_ms, at))
+                free = min(free, -(-available(part[dimension], rate * its) // WHOLE))
+                wait = max(wait, wait_ms(part[dimension], rate * its, period_ms, at))
             least[dimension] = _least(least[dimension], free)
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
