@@ -25,6 +25,7 @@ from typing import Final
 
 from enforcer.core.dispatch.counter import OWN, Counter, Delivery
 from enforcer.core.dispatch.left import UNLIMITED, Left, Present, left_of
+from enforcer.core.dispatch.lines import Others
 from enforcer.core.dispatch.parts import WHOLE
 from enforcer.core.dispatch.terms import Names, Terms, all_names, terms_of
 from enforcer.core.feeds.dispatches import Dispatched
@@ -103,14 +104,25 @@ class Book:
         """Own deliveries whose decision was not read."""
         return sum(len(broker.tail) for broker in list(self._brokers.values()))
 
-    def left(self, broker: str, topic: str, subscription: str, now: int) -> Left:
-        """What may be delivered now; see `Left`."""
+    def left(
+        self, broker: str, topic: str, subscription: str, now: int, others: Others | None = None
+    ) -> Left:
+        """What may be delivered now; see `Left`.
+
+        Args:
+            broker, topic, subscription: who delivers what to whom.
+            now: ms.
+            others: tells what others take of what a counter leaves; None: that is no matter.
+        """
         at = self._time(self._broker(broker), now)
         limiting = self._terms(at).limiting((broker, topic, subscription))
         if not limiting:
             return UNLIMITED
         presents = [self._present(level, names, limit, at) for level, names, limit in limiting]
-        left = left_of(presents, at)
+        if others is None:
+            left = left_of(presents, at)
+        else:
+            left = left_of(presents, at, [others(names) for _, names, _ in limiting])
         # Where a decision is ahead of our clock its period ends so much later for us.
         return left._replace(wait_ms=left.wait_ms + at - now) if left.wait_ms and at > now else left
 

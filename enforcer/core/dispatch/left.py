@@ -17,8 +17,10 @@ Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
+from enforcer.core.dispatch.lines import NOTHING, Taken
 from enforcer.core.dispatch.parts import WHOLE
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
 from streaming.policy.dispatch_limits import NOT_LIMITED
@@ -41,6 +43,13 @@ class Left(NamedTuple):
     wait_ms: int
     level: str
     dimension: str
+
+    def beside(self, others: Taken) -> "Left":
+        """What is left for one of several."""
+        return self._replace(
+            msgs=None if self.msgs is None else others.leaves(self.msgs, 0),
+            bytes=None if self.bytes is None else others.leaves(self.bytes, 1),
+        )
 
 
 UNLIMITED = Left(None, None, 0, "", "")
@@ -83,16 +92,17 @@ class Present(NamedTuple):
     pieces: Sequence[int]
 
 
-def left_of(presents: Iterable[Present], at: int) -> Left:
+def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repeat(NOTHING)) -> Left:
     """The least that the counters leave, and the longest wait.
 
     Args:
         presents: counters that limit, in the order of LEVELS.
         at: their time, ms.
+        others: what others take of what each leaves; nobody waits for them here.
     """
     least: list[int | None] = [None, None]
     longest, freed_by = 0, ("", "")
-    for level, rates, period_ms, acquired, part, pieces in presents:
+    for (level, rates, period_ms, acquired, part, pieces), taken in zip(presents, others, strict=False):
         for dimension, rate in enumerate(rates):
             if rate == NOT_LIMITED:
                 continue
@@ -102,6 +112,8 @@ def left_of(presents: Iterable[Present], at: int) -> Left:
                 # Rounded up: who is below its part may deliver.
                 free = min(free, -(-available(part[dimension], rate * its) // WHOLE))
                 wait = max(wait, wait_ms(part[dimension], rate * its, period_ms, at))
+            if taken is not NOTHING:
+                free = taken.leaves(free, dimension)
             least[dimension] = _least(least[dimension], free)
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])

@@ -1,11 +1,13 @@
 """What Fetch responses bring to one connection: counted, and cut where a limit is reached."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.lines import Claim
+from enforcer.core.dispatch.left import Left
+from enforcer.core.dispatch.lines import Claim, Counter
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
@@ -38,6 +40,7 @@ class Wanted:
         est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
         level: which level's limit was reached by what came, if one was.
+        counters: those that limit it, once one did: it takes turns at them.
     """
 
     topic: AskedTopic
@@ -50,11 +53,18 @@ class Wanted:
     est_msgs: float = 0.0
     est_size: float = 0.0
     level: str = ""
+    counters: Sequence[Counter] = ()
 
 
 def each(wanted: Mapping[int, Wanted]) -> list[Wanted]:
     """The topics, once each: a request may list one in several places, as Java clients of two topics do."""
     return list({want.topic.key: want for want in wanted.values()}.values())
+
+
+def left_for(desk: FetchDesk, want: Wanted) -> Left:
+    """What may be delivered of a topic now, beside others who take their turns."""
+    others = partial(desk.lines.taken, claim=want.claim) if want.counters else None
+    return desk.dispatch.left(want.broker, want.name, want.group, others)
 
 
 class _Read(NamedTuple):
@@ -146,7 +156,7 @@ class Deliveries:
         msgs = size = inf
         # Where nothing has come, nothing can be too much.
         if any(got.end > got.start for got in came):
-            left = dispatch.left(want.broker, want.name, want.group)
+            left = left_for(self._desk, want)
             msgs = inf if left.msgs is None else float(left.msgs)
             size = inf if left.bytes is None else float(left.bytes)
         # Each entry is one message at least. Only where it matters who has caught up are the others needed.
@@ -174,7 +184,7 @@ class Deliveries:
             # Only now it is known whose limit it was.
             left = dispatch.left(want.broker, want.name, want.group)
             want.level = left.level
-            if cut:
+            if cut and left.level:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
 

@@ -33,9 +33,9 @@ def test_who_came_first_goes_first() -> None:
     """The next is woken when the first has gone."""
     lines, first, second = Table(), Connection(), Connection()
     assert lines.is_next(COUNTER, second.claim)
-    lines.join(COUNTER, first.claim, 1_000)
-    lines.join(COUNTER, second.claim, 1_000)
-    lines.join(COUNTER, first.claim, 2_000)
+    lines.join([COUNTER], first.claim, within_ms=1_000)
+    lines.join([COUNTER], second.claim, within_ms=1_000)
+    lines.join([COUNTER], first.claim, within_ms=2_000)
     assert lines.is_next(COUNTER, first.claim) and not lines.is_next(COUNTER, second.claim)
     lines.leave(first.claim)
     assert second.woken == 1 and lines.is_next(COUNTER, second.claim)
@@ -47,25 +47,25 @@ def test_who_came_first_goes_first() -> None:
 def test_who_does_not_come_loses_its_place() -> None:
     """Nobody waits for it any longer than it said."""
     lines, first, second = Table(), Connection(), Connection()
-    lines.join(COUNTER, first.claim, 1_000)
-    lines.join(COUNTER, second.claim, 5_000)
+    lines.join([COUNTER], first.claim, within_ms=1_000)
+    lines.join([COUNTER], second.claim, within_ms=5_000)
     lines.now_ms = 1_000
     assert lines.is_next(COUNTER, second.claim)
-    lines.join(COUNTER, first.claim, 1_000)
+    lines.join([COUNTER], first.claim, within_ms=1_000)
     assert not lines.is_next(COUNTER, first.claim)
 
 
 def test_what_is_on_its_way() -> None:
     """It is kept free until it has come, or for a moment; never from oneself."""
     lines, first, second = Table(), Connection(), Connection()
-    lines.reserve(COUNTER, first.claim, 10, 1_000)
-    lines.reserve(COUNTER, first.claim, 8, 800)
+    lines.reserve([COUNTER], first.claim, 10, 1_000)
+    lines.reserve([COUNTER], first.claim, 8, 800)
     assert lines.others(COUNTER, second.claim) == (8, 800)
     assert lines.others(COUNTER, first.claim) == (0, 0)
-    lines.join(COUNTER, second.claim, 1_000)
+    lines.join([COUNTER], second.claim, within_ms=1_000)
     lines.settle(first.claim)
     assert second.woken == 1 and lines.others(COUNTER, second.claim) == (0, 0)
-    lines.reserve(COUNTER, first.claim, 10, 1_000)
+    lines.reserve([COUNTER], first.claim, 10, 1_000)
     lines.now_ms = RESERVED_MS
     assert lines.others(COUNTER, second.claim) == (0, 0)
     lines.leave(second.claim)
@@ -76,8 +76,8 @@ def test_what_is_on_its_way() -> None:
 def test_another_counter() -> None:
     """Whoever waits for another one now leaves the first."""
     lines, first = Table(), Connection()
-    lines.join(COUNTER, first.claim, 1_000)
-    lines.join(("broker-1",), first.claim, 1_000)
+    lines.join([COUNTER], first.claim, within_ms=1_000)
+    lines.join([("broker-1",)], first.claim, within_ms=1_000)
     assert len(lines) == 1 and lines.is_next(COUNTER, Connection().claim)
 
 
@@ -85,9 +85,9 @@ def test_the_bound() -> None:
     """Who finds no place does not wait for a turn."""
     lines, connections = Table(places_max=2), [Connection() for _ in range(3)]
     for connection in connections:
-        lines.join(COUNTER, connection.claim, 1_000)
+        lines.join([COUNTER], connection.claim, within_ms=1_000)
     assert len(lines) == 2
-    lines.reserve(COUNTER, connections[2].claim, 1, 1)
+    lines.reserve([COUNTER], connections[2].claim, 1, 1)
     assert len(lines) == 2
     for connection in connections:
         lines.settle(connection.claim)
@@ -100,8 +100,8 @@ def test_the_first_can_be_woken_when_something_has_changed() -> None:
     lines, first, second = Table(), Connection(), Connection()
     lines.wake(COUNTER)
     assert lines.waiting(COUNTER) == 0 and not lines.has(first.claim)
-    lines.join(COUNTER, first.claim, 1_000)
-    lines.join(COUNTER, second.claim, 1_000)
+    lines.join([COUNTER], first.claim, within_ms=1_000)
+    lines.join([COUNTER], second.claim, within_ms=1_000)
     lines.wake(COUNTER)
     assert (first.woken, second.woken) == (1, 0)
     assert lines.waiting(COUNTER) == 2 and lines.has(second.claim)
