@@ -23,6 +23,8 @@ from enforcer.kafka.protocol.traffic import BATCHES_MAX
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
 _UNKNOWN: Final = Marks()
+_STOP: Final = 2
+_AFTER: Final = 3
 
 
 @dataclass(slots=True)
@@ -92,12 +94,24 @@ class _Sum:
     def used_up(self) -> bool:
         return self.left_msgs <= 0 or self.left_size <= 0
 
-    def add(self, entry: Entry) -> None:
-        self.msgs += entry.msgs
-        self.size += entry.size
-        self.entries += 1
-        self.left_msgs -= 1 if self.by_entry else entry.msgs
-        self.left_size -= entry.size
+    def add(self, entries: list[Entry]) -> int:
+        """Deliver as many of a partition's as may be; returns how many that is."""
+        done = 0
+        msgs, size, count, by_entry = 0, 0, 0, self.by_entry
+        left_msgs, left_size = self.left_msgs, self.left_size
+        for its_msgs, its_size, _, _ in entries:
+            if its_msgs:
+                if left_msgs <= 0 or left_size <= 0:
+                    break
+                msgs += its_msgs
+                size += its_size
+                count += 1
+                left_msgs -= 1 if by_entry else its_msgs
+                left_size -= its_size
+            done += 1
+        self.msgs, self.size, self.entries = self.msgs + msgs, self.size + size, self.entries + count
+        self.left_msgs, self.left_size = left_msgs, left_size
+        return done
 
 
 class Deliveries:
@@ -168,7 +182,7 @@ class Deliveries:
             count = self._deliver(part, key, total)
             cut |= count < len(part.entries) or count == BATCHES_MAX
             # A batch that is cut off at the end does not count, so nobody gets its first records either.
-            stop = part.entries[count - 1].stop if count else part.got.start
+            stop = part.entries[count - 1][_STOP] if count else part.got.start
             if stop < part.got.end:
                 stops[part.got.start] = stop
         if total.backlog or not parts:
@@ -209,13 +223,8 @@ class Deliveries:
 
     def _deliver(self, part: _Read, key: bytes, total: _Sum) -> int:
         """Deliver what may be of a partition; returns how many of its entries that is."""
-        count, before = 0, total.entries
-        for entry in part.entries:
-            if entry.msgs:
-                if total.used_up:
-                    break
-                total.add(entry)
-            count += 1
+        before = total.entries
+        count = total.add(part.entries)
         total.backlog |= _position(part, count) < part.end
         if total.entries > before:
             self._served += 1
@@ -234,4 +243,4 @@ class Deliveries:
 
 def _position(part: _Read, count: int) -> int:
     """The offset behind so many of a partition's entries."""
-    return max(part.offset, part.entries[count - 1].after) if count else part.offset
+    return max(part.offset, part.entries[count - 1][_AFTER]) if count else part.offset

@@ -48,7 +48,7 @@ _V2_LENGTH_MIN: Final = 49
 _V1_LENGTH_MIN: Final = 14
 _CONTROL: Final = 0x20  # a transaction marker, which no consumer gets to see
 _COMPRESSION: Final = 0x07
-_RECORD_BYTES_MIN: Final = 7
+RECORD_BYTES_MIN: Final = 7
 """Length, attributes, two deltas, no key, no value and no headers, of one byte each."""
 _COMPRESSED_PER_BYTE: Final = (0, 150, 4, 40, 5_000, 1, 1, 1)
 """Records in a byte of a compressed batch at most, by codec: none, gzip, snappy, lz4, zstd, no codec at all.
@@ -132,7 +132,7 @@ def count_records(data: Frame, start: int, end: int, batches_max: int = BATCHES_
             if records > 0 and not attributes & _CONTROL:
                 room = length - _V2_LENGTH_MIN
                 codec = attributes & _COMPRESSION
-                most = room * _COMPRESSED_PER_BYTE[codec] if codec else room // _RECORD_BYTES_MIN
+                most = room * _COMPRESSED_PER_BYTE[codec] if codec else room // RECORD_BYTES_MIN
                 count += records if records <= most else most
         elif 0 <= magic < 2 and length >= _V1_LENGTH_MIN:
             count += 1
