@@ -26,10 +26,8 @@ from typing import Final
 from enforcer.core.dispatch.counter import OWN, Counter, Delivery
 from enforcer.core.dispatch.left import UNLIMITED, Left, Present, left_of
 from enforcer.core.dispatch.lines import Others
-from enforcer.core.dispatch.parts import WHOLE
 from enforcer.core.dispatch.terms import Names, Terms, all_names, terms_of
 from enforcer.core.feeds.dispatches import Dispatched
-from streaming.policy.dispatch_limits import Limit
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -92,6 +90,7 @@ class Book:
         self.counters: OrderedDict[Names, Counter] = OrderedDict()
         """By whose they are, the one unused longest first."""
         self.proxies = 1
+        self._untouched = Counter((), 0, 0, self.proxies)
         self._timeline = timeline
         self._counters_max, self._tail_max = counters_max, tail_max
         self._brokers: OrderedDict[str, _Broker] = OrderedDict()
@@ -118,7 +117,7 @@ class Book:
         limiting = self._terms(at).limiting((broker, topic, subscription))
         if not limiting:
             return UNLIMITED
-        presents = [self._present(level, names, limit, at) for level, names, limit in limiting]
+        presents = [(level, limit, self._present(names, at)) for level, names, limit in limiting]
         if others is None:
             left = left_of(presents, at)
         else:
@@ -195,6 +194,7 @@ class Book:
         """So many proxies are alive, this one among them."""
         if count != self.proxies:
             self.proxies = count
+            self._untouched = Counter((), 0, 0, count)
             self._walk += 1
 
     def policies_changed(self, ts: int) -> None:
@@ -233,12 +233,12 @@ class Book:
         for level, names, limit in terms.limiting((broker, topic, subscription)):
             counter = self.counters.get(names)
             if counter is None:
-                found.append(self._untouched(level, limit))
+                found.append((level, limit, self._untouched))
                 continue
             copy = Counter(names, counter.at, counter.walk, self.proxies)
             copy.acquired, copy.part, copy.pieces = list(counter.acquired), list(counter.part), counter.pieces
             copy.pay(limit, max(at, copy.at))
-            found.append(_present_of(level, limit, copy))
+            found.append((level, limit, copy))
         return found
 
     def _time(self, known: _Broker, now: int) -> int:
@@ -254,19 +254,15 @@ class Book:
             self._last = policies, terms_of(policies)
         return self._last[1]
 
-    def _present(self, level: int, names: Names, limit: Limit, at: int) -> Present:
+    def _present(self, names: Names, at: int) -> Counter:
         counter = self.counters.get(names)
         if counter is None:
-            return self._untouched(level, limit)
+            return self._untouched
         self.counters.move_to_end(names)
         self._catch_up(counter)
         if at > counter.at:
             counter.roll(at, self._timeline)
-        return _present_of(level, limit, counter)
-
-    def _untouched(self, level: int, limit: Limit) -> Present:
-        pieces = (WHOLE // self.proxies,) * 2
-        return Present(level, limit.rate, limit.period_ms, (0, 0), (0, 0), pieces)
+        return counter
 
     def _catch_up(self, counter: Counter) -> None:
         if not counter.stale and counter.walk == self._walk:
@@ -348,7 +344,3 @@ class Book:
             del self._brokers[oldest]
         known = self._brokers[name] = _Broker()
         return known
-
-
-def _present_of(level: int, limit: Limit, counter: Counter) -> Present:
-    return Present(level, limit.rate, limit.period_ms, counter.acquired, counter.part, counter.pieces)

@@ -2,28 +2,32 @@
 
 Alone at 10 per second, 11 delivered and 700 ms gone since the second began: nothing, for 300 ms more.
 
->>> alone, third = (WHOLE, WHOLE), (WHOLE // 3, WHOLE // 3)
->>> left_of([Present(2, (10, 0), 1000, (11, 0), (0, 0), alone)], 1_700)
+>>> limit = Limit(rate=(10, 0), period_ms=1000)
+>>> alone, third = (Counter(("b1", "t1", "s1"), 1_700, 0, proxies) for proxies in (1, 3))
+>>> alone.acquired = [11, 0]
+>>> left_of([(2, limit, alone)], 1_700)
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 
 One of three proxies has its part of what the statement left, here a third of 10 - 4, and of each period's
 rate; whoever is below it may deliver one more, whatever that brings.
 
->>> part = 4 * third[0]
->>> left_of([Present(2, (10, 0), 1000, (4, 0), (part, 0), third)], 1_700)
+>>> third.acquired, third.part = [4, 0], [4 * third.pieces[0], 0]
+>>> left_of([(2, limit, third)], 1_700)
 Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
->>> left_of([Present(2, (10, 0), 1000, (6, 0), (part + 2 * WHOLE, 0), third)], 1_700)
+>>> third.acquired[0], third.part[0] = 6, third.part[0] + 2 * WHOLE
+>>> left_of([(2, limit, third)], 1_700)
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import repeat
 from typing import NamedTuple
 
+from enforcer.core.dispatch.counter import Counter
 from enforcer.core.dispatch.lines import NOTHING, Taken
 from enforcer.core.dispatch.parts import WHOLE
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
-from streaming.policy.dispatch_limits import NOT_LIMITED
+from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
 
 
 class Left(NamedTuple):
@@ -72,24 +76,8 @@ def _least(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-class Present(NamedTuple):
-    """A counter as it is now.
-
-    Attributes:
-        level: its place in LEVELS.
-        rate: messages and bytes per period.
-        period_ms: its length.
-        acquired: what was delivered and not paid off.
-        part: the same of this proxy's part, WHOLE times over; of no meaning where it has all.
-        pieces: what its part is of WHOLE.
-    """
-
-    level: int
-    rate: Sequence[int]
-    period_ms: int
-    acquired: Sequence[int]
-    part: Sequence[int]
-    pieces: Sequence[int]
+Present = tuple[int, Limit, Counter]
+"""A counter as it is now: its place in LEVELS, its limit."""
 
 
 def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repeat(NOTHING)) -> Left:
@@ -102,16 +90,18 @@ def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repe
     """
     least: list[int | None] = [None, None]
     longest, freed_by = 0, ("", "")
-    for (level, rates, period_ms, acquired, part, pieces), taken in zip(presents, others, strict=False):
-        for dimension, rate in enumerate(rates):
+    for (level, limit, counter), taken in zip(presents, others, strict=False):
+        acquired, period_ms = counter.acquired, limit.period_ms
+        for dimension, rate in enumerate(limit.rate):
             if rate == NOT_LIMITED:
                 continue
             free = available(acquired[dimension], rate)
             wait = wait_ms(acquired[dimension], rate, period_ms, at)
-            if (its := pieces[dimension]) != WHOLE:
+            if (pieces := counter.pieces[dimension]) != WHOLE:
                 # Rounded up: who is below its part may deliver.
-                free = min(free, -(-available(part[dimension], rate * its) // WHOLE))
-                wait = max(wait, wait_ms(part[dimension], rate * its, period_ms, at))
+                part, its_rate = counter.part[dimension], rate * pieces
+                free = min(free, -(-available(part, its_rate) // WHOLE))
+                wait = max(wait, wait_ms(part, its_rate, period_ms, at))
             if taken is not NOTHING:
                 free = taken.leaves(free, dimension)
             least[dimension] = _least(least[dimension], free)
@@ -123,8 +113,8 @@ def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repe
 def debt_of(presents: Iterable[Present]) -> tuple[int, int]:
     """What was delivered beyond the period's rate and waits to be paid off, messages and bytes."""
     debts = [0, 0]
-    for present in presents:
-        for dimension, rate in enumerate(present.rate):
+    for _, limit, counter in presents:
+        for dimension, rate in enumerate(limit.rate):
             if rate != NOT_LIMITED:
-                debts[dimension] = max(debts[dimension], present.acquired[dimension] - rate)
+                debts[dimension] = max(debts[dimension], counter.acquired[dimension] - rate)
     return debts[0], debts[1]

@@ -98,7 +98,9 @@ class Lines:
     def taken(self, counter: Counter, claim: Claim) -> Taken:
         """What others than a claim take of what a counter leaves."""
         line = self._lines.get(counter)
-        if line is None:
+        if line is None or len(line.waiting) + len(line.reserved) == (claim in line.waiting) + (
+            claim in line.reserved
+        ):
             return NOTHING
         claims = 1 + self._rivals(line, claim) if line.waiting else 1
         return Taken(claims, *self.others(counter, claim)) if line.reserved else Taken(claims, 0.0, 0.0)

@@ -38,6 +38,8 @@ _SLACK: Final = 1.5
 """Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
 _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""
+_LOOK_MS: Final = 1_000.0
+"""How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
 _LIMITED_MAX: Final = 1_000
@@ -74,15 +76,19 @@ class Fetches:
         self.naming = Naming(desk.names, pause, look_up, desk.steady_ms)
         """The names of its topics, and whether it was let in."""
         self._deliveries = Deliveries(desk)
-        self._waiting: dict[Claim, None] = {}
+        # Until when it need not be asked what is left for them, unless it was woken.
+        self._waiting: dict[Claim, float] = {}
+        self._woken = False
         self._going: list[Claim] = []
         self._limited_before: set[Claim] = set()
+        self._generation = -1
         self._held_since_ms = inf
         self._known = Known(desk)
         self._was_limited = False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
+        self._woken = True
         self._pause.wake()
 
     def plan(
@@ -194,6 +200,7 @@ class Fetches:
     ) -> Plan | None:
         self._settle()
         self._give_up(wanted)
+        self._look_anew()
         for want in each(wanted):
             self._decide(want)
         waiting = {place: want for place, want in wanted.items() if want.wait_ms}
@@ -229,6 +236,11 @@ class Fetches:
         caught_up = self._deliveries.caught_up(want.topic.key)
         if caught_up and not desk.dispatch.all_charged:
             return
+        now_ms = desk.steady_ms()
+        held_ms = self._waiting.get(want.claim, 0.0) - now_ms
+        if held_ms > 0.0:
+            want.wait_ms = held_ms
+            return
         if not caught_up and want.claim in self._limited_before:
             want.counters = desk.dispatch.counters(want.broker, want.name, want.group)
         left = left_for(desk, want)
@@ -245,15 +257,21 @@ class Fetches:
             counters = want.counters or desk.dispatch.counters(want.broker, want.name, want.group)
             within_ms = want.wait_ms + _COME_BACK_MS
             lines.join(counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
-            if want.claim not in self._waiting:
-                self._waiting[want.claim] = None
-                if left.level:
-                    desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            if want.claim not in self._waiting and left.level:
+                desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            self._waiting[want.claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
             return
         self._estimate(want, msgs, size)
         if want.counters:
             lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
             self._going.append(want.claim)
+
+    def _look_anew(self) -> None:
+        """Forget how long what is held need not be looked at, if anything has changed."""
+        generation = self._desk.dispatch.generation
+        if self._woken or generation != self._generation:
+            self._waiting = dict.fromkeys(self._waiting, 0.0)
+        self._woken, self._generation = False, generation
 
     def _note_limited(self, claim: Claim) -> None:
         """From now on it takes turns; before, nobody waits for what others may bring."""
