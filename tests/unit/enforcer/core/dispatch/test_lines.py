@@ -1,6 +1,6 @@
 """Turns at the same counters: in order, with what is on its way, and without those that do not come."""
 
-from enforcer.core.dispatch.lines import RESERVED_MS, Claim, Lines
+from enforcer.core.dispatch.lines import NOTHING, RESERVED_MS, Claim, Lines, Taken
 
 COUNTER = ("broker-1", "t")
 
@@ -79,6 +79,37 @@ def test_another_counter() -> None:
     lines.join([COUNTER], first.claim, within_ms=1_000)
     lines.join([("broker-1",)], first.claim, within_ms=1_000)
     assert len(lines) == 1 and lines.is_next(COUNTER, Connection().claim)
+
+
+def test_a_claim_stands_in_the_line_of_each_counter() -> None:
+    """What one leaves is divided among those who may come now; who leaves one line leaves all."""
+    lines, small, hungry, third = Table(), Connection(), Connection(), Connection()
+    own = ("broker-1", "t", "g")
+    assert lines.taken(COUNTER, hungry.claim) is NOTHING
+    lines.join([own, COUNTER], small.claim, wait_ms=300)
+    lines.join([COUNTER], hungry.claim)
+    # Until its own limit is free nobody waits for it.
+    assert lines.taken(COUNTER, hungry.claim) == NOTHING and lines.is_next(COUNTER, hungry.claim)
+    lines.now_ms = 300
+    assert lines.taken(COUNTER, hungry.claim) == Taken(2, 0.0, 0.0) == lines.taken(COUNTER, small.claim)
+    assert not lines.is_next(COUNTER, hungry.claim) and lines.taken(COUNTER, third.claim).claims == 3
+    lines.reserve([own, COUNTER], small.claim, 10, 1_000)
+    lines.leave(small.claim)
+    assert hungry.woken == 1 and lines.waiting(own) == 0
+    assert lines.taken(COUNTER, hungry.claim) == Taken(1, 10.0, 1_000.0)
+    lines.settle(small.claim)
+    lines.leave(hungry.claim)
+    assert len(lines) == 0 and not lines._lines
+
+
+def test_many_rivals_are_guessed_from_the_first() -> None:
+    """A step costs the same whatever their number."""
+    lines, hungry = Table(places_max=1_000), Connection()
+    for number in range(100):
+        lines.join([COUNTER], (Connection(), "t", str(number)), wait_ms=500 if number < 4 else 0)
+    assert lines.taken(COUNTER, hungry.claim).claims == 1 + 4
+    lines.now_ms = 500
+    assert lines.taken(COUNTER, hungry.claim).claims == 1 + 100
 
 
 def test_the_bound() -> None:

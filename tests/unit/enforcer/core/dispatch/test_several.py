@@ -7,7 +7,6 @@ from random import Random
 import pytest
 from dispatch_kit import T0, Job, Proxy, ten_a_second
 
-from enforcer.core.dispatch.parts import Parts
 from enforcer.core.feeds.dispatches import Dispatched
 from streaming.policy.timeline import PolicyTimeline
 
@@ -170,16 +169,6 @@ def test_parts_stay_while_the_job_is_away() -> None:
     assert 1 <= sum(each[3] for each in away) <= 2 and all(each[0] >= 0.95 * RATE for each in away)
     back = world.run(4)
     assert 0.45 * RATE <= back[-1][3] <= 0.55 * RATE
-
-
-def test_deliverers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further ones count as if they had delivered nothing."""
-    monkeypatch.setattr("enforcer.core.dispatch.parts.DELIVERERS_MAX", 2)
-    parts = Parts()
-    for period in (1, 2):
-        for name in "abc":
-            parts.add(name, period, (30, 0), (100, 0))
-    assert [parts.of(name, 0, 4) for name in "abcd"] == [490_000, 490_000, 10_000, 10_000]
 
 
 def test_a_proxy_that_comes_makes_the_parts_smaller() -> None:

@@ -1,8 +1,10 @@
 """Groups at one topic's limit, simulated: what each gets where one could take all of it alone."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from counted_kit import Left
 from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full
 from kafka.protocol.consumer import FetchRequest
 from kafka_kit import decode
@@ -108,6 +110,34 @@ def test_more_groups_than_messages() -> None:
     """In turns, whoever waits for longest first."""
     found = rates({f"g{number}": 0 for number in range(8)}, 4)
     assert sum(found) == pytest.approx(4, rel=0.05) and min(found) >= 0.3
+
+
+def test_what_is_held_is_not_asked_again_before_its_time() -> None:
+    """Of many topics of a request; until somebody wakes the connection, or limits change."""
+    world = World(topics={full(f"t{number}"): (10, 0) for number in range(50)})
+    rig, asked = Rig(world), list[str]()
+    left = world.counted.left
+
+    def noted(broker: str, topic: str, *more: Any) -> Left:
+        asked.append(topic)
+        return left(broker, topic, *more)
+
+    world.counted.left = noted  # type: ignore[method-assign]
+    topics = {f"t{number}": 1 for number in range(50)}
+    _, plan = rig.sent(topics)
+    rig.got(plan, {name: [batch(10)] for name in topics})
+    assert rig.plan(topics) is None
+    for change, expected in ((None, 0), (rig.fetches.wake, 50), (None, 0), (world.change, 50)):
+        asked.clear()
+        if change is not None:
+            change()
+        # Another request for the same: what is held is known by topic.
+        assert rig.plan(topics, max_bytes=(1 << 20) + expected) is None
+        assert len(asked) == expected
+    asked.clear()
+    world.now_ms += 1_000
+    assert rig.plan(topics) is not None and len(asked) == 50
+    rig.fetches.close()
 
 
 def test_a_decision_ends_a_wait() -> None:
