@@ -179,7 +179,8 @@ class Book:
             if counter is None or acquired is None or self._passes_over(counter, said.at, own):
                 continue
             alone = self.proxies == 1
-            if not alone:
+            # One that reads back what was decided does not know yet that it is not alone.
+            if not alone or own is None:
                 counter.delivered(said.proxy if own is None else OWN, said.at, acquired, self._timeline)
             noted = None if delivery is None else delivery.noted[level]
             if counter.state(said.at, acquired, noted, alone) and delivery is not None:

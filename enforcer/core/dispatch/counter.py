@@ -217,7 +217,7 @@ class Counter:
         at = self.at
         self.stale, self.walk = False, walk
         if self._parts is None or proxies == 1:
-            self._parts, self.pieces = None, (WHOLE // proxies,) * 2
+            self.pieces = (WHOLE // proxies,) * 2
         else:
             self.pieces = self._parts.of(OWN, MSGS, proxies), self._parts.of(OWN, BYTES, proxies)
         self._begin()

@@ -1,6 +1,7 @@
 """Several proxies before one broker, simulated over the real code: what they exceed, and what they reach."""
 
 import heapq
+from collections import defaultdict
 from itertools import count
 from random import Random
 
@@ -33,7 +34,7 @@ class Several:
         for proxy in self.proxies:
             proxy.book.set_proxies(proxies)
         self.job, self.entry, self.lag_ms, self.skewed = Job(timeline), entry, lag_ms, skewed
-        self.wants = {number: RATE if number < hungry else 0 for number in range(proxies)}
+        self.wants = defaultdict(int, {number: RATE for number in range(hungry)})
         """What each has to deliver in a period."""
         self.delivered: list[list[int]] = []
         """In each period, of each proxy."""
@@ -169,6 +170,20 @@ def test_parts_stay_while_the_job_is_away() -> None:
     assert 1 <= sum(each[3] for each in away) <= 2 and all(each[0] >= 0.95 * RATE for each in away)
     back = world.run(4)
     assert 0.45 * RATE <= back[-1][3] <= 0.55 * RATE
+
+
+def test_who_starts_knows_the_parts_of_the_others() -> None:
+    """It has read back who delivered, before it knew of them: until they know of it it has what is kept."""
+    world = Several(2, 2, 1, LAG_MS, skewed=False)
+    comes = Proxy("p9", world.proxies[0].timeline)
+    world.proxies.append(comes)
+    world.run(4)
+    for proxy in world.proxies:
+        proxy.book.set_proxies(3)
+    world.wants[2] = RATE
+    world.run(4)
+    assert world.delivered[4][2] <= 0.05 * RATE and world.delivered[-1][2] >= 0.3 * RATE
+    assert world.worst() <= 0.05 * RATE
 
 
 def test_a_proxy_that_comes_makes_the_parts_smaller() -> None:
