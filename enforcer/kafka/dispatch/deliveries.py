@@ -167,12 +167,15 @@ class Deliveries:
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._desk.dispatch, want.topic.key
-        msgs = size = inf
-        # Where nothing has come, nothing can be too much.
-        if any(got.end > got.start for got in came):
-            left = left_for(self._desk, want)
-            msgs = inf if left.msgs is None else float(left.msgs)
-            size = inf if left.bytes is None else float(left.bytes)
+        for got in came:
+            if got.end > got.start:
+                break
+        else:
+            self._take_nothing(came, want, committed)
+            return False
+        left = left_for(self._desk, want)
+        msgs = inf if left.msgs is None else float(left.msgs)
+        size = inf if left.bytes is None else float(left.bytes)
         # Each entry is one message at least. Only where it matters who has caught up are the others needed.
         parts = self._read(response, came, want, committed, msgs if dispatch.all_charged else inf)
         if not dispatch.all_charged and all(_position(part, len(part.entries)) >= part.end for part in parts):
@@ -202,6 +205,18 @@ class Deliveries:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
 
+    def _take_nothing(self, came: list[Got], want: Wanted, committed: bool) -> None:
+        """The same where nothing has come, as of most topics of a request for hundreds."""
+        key, offsets = want.topic.key, {part.number: part.offset for part in want.topic.parts}
+        known = backlog = False
+        for got in came:
+            offset = offsets.get(got.number)
+            if not got.error and offset is not None:
+                known = True
+                self._note(key, got, self._seen(key, got.number)[1])
+                backlog |= offset < _end(got, committed)
+        (self._caught_up.add if known and not backlog else self._caught_up.discard)(key)
+
     def _read(
         self, response: bytes, came: list[Got], want: Wanted, committed: bool, most: float
     ) -> list[_Read]:
@@ -214,7 +229,7 @@ class Deliveries:
             if got.error or offset is None:
                 continue
             self._note(key, got, self._seen(key, got.number)[1])
-            end = got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
+            end = _end(got, committed)
             aborted = got.aborted if committed else ()
             found.append(
                 _Read(got, offset, end, entries(response, got.start, got.end, offset, aborted, most))
@@ -239,6 +254,11 @@ class Deliveries:
 
     def _seen(self, key: bytes, number: int) -> tuple[Marks, int]:
         return self._marks.get((key, number), (_UNKNOWN, 0))
+
+
+def _end(got: Got, committed: bool) -> int:
+    """The end of what is there for a consumer."""
+    return got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
 
 
 def _position(part: _Read, count: int) -> int:
