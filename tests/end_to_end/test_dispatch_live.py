@@ -75,6 +75,29 @@ def test_two_proxies_hold_one_limit(company: Company, say: Say) -> None:
     company.kill("two")
 
 
+def test_a_lone_reader_has_the_rate_of_three_proxies(company: Company, say: Say) -> None:
+    """Parts follow who delivers: of three proxies the one that has a consumer uses the rate, within 5 %."""
+    topic, group = fresh("lone"), fresh("group")
+    fill(company.kafka.bootstrap, topic, 10_000)
+    for name in ("one", "two", "three"):
+        if name not in company.proxies:
+            company.launch(name)
+    company.await_all()
+    limit(company, topic, "subscriptionDispatchRate", dispatchThrottlingRateInMsg=RATE)
+    with Reading(company.proxies["one"].bootstrap, group, [topic]) as reader:
+        until(lambda: reader.came, 60, "it reads")
+        time.sleep(5)
+        # Counted over whole periods: what is left at a decision comes apart from a period's burst.
+        before, since = len(reader.came), time.monotonic()
+        time.sleep(LOOK_S)
+        rate = (len(reader.came) - before) / (time.monotonic() - since)
+    say(f"a consumer at one of three proxies: {rate:.1f} msg/s of {RATE}")
+    assert abs(rate / RATE - 1) <= WITHIN_SEVERAL
+    assert once_and_in_order(reader, topic)
+    for name in ("two", "three"):
+        company.kill(name)
+
+
 def test_the_job_may_be_away(company: Company, say: Say) -> None:
     """A lone proxy goes on at the rate while the job is dead, and agrees with it when it is back."""
     topic, group = fresh("away"), fresh("group")

@@ -197,6 +197,45 @@ def rate_of_two(cluster: Cluster, proxy_with: Start) -> float:
     return rate(both[:70])
 
 
+def test_a_group_with_less_of_its_own_beside_a_hungry_one(cluster: Cluster, proxy_with: Start) -> None:
+    """Under a topic's 40 a second it gets its 10 in each period, and the hungry one the rest."""
+    found = [rates_beside(cluster, proxy_with)]
+    while not fair(*found[-1]) and len(found) < TRIES:
+        found.append(rates_beside(cluster, proxy_with))
+    assert fair(*found[-1]), found
+
+
+def fair(small: float, together: float) -> bool:
+    """Whether both are what the limits say; see `holds`."""
+    return small == pytest.approx(10, rel=0.1) and together == pytest.approx(40, rel=0.05)
+
+
+def rates_beside(cluster: Cluster, proxy_with: Start) -> tuple[float, float]:
+    """What the group with a limit of its own gets in a second, and both together."""
+    topic, small, hungry = filled(cluster, 400, 1), fresh("small"), fresh("hungry")
+    running, _ = limited(
+        proxy_with, topics={full_name(topic): (40, 0)}, subscriptions={(full_name(topic), small): (10, 0)}
+    )
+    found: dict[str, Arrivals] = {}
+
+    def consume(group: str, count: int) -> None:
+        found[group] = confluent(running.bootstrap, group, topic, count, **{"client.id": group})
+
+    threads = [threading.Thread(target=consume, args=each) for each in ((small, 100), (hungry, 330))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # While both read, but for the first periods, in which they find their turns.
+    since = max(arrivals[0][0] for arrivals in found.values()) + 2
+    until = min(arrivals[-1][0] for arrivals in found.values())
+    since_s, until_s = int(since) + 1, int(until)
+    counts = {
+        group: sum(since_s <= at < until_s for at, _, _ in arrivals) for group, arrivals in found.items()
+    }
+    return counts[small] / (until_s - since_s), sum(counts.values()) / (until_s - since_s)
+
+
 @pytest.mark.soak
 def test_a_rebalance_under_throttle(cluster: Cluster, proxy_with: Start) -> None:
     """A member that joins takes partitions over; the limit is still one, and no record is lost."""

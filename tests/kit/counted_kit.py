@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from enforcer.core.dispatch.lines import Others
 from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
 
 SECOND = 1_000
@@ -54,6 +55,7 @@ class Counted:
         self.active, self.by_subscription = True, bool(subscriptions)
         self.by_entry, self.all_charged = False, True
         self.generation = 0
+        self.decided: Callable[[Names], None] = lambda counter: None
         for name, value in fields.items():
             setattr(self, name, value)
         self._acquired: dict[Names, list[int]] = {}
@@ -66,7 +68,11 @@ class Counted:
         """Whether a rate applies."""
         return any(any(rates) for _, _, rates in self._levels("", topic, subscription))
 
-    def left(self, broker: str, topic: str, subscription: str) -> Left:
+    def counters(self, broker: str, topic: str, subscription: str) -> list[Names]:
+        """Those that limit."""
+        return [names for _, names, rates in self._levels(broker, topic, subscription) if any(rates)]
+
+    def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
         """As the law says."""
         now = int(self.now_ms())
         least: list[int | None] = [None, None]
@@ -77,6 +83,8 @@ class Counted:
                     continue
                 acquired = self._rolled(names, rates, now)[dimension]
                 free = available(acquired, rate)
+                if others is not None:
+                    free = others(names).leaves(free, dimension)
                 before = least[dimension]
                 least[dimension] = free if before is None else min(before, free)
                 wait = wait_ms(acquired, rate, SECOND, now)

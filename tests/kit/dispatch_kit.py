@@ -116,6 +116,6 @@ class Proxy:
         found = {}
         for names, counter in self.book.counters.items():
             self.book._catch_up(counter)
-            counter.roll(max(ts, counter.at), self.timeline, self.book.proxies)
+            counter.roll(max(ts, counter.at), self.timeline)
             found[names] = counter.acquired[0], counter.acquired[1]
         return found

@@ -47,6 +47,10 @@ class World:
             lambda: self.now_ms,
         )
 
+    def change(self) -> None:
+        """Limits may have changed."""
+        self.counted.generation += 1
+
     def counter(self, name: str) -> float:
         """A metric of ours."""
         return self.metrics.registry.get_sample_value(f"weir_dispatch_{name}_fetches_total") or 0.0

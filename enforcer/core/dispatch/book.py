@@ -13,9 +13,9 @@ How an enforcer uses a `Book`. `timeline` is the one that its policies' feed fil
     book.counts                         what went past the ordinary; for the metrics
 
 Several proxies exceed a limit by at most one entry each, and the unspent part of each one that stands on an
-older statement: each delivers while it is below its part, whatever the entry brings, and parts of one
-statement add up to what that leaves. What was delivered too much is in the counters, and the next periods
-pay for it.
+older statement: each delivers while it is below its part (parts.py), whatever the entry brings, and parts of
+one statement add up to what that leaves. While the job is away they stay as they are. What was delivered too
+much is in the counters, and the next periods pay for it.
 """
 
 from collections import OrderedDict
@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from enforcer.core.dispatch.counter import Counter, Delivery
+from enforcer.core.dispatch.counter import OWN, Counter, Delivery
 from enforcer.core.dispatch.left import UNLIMITED, Left, Present, left_of
+from enforcer.core.dispatch.lines import Others
 from enforcer.core.dispatch.terms import Names, Terms, all_names, terms_of
 from enforcer.core.feeds.dispatches import Dispatched
-from streaming.policy.dispatch_limits import Limit
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -90,6 +90,7 @@ class Book:
         self.counters: OrderedDict[Names, Counter] = OrderedDict()
         """By whose they are, the one unused longest first."""
         self.proxies = 1
+        self._untouched = Counter((), 0, 0, self.proxies)
         self._timeline = timeline
         self._counters_max, self._tail_max = counters_max, tail_max
         self._brokers: OrderedDict[str, _Broker] = OrderedDict()
@@ -102,14 +103,25 @@ class Book:
         """Own deliveries whose decision was not read."""
         return sum(len(broker.tail) for broker in list(self._brokers.values()))
 
-    def left(self, broker: str, topic: str, subscription: str, now: int) -> Left:
-        """What may be delivered now; see `Left`."""
+    def left(
+        self, broker: str, topic: str, subscription: str, now: int, others: Others | None = None
+    ) -> Left:
+        """What may be delivered now; see `Left`.
+
+        Args:
+            broker, topic, subscription: who delivers what to whom.
+            now: ms.
+            others: tells what others take of what a counter leaves; None: that is no matter.
+        """
         at = self._time(self._broker(broker), now)
         limiting = self._terms(at).limiting((broker, topic, subscription))
         if not limiting:
             return UNLIMITED
-        presents = [self._present(level, names, limit, at) for level, names, limit in limiting]
-        left = left_of(presents, at, self.proxies)
+        presents = [(level, limit, self._present(names, at)) for level, names, limit in limiting]
+        if others is None:
+            left = left_of(presents, at)
+        else:
+            left = left_of(presents, at, [others(names) for _, names, _ in limiting])
         # Where a decision is ahead of our clock its period ends so much later for us.
         return left._replace(wait_ms=left.wait_ms + at - now) if left.wait_ms and at > now else left
 
@@ -133,7 +145,7 @@ class Book:
                 self.counts.unkept += 1
                 continue
             self._catch_up(counter)
-            counter.take(delivery, max(ts, counter.at), self._timeline, self.proxies)
+            counter.take(delivery, max(ts, counter.at), self._timeline)
             counter.note(delivery)
             counter.tail[delivery.seq] = delivery
         known.tail[delivery.seq] = delivery
@@ -166,8 +178,12 @@ class Book:
             counter = None if acquired is None else self._stated(names[: level + 1], acquired, said.at)
             if counter is None or acquired is None or self._passes_over(counter, said.at, own):
                 continue
+            alone = self.proxies == 1
+            # One that reads back what was decided does not know yet that it is not alone.
+            if not alone or own is None:
+                counter.delivered(said.proxy if own is None else OWN, said.at, acquired, self._timeline)
             noted = None if delivery is None else delivery.noted[level]
-            if counter.state(said.at, acquired, noted, self.proxies) and delivery is not None:
+            if counter.state(said.at, acquired, noted, alone) and delivery is not None:
                 counter.drop_stated(delivery)
         if own is not None:
             self._decided(said.broker, known, own)
@@ -179,6 +195,7 @@ class Book:
         """So many proxies are alive, this one among them."""
         if count != self.proxies:
             self.proxies = count
+            self._untouched = Counter((), 0, 0, count)
             self._walk += 1
 
     def policies_changed(self, ts: int) -> None:
@@ -217,12 +234,12 @@ class Book:
         for level, names, limit in terms.limiting((broker, topic, subscription)):
             counter = self.counters.get(names)
             if counter is None:
-                found.append(Present(level, limit.rate, limit.period_ms, (0, 0), (0, 0)))
+                found.append((level, limit, self._untouched))
                 continue
-            copy = Counter(names, counter.at, counter.walk)
-            copy.acquired, copy.part = list(counter.acquired), list(counter.part)
-            copy.pay(limit, max(at, copy.at), self.proxies)
-            found.append(Present(level, limit.rate, limit.period_ms, copy.acquired, copy.part))
+            copy = Counter(names, counter.at, counter.walk, self.proxies)
+            copy.acquired, copy.part, copy.pieces = list(counter.acquired), list(counter.part), counter.pieces
+            copy.pay(limit, max(at, copy.at))
+            found.append((level, limit, copy))
         return found
 
     def _time(self, known: _Broker, now: int) -> int:
@@ -238,15 +255,15 @@ class Book:
             self._last = policies, terms_of(policies)
         return self._last[1]
 
-    def _present(self, level: int, names: Names, limit: Limit, at: int) -> Present:
+    def _present(self, names: Names, at: int) -> Counter:
         counter = self.counters.get(names)
         if counter is None:
-            return Present(level, limit.rate, limit.period_ms, (0, 0), (0, 0))
+            return self._untouched
         self.counters.move_to_end(names)
         self._catch_up(counter)
         if at > counter.at:
-            counter.roll(at, self._timeline, self.proxies)
-        return Present(level, limit.rate, limit.period_ms, counter.acquired, counter.part)
+            counter.roll(at, self._timeline)
+        return counter
 
     def _catch_up(self, counter: Counter) -> None:
         if not counter.stale and counter.walk == self._walk:
@@ -300,7 +317,7 @@ class Book:
             return counter
         if len(self.counters) >= self._counters_max and not self._make_room(at):
             return None
-        counter = self.counters[names] = Counter(names, at, self._walk)
+        counter = self.counters[names] = Counter(names, at, self._walk, self.proxies)
         return counter
 
     def _make_room(self, at: int) -> bool:
@@ -308,7 +325,7 @@ class Book:
         for names in list(islice(self.counters, _LOOKED_AT)):
             counter = self.counters[names]
             self._catch_up(counter)
-            counter.roll(max(at, counter.at), self._timeline, self.proxies)
+            counter.roll(max(at, counter.at), self._timeline)
             if counter.empty:
                 del self.counters[names]
                 return True

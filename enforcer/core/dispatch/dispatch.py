@@ -13,9 +13,10 @@ from enforcer.core.clock import Clock
 from enforcer.core.dispatch.book import Book
 from enforcer.core.dispatch.counter import Delivery
 from enforcer.core.dispatch.left import Left, both
+from enforcer.core.dispatch.lines import Counter, Others
 from enforcer.core.dispatch.metrics import DispatchCollector, Seen
 from enforcer.core.dispatch.reporting import DeliveryReports, Report, Send, SendPack
-from enforcer.core.dispatch.terms import Terms, terms_of
+from enforcer.core.dispatch.terms import Terms, all_names, terms_of
 from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
@@ -52,7 +53,8 @@ class Dispatch:
         precise: preciseDispatcherFlowControl.
         by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
         proxies: tells how many proxies are alive, this one among them. Set by whoever follows them.
-        decided: told of each decision that was read, after it was counted. Set by whoever has some wait.
+        decided: told whose counters a decision was read of, where several proxies deliver: another may have
+            delivered less than it might have. Set by whoever has some wait.
         shared: knows the rates across brokers; None: they do not limit. Set by whoever meters.
         reports: deliveries on their way to the job.
         book: the counters.
@@ -80,7 +82,7 @@ class Dispatch:
         send_pack: SendPack,
     ) -> None:
         self.proxies: Callable[[], int] = lambda: 1
-        self.decided: Callable[[Dispatched], None] = lambda said: None
+        self.decided: Callable[[Counter], None] = lambda counter: None
         self.shared: Shared | None = None
         self.generation = 0
         self._policies = policies
@@ -126,13 +128,22 @@ class Dispatch:
         terms = self._terms
         return terms.limits(("",)) or terms.limits(("", topic)) or terms.limits(("", topic, subscription))
 
-    def left(self, broker: str, topic: str, subscription: str) -> Left:
-        """What may be delivered now; arguments as `deliver`."""
-        left = self.book.left(broker, topic, subscription, self._brokers_ms())
+    def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
+        """What may be delivered now; arguments as `deliver` and `Book.left`."""
+        left = self.book.left(broker, topic, subscription, self._brokers_ms(), others)
         if self.shared is not None:
             for level, group in self._terms.groups(topic, subscription):
-                left = both(left, self.shared.left(group, level))
+                share = self.shared.left(group, level)
+                if others is not None:
+                    share = share.beside(others((group,)))
+                left = both(left, share)
         return left
+
+    def counters(self, broker: str, topic: str, subscription: str) -> list[Counter]:
+        """Whose counters limit deliveries, groups among them; arguments as `deliver`."""
+        terms = self._terms
+        found: list[Counter] = [names for _, names, _ in terms.limiting((broker, topic, subscription))]
+        return found + [(group,) for _, group in terms.groups(topic, subscription)]
 
     def deliver(
         self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
@@ -186,7 +197,9 @@ class Dispatch:
                 number = said.id.removeprefix(self._id_head)
                 own = int(number) if number.isdecimal() else None
             self.book.state(said, own)
-            self.decided(said)
+            if self.book.proxies > 1:
+                for names in all_names((said.broker, said.topic, said.subscription)):
+                    self.decided(names)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

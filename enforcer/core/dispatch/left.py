@@ -2,24 +2,32 @@
 
 Alone at 10 per second, 11 delivered and 700 ms gone since the second began: nothing, for 300 ms more.
 
->>> counter = Present(2, (10, 0), 1000, (11, 0), (0, 0))
->>> left_of([counter], 1_700, 1)
+>>> limit = Limit(rate=(10, 0), period_ms=1000)
+>>> alone, third = (Counter(("b1", "t1", "s1"), 1_700, 0, proxies) for proxies in (1, 3))
+>>> alone.acquired = [11, 0]
+>>> left_of([(2, limit, alone)], 1_700)
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 
-One of three proxies has its part of what the statement left, here (10 - 4) / 3 and one period's third each
-period; whoever is below it may deliver one more, whatever that brings.
+One of three proxies has its part of what the statement left, here a third of 10 - 4, and of each period's
+rate; whoever is below it may deliver one more, whatever that brings.
 
->>> left_of([Present(2, (10, 0), 1000, (4, 0), (4, 0))], 1_700, 3)
+>>> third.acquired, third.part = [4, 0], [4 * third.pieces[0], 0]
+>>> left_of([(2, limit, third)], 1_700)
 Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
->>> left_of([Present(2, (10, 0), 1000, (6, 0), (4 + 3 * 2, 0))], 1_700, 3)
+>>> third.acquired[0], third.part[0] = 6, third.part[0] + 2 * WHOLE
+>>> left_of([(2, limit, third)], 1_700)
 Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
+from enforcer.core.dispatch.counter import Counter
+from enforcer.core.dispatch.lines import NOTHING, Taken
+from enforcer.core.dispatch.parts import WHOLE
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
-from streaming.policy.dispatch_limits import NOT_LIMITED
+from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
 
 
 class Left(NamedTuple):
@@ -39,6 +47,13 @@ class Left(NamedTuple):
     wait_ms: int
     level: str
     dimension: str
+
+    def beside(self, others: Taken) -> "Left":
+        """What is left for one of several."""
+        return self._replace(
+            msgs=None if self.msgs is None else others.leaves(self.msgs, 0),
+            bytes=None if self.bytes is None else others.leaves(self.bytes, 1),
+        )
 
 
 UNLIMITED = Left(None, None, 0, "", "")
@@ -61,44 +76,34 @@ def _least(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-class Present(NamedTuple):
-    """A counter as it is now.
-
-    Attributes:
-        level: its place in LEVELS.
-        rate: messages and bytes per period.
-        period_ms: its length.
-        acquired: what was delivered and not paid off.
-        part: the same of this proxy's part, P times over; of no meaning where it is alone.
-    """
-
-    level: int
-    rate: Sequence[int]
-    period_ms: int
-    acquired: Sequence[int]
-    part: Sequence[int]
+Present = tuple[int, Limit, Counter]
+"""A counter as it is now: its place in LEVELS, its limit."""
 
 
-def left_of(presents: Iterable[Present], at: int, proxies: int) -> Left:
+def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repeat(NOTHING)) -> Left:
     """The least that the counters leave, and the longest wait.
 
     Args:
         presents: counters that limit, in the order of LEVELS.
         at: their time, ms.
-        proxies: P.
+        others: what others take of what each leaves; nobody waits for them here.
     """
     least: list[int | None] = [None, None]
     longest, freed_by = 0, ("", "")
-    for level, rates, period_ms, acquired, part in presents:
-        for dimension, rate in enumerate(rates):
+    for (level, limit, counter), taken in zip(presents, others, strict=False):
+        acquired, period_ms = counter.acquired, limit.period_ms
+        for dimension, rate in enumerate(limit.rate):
             if rate == NOT_LIMITED:
                 continue
             free = available(acquired[dimension], rate)
             wait = wait_ms(acquired[dimension], rate, period_ms, at)
-            if proxies > 1:
+            if (pieces := counter.pieces[dimension]) != WHOLE:
                 # Rounded up: who is below its part may deliver.
-                free = min(free, -(-available(part[dimension], rate) // proxies))
-                wait = max(wait, wait_ms(part[dimension], rate, period_ms, at))
+                part, its_rate = counter.part[dimension], rate * pieces
+                free = min(free, -(-available(part, its_rate) // WHOLE))
+                wait = max(wait, wait_ms(part, its_rate, period_ms, at))
+            if taken is not NOTHING:
+                free = taken.leaves(free, dimension)
             least[dimension] = _least(least[dimension], free)
             if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
                 longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
@@ -108,8 +113,8 @@ def left_of(presents: Iterable[Present], at: int, proxies: int) -> Left:
 def debt_of(presents: Iterable[Present]) -> tuple[int, int]:
     """What was delivered beyond the period's rate and waits to be paid off, messages and bytes."""
     debts = [0, 0]
-    for present in presents:
-        for dimension, rate in enumerate(present.rate):
+    for _, limit, counter in presents:
+        for dimension, rate in enumerate(limit.rate):
             if rate != NOT_LIMITED:
-                debts[dimension] = max(debts[dimension], present.acquired[dimension] - rate)
+                debts[dimension] = max(debts[dimension], counter.acquired[dimension] - rate)
     return debts[0], debts[1]

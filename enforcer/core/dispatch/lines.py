@@ -1,20 +1,26 @@
 """Who may go on first where several wait for the same counters, and what is on its way to those who have.
 
-Held back are whole topics of a connection for one subscription: a *claim*. Claims go on in the order in which
-they began to wait. One that goes on keeps free what it may bring until it has come, or for a moment: else all
-would read at once what only one of them may have, and the same one might be the first each time.
+Held back are whole topics of a connection for one subscription: a *claim*. Several counters may limit it, a
+subscription's beside the topic's, and it stands in the line of each. What a counter leaves is divided among
+those who may come now, so that a claim that needs less than its part leaves the rest to the others within the
+same period; they go on in the order in which they began to wait. One that goes on keeps free what it may
+bring until it has come, or for a moment: else all would read at once what only one of them may have, and the
+same one might be the first each time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Final, Protocol
+from math import ceil, inf
+from typing import Final, NamedTuple, Protocol
 
 RESERVED_MS: Final = 100.0
 """For how long a claim keeps others waiting: a broker with records answers sooner."""
 PLACES_MAX: Final = 100_000
-"""Places in all lines; who finds none goes on when something is left, whoever waits."""
+"""Claims in all lines; who finds no place goes on when something is left, whoever waits."""
 _LOOK_AT: Final = 8
 """Places that are looked at in one step, so that a step costs the same whatever their number."""
+_SOON_MS: Final = 5.0
+"""Who may come so soon comes now: all wait for the same period's end, and are not woken at once."""
 
 Counter = tuple[str, ...]
 """Whose counters: a broker's, a topic's at a broker, a subscription's of that."""
@@ -32,13 +38,41 @@ Claim = tuple[Waiter, str, str]
 """Who waits, for what topic and subscription."""
 
 
+class Taken(NamedTuple):
+    """What others take of what a counter leaves.
+
+    Attributes:
+        claims: among so many the rest is divided, one's own among them.
+        msgs: messages on their way to others.
+        size: the same, bytes.
+    """
+
+    claims: int
+    msgs: float
+    size: float
+
+    def leaves(self, left: int, dimension: int) -> int:
+        """What a claim may take of so much: whole messages or bytes, as long as there are any.
+
+        >>> [Taken(3, 2.5, 0.0).leaves(left, 0) for left in (40, 3, 2)]
+        [13, 1, 0]
+        """
+        return max(0, ceil((left - self[1 + dimension]) / self.claims))
+
+
+NOTHING: Final = Taken(1, 0.0, 0.0)
+"""Nobody else takes any."""
+Others = Callable[[Counter], Taken]
+"""Tells what others take of what a counter leaves."""
+
+
 class _Line:
-    """The claims that wait for a counter, and until when their places are kept; what is on its way."""
+    """The claims that wait for a counter: from when they may come, until when their places are kept."""
 
     __slots__ = ("msgs", "reserved", "size", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: dict[Claim, float] = {}
+        self.waiting: dict[Claim, tuple[float, float]] = {}
         self.reserved: dict[Claim, tuple[float, float, float]] = {}
         self.msgs = self.size = 0.0
 
@@ -55,11 +89,21 @@ class Lines:
         self._steady_ms = steady_ms
         self._places_max = places_max
         self._lines: dict[Counter, _Line] = {}
-        self._places: dict[Claim, Counter] = {}
-        self._reservations: dict[Claim, Counter] = {}
+        self._places: dict[Claim, tuple[Counter, ...]] = {}
+        self._reservations: dict[Claim, tuple[Counter, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._places) + len(self._reservations)
+
+    def taken(self, counter: Counter, claim: Claim) -> Taken:
+        """What others than a claim take of what a counter leaves."""
+        line = self._lines.get(counter)
+        if line is None or len(line.waiting) + len(line.reserved) == (claim in line.waiting) + (
+            claim in line.reserved
+        ):
+            return NOTHING
+        claims = 1 + self._rivals(line, claim) if line.waiting else 1
+        return Taken(claims, *self.others(counter, claim)) if line.reserved else Taken(claims, 0.0, 0.0)
 
     def others(self, counter: Counter, claim: Claim) -> tuple[float, float]:
         """Messages and bytes that are on their way to others."""
@@ -76,18 +120,19 @@ class Lines:
         return line.msgs - own_msgs, line.size - own_size
 
     def is_next(self, counter: Counter, claim: Claim) -> bool:
-        """Whether nobody waits in front of a claim who still may come."""
+        """Whether nobody waits in front of a claim who may come now."""
         line = self._lines.get(counter)
         if line is None or not line.waiting:
             return True
         now_ms = self._steady_ms()
-        for first, until_ms in list(islice(line.waiting.items(), _LOOK_AT)):
+        for first, (ready_ms, until_ms) in list(islice(line.waiting.items(), _LOOK_AT)):
             if first == claim:
                 return True
-            if until_ms > now_ms:
+            if until_ms <= now_ms:
+                self.leave(first)
+            elif ready_ms <= now_ms + _SOON_MS:
                 return False
-            self.leave(first)
-        return not line.waiting
+        return True
 
     def has(self, claim: Claim) -> bool:
         """Whether it has a place in a line."""
@@ -104,43 +149,61 @@ class Lines:
         if line is not None and line.waiting:
             next(iter(line.waiting))[0].wake()
 
-    def join(self, counter: Counter, claim: Claim, within_ms: float) -> None:
-        """Wait, behind those who do; the place is kept for so long. Who waits already keeps it."""
-        if self._places.get(claim, counter) != counter:
+    def join(
+        self, counters: Sequence[Counter], claim: Claim, *, wait_ms: float = 0.0, within_ms: float = inf
+    ) -> None:
+        """Wait, behind those who do. Who waits already keeps its places.
+
+        Args:
+            counters: all that limit it.
+            claim: who waits.
+            wait_ms: when it may come; until then nobody waits for it.
+            within_ms: its places are kept for so long.
+        """
+        counters = tuple(counters)
+        if self._places.get(claim, counters) != counters:
             self.leave(claim)
         if claim not in self._places and len(self) >= self._places_max:
             return
-        self._places[claim] = counter
-        self._line(counter).waiting[claim] = self._steady_ms() + within_ms
+        self._places[claim] = counters
+        now_ms = self._steady_ms()
+        for counter in counters:
+            self._line(counter).waiting[claim] = now_ms + wait_ms, now_ms + within_ms
 
     def leave(self, claim: Claim) -> None:
         """Wait no more."""
-        counter = self._places.pop(claim, None)
-        if counter is None:
-            return
-        line = self._lines[counter]
-        first = next(iter(line.waiting)) == claim
-        del line.waiting[claim]
-        self._left(counter, line, wake=first)
+        for counter in self._places.pop(claim, ()):
+            line = self._lines[counter]
+            was_first = self._first(line) == claim
+            del line.waiting[claim]
+            self._end(counter, line, wake=was_first)
 
-    def reserve(self, counter: Counter, claim: Claim, msgs: float, size: float) -> None:
+    def reserve(self, counters: Sequence[Counter], claim: Claim, msgs: float, size: float) -> None:
         """So much may be on its way now; what this claim had reserved before is settled."""
         self._take_back(claim)
         if len(self) >= self._places_max:
             return
-        self._reservations[claim] = counter
-        line = self._line(counter)
-        line.reserved[claim] = msgs, size, self._steady_ms() + RESERVED_MS
-        line.msgs += msgs
-        line.size += size
+        self._reservations[claim] = tuple(counters)
+        until_ms = self._steady_ms() + RESERVED_MS
+        for counter in counters:
+            line = self._line(counter)
+            line.reserved[claim] = msgs, size, until_ms
+            line.msgs += msgs
+            line.size += size
 
     def settle(self, claim: Claim) -> None:
         """It has come, or will not come."""
-        counter = self._reservations.get(claim)
-        self._take_back(claim)
-        line = None if counter is None else self._lines.get(counter)
-        if line is not None and line.waiting:
-            next(iter(line.waiting))[0].wake()
+        for counter in self._take_back(claim):
+            self._end(counter, self._line(counter), wake=True)
+
+    def _rivals(self, line: _Line, claim: Claim) -> int:
+        """How many others may come now; where all that are looked at may, all do."""
+        now_ms = self._steady_ms() + _SOON_MS
+        first = list(islice(line.waiting.items(), _LOOK_AT))
+        ready = sum(ready_ms <= now_ms for _, (ready_ms, _) in first)
+        if ready == len(first):
+            return len(line.waiting) - (claim in line.waiting)
+        return ready - any(its == claim and ready_ms <= now_ms for its, (ready_ms, _) in first)
 
     def _line(self, counter: Counter) -> _Line:
         line = self._lines.get(counter)
@@ -148,18 +211,27 @@ class Lines:
             line = self._lines[counter] = _Line()
         return line
 
-    def _take_back(self, claim: Claim) -> None:
-        counter = self._reservations.pop(claim, None)
-        if counter is not None:
+    def _take_back(self, claim: Claim) -> tuple[Counter, ...]:
+        """Whose counters it had reserved something of."""
+        counters = self._reservations.pop(claim, ())
+        for counter in counters:
             line = self._lines[counter]
             msgs, size, _ = line.reserved.pop(claim)
             # Sums of differences drift; with nobody there it is nothing.
             line.msgs = line.msgs - msgs if line.reserved else 0.0
             line.size = line.size - size if line.reserved else 0.0
-            self._left(counter, line, wake=False)
+            self._end(counter, line, wake=False)
+        return counters
 
-    def _left(self, counter: Counter, line: _Line, wake: bool) -> None:
-        if wake and line.waiting:
-            next(iter(line.waiting))[0].wake()
+    def _first(self, line: _Line) -> Claim | None:
+        """Who is in front, of those that may come now."""
+        now_ms = self._steady_ms() + _SOON_MS
+        some = islice(line.waiting.items(), _LOOK_AT)
+        return next((claim for claim, (ready_ms, _) in some if ready_ms <= now_ms), None)
+
+    def _end(self, counter: Counter, line: _Line, *, wake: bool) -> None:
+        """Somebody waits or takes no more: who is in front may look again; a line of nobody goes."""
+        if wake and (first := self._first(line)) is not None:
+            first[0].wake()
         if not (line.waiting or line.reserved):
-            del self._lines[counter]
+            self._lines.pop(counter, None)

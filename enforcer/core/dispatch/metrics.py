@@ -133,10 +133,10 @@ class DispatchCollector(Collector):
         limited_by = GaugeMetricFamily(
             "weir_dispatch_limited_by", "1 for what frees last", labels=[*_PLACE, "level", "dimension"]
         )
-        at, terms, proxies = self._brokers_ms(), self._terms(), self._book.proxies
+        at, terms = self._brokers_ms(), self._terms()
         for place in places:
             presents = self._book.presents(*place, at, terms)
-            now = left_of(presents, at, proxies)
+            now = left_of(presents, at)
             resume.add_metric(place, now.wait_ms / 1000)
             if now.level:
                 limited_by.add_metric([*place, now.level, now.dimension], 1)

@@ -1,11 +1,13 @@
 """What Fetch responses bring to one connection: counted, and cut where a limit is reached."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.lines import Claim
+from enforcer.core.dispatch.left import Left
+from enforcer.core.dispatch.lines import Claim, Counter
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
@@ -21,6 +23,8 @@ from enforcer.kafka.protocol.batches import BATCHES_MAX
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""
 _UNKNOWN: Final = Marks()
+_STOP: Final = 2
+_AFTER: Final = 3
 
 
 @dataclass(slots=True)
@@ -38,6 +42,7 @@ class Wanted:
         est_msgs: messages, or entries where these are counted, that it may bring.
         est_size: the same, bytes.
         level: which level's limit was reached by what came, if one was.
+        counters: those that limit it, once one did: it takes turns at them.
     """
 
     topic: AskedTopic
@@ -50,11 +55,18 @@ class Wanted:
     est_msgs: float = 0.0
     est_size: float = 0.0
     level: str = ""
+    counters: Sequence[Counter] = ()
 
 
 def each(wanted: Mapping[int, Wanted]) -> list[Wanted]:
     """The topics, once each: a request may list one in several places, as Java clients of two topics do."""
     return list({want.topic.key: want for want in wanted.values()}.values())
+
+
+def left_for(desk: FetchDesk, want: Wanted) -> Left:
+    """What may be delivered of a topic now, beside others who take their turns."""
+    others = partial(desk.lines.taken, claim=want.claim) if want.counters else None
+    return desk.dispatch.left(want.broker, want.name, want.group, others)
 
 
 class _Read(NamedTuple):
@@ -82,12 +94,24 @@ class _Sum:
     def used_up(self) -> bool:
         return self.left_msgs <= 0 or self.left_size <= 0
 
-    def add(self, entry: Entry) -> None:
-        self.msgs += entry.msgs
-        self.size += entry.size
-        self.entries += 1
-        self.left_msgs -= 1 if self.by_entry else entry.msgs
-        self.left_size -= entry.size
+    def add(self, entries: list[Entry]) -> int:
+        """Deliver as many of a partition's as may be; returns how many that is."""
+        done = 0
+        msgs, size, count, by_entry = 0, 0, 0, self.by_entry
+        left_msgs, left_size = self.left_msgs, self.left_size
+        for its_msgs, its_size, _, _ in entries:
+            if its_msgs:
+                if left_msgs <= 0 or left_size <= 0:
+                    break
+                msgs += its_msgs
+                size += its_size
+                count += 1
+                left_msgs -= 1 if by_entry else its_msgs
+                left_size -= its_size
+            done += 1
+        self.msgs, self.size, self.entries = self.msgs + msgs, self.size + size, self.entries + count
+        self.left_msgs, self.left_size = left_msgs, left_size
+        return done
 
 
 class Deliveries:
@@ -143,12 +167,15 @@ class Deliveries:
     ) -> bool:
         """Deliver what may be of a topic; whether anything may not."""
         dispatch, key = self._desk.dispatch, want.topic.key
-        msgs = size = inf
-        # Where nothing has come, nothing can be too much.
-        if any(got.end > got.start for got in came):
-            left = dispatch.left(want.broker, want.name, want.group)
-            msgs = inf if left.msgs is None else float(left.msgs)
-            size = inf if left.bytes is None else float(left.bytes)
+        for got in came:
+            if got.end > got.start:
+                break
+        else:
+            self._take_nothing(came, want, committed)
+            return False
+        left = left_for(self._desk, want)
+        msgs = inf if left.msgs is None else float(left.msgs)
+        size = inf if left.bytes is None else float(left.bytes)
         # Each entry is one message at least. Only where it matters who has caught up are the others needed.
         parts = self._read(response, came, want, committed, msgs if dispatch.all_charged else inf)
         if not dispatch.all_charged and all(_position(part, len(part.entries)) >= part.end for part in parts):
@@ -158,7 +185,7 @@ class Deliveries:
             count = self._deliver(part, key, total)
             cut |= count < len(part.entries) or count == BATCHES_MAX
             # A batch that is cut off at the end does not count, so nobody gets its first records either.
-            stop = part.entries[count - 1].stop if count else part.got.start
+            stop = part.entries[count - 1][_STOP] if count else part.got.start
             if stop < part.got.end:
                 stops[part.got.start] = stop
         if total.backlog or not parts:
@@ -174,9 +201,21 @@ class Deliveries:
             # Only now it is known whose limit it was.
             left = dispatch.left(want.broker, want.name, want.group)
             want.level = left.level
-            if cut:
+            if cut and left.level:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
         return cut
+
+    def _take_nothing(self, came: list[Got], want: Wanted, committed: bool) -> None:
+        """The same where nothing has come, as of most topics of a request for hundreds."""
+        key, offsets = want.topic.key, {part.number: part.offset for part in want.topic.parts}
+        known = backlog = False
+        for got in came:
+            offset = offsets.get(got.number)
+            if not got.error and offset is not None:
+                known = True
+                self._note(key, got, self._seen(key, got.number)[1])
+                backlog |= offset < _end(got, committed)
+        (self._caught_up.add if known and not backlog else self._caught_up.discard)(key)
 
     def _read(
         self, response: bytes, came: list[Got], want: Wanted, committed: bool, most: float
@@ -190,7 +229,7 @@ class Deliveries:
             if got.error or offset is None:
                 continue
             self._note(key, got, self._seen(key, got.number)[1])
-            end = got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
+            end = _end(got, committed)
             aborted = got.aborted if committed else ()
             found.append(
                 _Read(got, offset, end, entries(response, got.start, got.end, offset, aborted, most))
@@ -199,13 +238,8 @@ class Deliveries:
 
     def _deliver(self, part: _Read, key: bytes, total: _Sum) -> int:
         """Deliver what may be of a partition; returns how many of its entries that is."""
-        count, before = 0, total.entries
-        for entry in part.entries:
-            if entry.msgs:
-                if total.used_up:
-                    break
-                total.add(entry)
-            count += 1
+        before = total.entries
+        count = total.add(part.entries)
         total.backlog |= _position(part, count) < part.end
         if total.entries > before:
             self._served += 1
@@ -222,6 +256,11 @@ class Deliveries:
         return self._marks.get((key, number), (_UNKNOWN, 0))
 
 
+def _end(got: Got, committed: bool) -> int:
+    """The end of what is there for a consumer."""
+    return got.marks.stable if committed and got.marks.stable >= 0 else got.marks.high
+
+
 def _position(part: _Read, count: int) -> int:
     """The offset behind so many of a partition's entries."""
-    return max(part.offset, part.entries[count - 1].after) if count else part.offset
+    return max(part.offset, part.entries[count - 1][_AFTER]) if count else part.offset

@@ -6,7 +6,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.dispatch.lines import Counter, Lines
+from enforcer.core.dispatch.lines import Lines
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
@@ -19,8 +19,6 @@ from streaming.contract.namespaces import Namespaces
 _FETCHES: Final = frozenset({FETCH})
 _FETCHES_AND_GROUPS: Final = _FETCHES | GROUP_KEYS
 _NONE: Final[frozenset[int]] = frozenset()
-_BROKER_LEVEL: Final = "broker"
-_TOPIC_LEVEL: Final = "topic"
 
 
 LARGE_MS: Final = 1_000.0
@@ -60,6 +58,7 @@ class FetchDesk:
         self.steady_ms = steady_ms
         self.readers = Readers(settings.readers_max, steady_ms)
         self.lines = Lines(steady_ms)
+        dispatch.decided = self.lines.wake
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
@@ -107,10 +106,3 @@ class FetchDesk:
         """What a broker at an address is called in events; until its id is known, by the address."""
         node_id = self._brokers.node_at(address)
         return "broker-{}:{}".format(*address) if node_id is None else f"broker-{node_id}"
-
-    @staticmethod
-    def counter(broker: str, topic: str, subscription: str, level: str) -> Counter:
-        """Whose counters those of a level are."""
-        if level == _BROKER_LEVEL:
-            return (broker,)
-        return (broker, topic) if level == _TOPIC_LEVEL else (broker, topic, subscription)

@@ -9,19 +9,20 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.kafka.protocol.batches import BATCHES_MAX, count_records
+from enforcer.kafka.protocol.batches import BATCHES_MAX, RECORD_BYTES_MIN, count_records
 from enforcer.kafka.protocol.traffic import Frame
 
 _HEAD: Final = struct.Struct(">qi4xb")  # offset, length, leader epoch or crc, magic
 _HEAD_BYTES: Final = 17
+# In version 2: behind these attributes, last offset delta, producer, and the number of records.
+_V2: Final = struct.Struct(">qi4xb4xhi16xq6xi")
 _LENGTH_END: Final = 12
-_ATTRIBUTES: Final = struct.Struct(">hi")  # attributes, last offset delta
-_ATTRIBUTES_AT: Final = 21
-_PRODUCER: Final = struct.Struct(">q")
-_PRODUCER_AT: Final = 43
 _V2_BYTES: Final = 61
+_NO_V2: Final = (0, 0, -1, 0)
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_NOT_PLAIN: Final = _CONTROL | 0x07
+"""A marker, or compressed."""
 
 
 class Aborted(NamedTuple):
@@ -36,20 +37,10 @@ class Aborted(NamedTuple):
     first: int
 
 
-class Entry(NamedTuple):
-    """One entry that is here whole.
-
-    Attributes:
-        msgs: messages that the consumer gets of it; 0 of what it never sees: markers, aborted records.
-        size: bytes, 0 of what it never sees.
-        stop: where it ends in the frame.
-        after: the offset that follows it.
-    """
-
-    msgs: int
-    size: int
-    stop: int
-    after: int
+Entry = tuple[int, int, int, int]
+"""One that is here whole: the messages that the consumer gets of it, and its bytes, both 0 of what it never
+sees (markers, aborted records); where it ends in the frame; the offset that follows it. No class of its own:
+there may be one for each message, and that would cost as much as reading it."""
 
 
 def entries(
@@ -70,33 +61,53 @@ def entries(
         most: no more are looked for behind the first that the consumer sees beyond so many.
     """
     found: list[Entry] = []
-    gone: set[int] = set()
-    waiting = sorted(aborted, key=lambda transaction: transaction.first, reverse=True)
+    unseen = _Unseen(aborted) if aborted else None
     offset = start
     seen = 0
     while end - offset >= _HEAD_BYTES and len(found) < BATCHES_MAX and seen <= most:
-        first, length, magic = _HEAD.unpack_from(frame, offset)
+        # Nearly always a batch of version 2: read at once, as there may be one for each message.
+        whole = end - offset >= _V2_BYTES
+        head = _V2.unpack_from(frame, offset) if whole else _HEAD.unpack_from(frame, offset) + _NO_V2
+        first, length, magic, attributes, delta, producer, records = head
         stop = offset + _LENGTH_END + length
         if length <= 0 or stop > end:
             break
-        msgs = count_records(frame, offset, stop, 1)
+        room = length + _LENGTH_END - _V2_BYTES
+        if magic == 2 and not attributes & _NOT_PLAIN and 0 < records * RECORD_BYTES_MIN <= room:
+            msgs = records
+        else:
+            msgs = count_records(frame, offset, stop, 1)
         last = first
-        if magic == 2 and stop - offset >= _V2_BYTES:
-            attributes, delta = _ATTRIBUTES.unpack_from(frame, offset + _ATTRIBUTES_AT)
-            last = first + max(0, delta)
-            if waiting or gone:
-                (producer,) = _PRODUCER.unpack_from(frame, offset + _PRODUCER_AT)
-                while waiting and waiting[-1].first <= last:
-                    gone.add(waiting.pop().producer)
-                if attributes & _CONTROL:
-                    gone.discard(producer)
-                elif attributes & _TRANSACTIONAL and producer in gone:
-                    msgs = 0
+        if magic == 2 and room >= 0:
+            if delta > 0:
+                last += delta
+            if unseen is not None and unseen.hides(last, attributes, producer):
+                msgs = 0
         elif msgs == 0:
             break
         if first < fetch_offset:
             msgs = min(msgs, max(0, last - fetch_offset + 1))
-        found.append(Entry(msgs, stop - offset if msgs else 0, stop, last + 1))
-        seen += msgs > 0
+        if msgs:
+            found.append((msgs, stop - offset, stop, last + 1))
+            seen += 1
+        else:
+            found.append((0, 0, stop, last + 1))
         offset = stop
     return found
+
+
+class _Unseen:
+    """What a consumer of committed records does not see of a partition, batch by batch."""
+
+    def __init__(self, aborted: Sequence[Aborted]) -> None:
+        self._gone: set[int] = set()
+        self._waiting = sorted(aborted, key=lambda transaction: transaction.first, reverse=True)
+
+    def hides(self, last: int, attributes: int, producer: int) -> bool:
+        """Whether the next batch is of an aborted transaction."""
+        while self._waiting and self._waiting[-1].first <= last:
+            self._gone.add(self._waiting.pop().producer)
+        if attributes & _CONTROL:
+            self._gone.discard(producer)
+            return False
+        return bool(attributes & _TRANSACTIONAL) and producer in self._gone

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.lines import RESERVED_MS, Claim, Counter
-from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, each
+from enforcer.core.dispatch.lines import RESERVED_MS, Claim
+from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, each, left_for
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
@@ -39,10 +39,12 @@ _SLACK: Final = 1.5
 """Entries larger than the mean by so much still come; a broker may leave out what does not fit."""
 _THROTTLE_MAX_MS: Final = 1_000
 """A client is told to ask again within that time: it asks for nothing else meanwhile."""
+_LOOK_MS: Final = 1_000.0
+"""How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
-_LEVELS_MAX: Final = 1_000
-"""Topics of a connection of which it is remembered what limited them last."""
+_LIMITED_MAX: Final = 1_000
+"""Topics of a connection of which it is remembered that a limit was reached."""
 
 
 class Plan(NamedTuple):
@@ -75,15 +77,19 @@ class Fetches:
         self.naming = Naming(desk.names, pause, look_up, desk.steady_ms)
         """The names of its topics, and whether it was let in."""
         self._deliveries = Deliveries(desk)
-        self._waiting: dict[Claim, None] = {}
+        # Until when it need not be asked what is left for them, unless it was woken.
+        self._waiting: dict[Claim, float] = {}
+        self._woken = False
         self._going: list[Claim] = []
-        self._levels: dict[Claim, str] = {}
+        self._limited_before: set[Claim] = set()
+        self._generation = -1
         self._held_since_ms = inf
         self._known = Known(desk)
         self._was_limited = False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
+        self._woken = True
         self._pause.wake()
 
     def plan(
@@ -224,6 +230,7 @@ class Fetches:
     ) -> Plan | None:
         self._settle()
         self._give_up(wanted)
+        self._look_anew()
         for want in each(wanted):
             self._decide(want)
         waiting = {place: want for place, want in wanted.items() if want.wait_ms}
@@ -248,7 +255,7 @@ class Fetches:
             found = self._deliveries.taken(response, header.api_version, asked, wanted)
             for want in each(wanted):
                 if want.level:
-                    self._counter(want, want.level)
+                    self._note_limited(want.claim)
             return found
 
         return Plan(request, cut)
@@ -259,42 +266,48 @@ class Fetches:
         caught_up = self._deliveries.caught_up(want.topic.key)
         if caught_up and not desk.dispatch.all_charged:
             return
-        left = desk.dispatch.left(want.broker, want.name, want.group)
+        now_ms = desk.steady_ms()
+        held_ms = self._waiting.get(want.claim, 0.0) - now_ms
+        if held_ms > 0.0:
+            want.wait_ms = held_ms
+            return
+        if not caught_up and want.claim in self._limited_before:
+            want.counters = desk.dispatch.counters(want.broker, want.name, want.group)
+        left = left_for(desk, want)
         if left.msgs is None and left.bytes is None:
             return
-        counter = self._counter(want, left.level)
         msgs = inf if left.msgs is None else float(left.msgs)
         size = inf if left.bytes is None else float(left.bytes)
-        in_line = counter and not caught_up
-        if msgs <= 0 or size <= 0:
-            want.wait_ms = max(1.0, float(left.wait_ms))
-        elif in_line:
-            its_msgs, its_size = lines.others(counter, want.claim)
-            msgs, size = msgs - its_msgs, size - its_size
-            if msgs <= 0 or size <= 0 or not lines.is_next(counter, want.claim):
-                want.wait_ms = RESERVED_MS
+        if left.wait_ms:
+            self._note_limited(want.claim)
+            want.wait_ms = float(left.wait_ms)
+        elif msgs <= 0 or size <= 0 or not all(lines.is_next(each, want.claim) for each in want.counters):
+            want.wait_ms = RESERVED_MS
         if want.wait_ms:
-            if counter:
-                lines.join(counter, want.claim, want.wait_ms + _COME_BACK_MS)
-            if want.claim not in self._waiting:
-                self._waiting[want.claim] = None
-                if left.level:
-                    desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            counters = want.counters or desk.dispatch.counters(want.broker, want.name, want.group)
+            within_ms = want.wait_ms + _COME_BACK_MS
+            lines.join(counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
+            if want.claim not in self._waiting and left.level:
+                desk.dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)
+            self._waiting[want.claim] = now_ms + min(float(left.wait_ms), _LOOK_MS)
             return
         self._estimate(want, msgs, size)
-        if in_line:
-            lines.reserve(counter, want.claim, want.est_msgs, want.est_size)
+        if want.counters:
+            lines.reserve(want.counters, want.claim, want.est_msgs, want.est_size)
             self._going.append(want.claim)
 
-    def _counter(self, want: Wanted, level: str) -> Counter:
-        """Whose counters limit a topic: those that did last; none before any did."""
-        if level:
-            if len(self._levels) >= _LEVELS_MAX:
-                self._levels.clear()
-            self._levels[want.claim] = level
-        else:
-            level = self._levels.get(want.claim, "")
-        return self._desk.counter(want.broker, want.name, want.group, level) if level else ()
+    def _look_anew(self) -> None:
+        """Forget how long what is held need not be looked at, if anything has changed."""
+        generation = self._desk.dispatch.generation
+        if self._woken or generation != self._generation:
+            self._waiting = dict.fromkeys(self._waiting, 0.0)
+        self._woken, self._generation = False, generation
+
+    def _note_limited(self, claim: Claim) -> None:
+        """From now on it takes turns; before, nobody waits for what others may bring."""
+        if len(self._limited_before) >= _LIMITED_MAX:
+            self._limited_before.clear()
+        self._limited_before.add(claim)
 
     def _estimate(self, want: Wanted, msgs: float, size: float) -> None:
         """How much may be read of a topic, and what that may bring."""

@@ -284,7 +284,7 @@ class Consumer:
     def _reserve(self, entries: int) -> None:
         by_entry = self._desk.laws.dispatch.by_entry
         msgs, size = self._mean.units(entries, by_entry=by_entry)
-        self._desk.lines.reserve(self._counter(), self._claim, msgs, size)
+        self._desk.lines.reserve([self._counter()], self._claim, msgs, size)
 
     def _turn(self) -> float:
         """How many of the held go on before others who wait get their turn."""
@@ -308,7 +308,7 @@ class Consumer:
         counter = self.limits.counter(room.level) if room.level else self._counter()
         lines, new = self._desk.lines, self._line is None
         if counter != self._line:
-            lines.join(counter, self._claim, inf)
+            lines.join([counter], self._claim)
             self._line = counter
         if new and room.wait_ms:
             self._desk.throttled(self.limits, room)

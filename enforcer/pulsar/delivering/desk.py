@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from enforcer.core.dispatch.lines import Lines, Waiter
-from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.metrics import Metrics
 from enforcer.pulsar.delivering.arrived import Arrived
 from enforcer.pulsar.delivering.held import Store
@@ -81,7 +80,7 @@ class Desk:
         self._passed_of: tuple[Taker, bool] | None = None
         self._msgs = self._size = self._entries = 0
         self._ending = False
-        laws.dispatch.decided = self._decided
+        laws.dispatch.decided = self.lines.wake
 
     # What is left -----------------------------------------------------------------------------------------
 
@@ -189,13 +188,6 @@ class Desk:
                 looker.look()
         if rest := lookers[_LOOKERS:]:
             self._call_later(0, lambda: self._tell(rest))
-
-    def _decided(self, said: Dispatched) -> None:
-        """Another proxy may have delivered less than was thought: those in front look again."""
-        if self.laws.dispatch.book.proxies > 1:
-            place = said.broker, said.topic, said.subscription
-            for counter in (place[:1], place[:2], place):
-                self.lines.wake(counter)
 
     def _is_left(self) -> bool:
         return self._units > 0 and self._left_msgs > 0 and self._left_size > 0

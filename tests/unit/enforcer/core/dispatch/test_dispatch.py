@@ -89,6 +89,18 @@ TEN = {"broker": {PER_SUBSCRIPTION: 10}}
 ONE = {"dispatchThrottlingRateInMsg": 1}
 
 
+def test_who_waits_is_told_of_decisions_where_others_deliver() -> None:
+    """Of each counter that they are about; a proxy that is alone knows all before."""
+    desk, told = Desk(TEN), list[tuple[str, ...]]()
+    desk.dispatch.decided = told.append
+    said = Dispatched("p2-1", T0, "p2", "broker-0", *PLACE, (None, None, (4, 0)))
+    desk.dispatch.take([said])
+    assert told == []
+    desk.dispatch.book.set_proxies(2)
+    desk.dispatch.take([said])
+    assert told == [("broker-0",), ("broker-0", TOPIC), ("broker-0", *PLACE)]
+
+
 def test_without_a_rate_nothing_is_done() -> None:
     """One attribute says so."""
     desk = Desk({"broker": {"preciseDispatcherFlowControl": True}})

@@ -1,11 +1,12 @@
 """Record batches as consumers see them: markers, aborted transactions, offsets before the one asked for."""
 
 import struct
+from typing import NamedTuple
 
 import pytest
 from traffic_kit import batch
 
-from enforcer.kafka.dispatch.entries import Aborted, Entry, entries
+from enforcer.kafka.dispatch.entries import Aborted, entries
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 
@@ -19,10 +20,19 @@ def placed(records: bytes, first: int, attributes: int = 0, producer: int = -1) 
     return bytes(out)
 
 
-def read(records: bytes, offset: int = 0, aborted: tuple[Aborted, ...] = ()) -> list[Entry]:
+class Read(NamedTuple):
+    """An entry."""
+
+    msgs: int
+    size: int
+    stop: int
+    after: int
+
+
+def read(records: bytes, offset: int = 0, aborted: tuple[Aborted, ...] = ()) -> list[Read]:
     """The entries of a partition, with something before and behind it in the frame."""
     frame = b"before" + records + b"behind"
-    return entries(frame, 6, 6 + len(records), offset, aborted)
+    return [Read(*each) for each in entries(frame, 6, 6 + len(records), offset, aborted)]
 
 
 @pytest.mark.parametrize("compression", [0, 1])

@@ -312,7 +312,7 @@ def test_topics_of_one_connection_have_their_turns() -> None:
 def test_what_is_remembered_of_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those beyond the bound no offsets are told while they must wait."""
     monkeypatch.setattr("enforcer.kafka.dispatch.deliveries.MARKS_MAX", 2)
-    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LEVELS_MAX", 1)
+    monkeypatch.setattr("enforcer.kafka.dispatch.fetches._LIMITED_MAX", 1)
     rig = Rig(World(topics={full("t"): (10, 0), full("v"): (10, 0)}))
     _, plan = rig.sent({"t": 3, "v": 1})
     rig.got(plan, {"t": [batch(10), b"", b""], "v": [batch(10)]}, high=50)
@@ -326,7 +326,7 @@ def test_two_connections_have_their_turns() -> None:
     world = World({"dispatch_hold_ms": 10_000})
     first, second = Rig(world), Rig(world)
     _, plan = first.sent({"t": 1})
-    first.got(plan, {"t": [SIX * 2]})
+    first.got(plan, {"t": [batch(10)]})
     assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
     for before, behind in ((first, second), (second, first), (first, second)):
         world.now_ms += 1_000
@@ -346,7 +346,7 @@ def test_a_reservation_ends() -> None:
     world = World({"dispatch_hold_ms": 10_000})
     first, second = Rig(world), Rig(world)
     _, plan = first.sent({"t": 1})
-    first.got(plan, {"t": [SIX * 2]})
+    first.got(plan, {"t": [batch(10)]})
     assert first.plan({"t": 1}) is None and second.plan({"t": 1}) is None
     world.now_ms += 1_000
     assert first.plan({"t": 1}) is not None

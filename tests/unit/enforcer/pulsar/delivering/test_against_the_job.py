@@ -32,7 +32,7 @@ def test_the_job_counts_the_same_from_the_events() -> None:
     at = world.brokers_ms()
     now = job.at(at)
     for names, counter in world.dispatch.book.counters.items():
-        counter.roll(at, world.policies.timeline, 1)
+        counter.roll(at, world.policies.timeline)
         assert now[names] == (counter.acquired[0], counter.acquired[1])
     world.dispatch.take(decided)
     assert world.dispatch.book.tail == 0

@@ -145,6 +145,22 @@ def test_several_consumers_share_one_bucket_in_turns(batch: int) -> None:
     assert min(each) > 350
 
 
+@pytest.mark.parametrize("batch", [1, 6])
+def test_a_subscription_with_less_of_its_own_beside_a_hungry_one(batch: int) -> None:
+    """Under a topic's 40 a second it gets its 10, and the hungry one the rest."""
+    own = {"small": {"dispatchRate": {"dispatchThrottlingRateInMsg": 10}}}
+    policy = {"dispatchRate": {"dispatchThrottlingRateInMsg": 40}, "subscriptions": own}
+    world = World({f"topics.{TOPIC}": policy})
+    links = {"hungry": ModelLink(world), "small": ModelLink(world)}
+    for name, link in links.items():
+        link.subscribe(1, subscription=name)
+        link.publish(1, 2_000 // batch, batch)
+    world.run(20_000)
+    got = {name: sum(msgs for _, _, msgs in link.got[1]) for name, link in links.items()}
+    assert got["small"] == pytest.approx(200, rel=0.1)
+    assert sum(got.values()) == pytest.approx(800, rel=0.05)
+
+
 def test_a_standby_gets_no_permits() -> None:
     """Until the broker says that it is served: permits of who is not served would be stranded."""
     world = World(per_subscription(10))
