@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from enforcer.core.clock import BrokersClock, Clock
 from enforcer.core.coordinator import QuotaCoordinator
-from enforcer.core.feeds.company import Charge, Sign, alive_tail, requests_since
+from enforcer.core.feeds.company import Charge, Saying, Sign, alive_tail, requests_since
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable
@@ -45,6 +45,7 @@ class Joining:
         send_usage: takes (event, key) for `weir.usage`, and `acked`.
         unusable: told of decisions that cannot be used.
         take: gets all decisions that are read, in the loop.
+        listen: gets what other proxies say of who reads for which group, in the loop.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Joining:
         send_usage: SendUsage,
         unusable: Unusable,
         take: Callable[[list[Read]], None],
+        listen: Callable[[Saying], None],
     ) -> None:
         self._coordinator = coordinator
         self._local = coordinator.local
@@ -70,6 +72,7 @@ class Joining:
         self._send_usage = send_usage
         self._unusable = unusable
         self._take = take
+        self._listen = listen
         self._loop = asyncio.get_running_loop()
         self._signs = alive_tail(connection, topics.usage, self._heard)
         self._decisions: Tail[Read] | None = None
@@ -190,8 +193,11 @@ class Joining:
         for charge in charges:
             self._local.read_back(charge)
 
-    def _heard(self, signs: list[Sign]) -> None:
+    def _heard(self, signs: list[Sign | Saying]) -> None:
         for sign in signs:
+            if isinstance(sign, Saying):
+                self._listen(sign)
+                continue
             self._local.alive.heard(sign.proxy, sign.ts, leaving=sign.leaving, speaks=sign.speaks)
             if sign.proxy == self._coordinator.proxy_id:
                 self._own_ms = max(self._own_ms, sign.ts)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
+from enforcer.core.dispatch.dispatch import Dispatch
+from enforcer.core.dispatch.left import Left, both
 from enforcer.core.dispatch.lines import Claim
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
@@ -16,6 +18,7 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
+from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.protocol.traffic import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
@@ -31,8 +34,11 @@ class Wanted:
         topic: what is asked for of it, wherever the request lists it.
         broker: who delivers.
         name: its full name.
-        group: who reads it.
+        groups: who reads it, or may: it counts for each.
         claim: its place among those that wait.
+        tracked: groups of the topic may have limits of their own.
+        unsure: it may be of several groups.
+        group: that of them whose limit was the strictest when it was looked at last.
         wait_ms: it must wait so long; 0: it goes on.
         most: most bytes of each of its partitions; 0: as many as it asks for.
         est_msgs: messages, or entries where these are counted, that it may bring.
@@ -43,13 +49,27 @@ class Wanted:
     topic: AskedTopic
     broker: str
     name: str
-    group: str
+    groups: tuple[str, ...]
     claim: Claim
+    tracked: bool
+    unsure: bool
+    group: str = ""
     wait_ms: float = 0.0
     most: int = 0
     est_msgs: float = 0.0
     est_size: float = 0.0
     level: str = ""
+
+    def left(self, dispatch: Dispatch) -> Left:
+        """What may be delivered of it now."""
+        self.group = self.groups[0]
+        found = dispatch.left(self.broker, self.name, self.group)
+        for group in self.groups[1:]:
+            other = dispatch.left(self.broker, self.name, group)
+            if other.wait_ms > found.wait_ms:
+                self.group = group
+            found = both(found, other)
+        return found
 
 
 def each(wanted: Mapping[int, Wanted]) -> list[Wanted]:
@@ -95,10 +115,12 @@ class Deliveries:
 
     Args:
         desk: knows the limits.
+        trail: of the connection.
     """
 
-    def __init__(self, desk: FetchDesk) -> None:
+    def __init__(self, desk: FetchDesk, trail: Trail) -> None:
         self._desk = desk
+        self._trail = trail
         self._caught_up: set[bytes] = set()
         # Of the partitions of limited topics, and which of the deliveries was the last of each.
         self._marks: dict[tuple[bytes, int], tuple[Marks, int]] = {}
@@ -146,7 +168,7 @@ class Deliveries:
         msgs = size = inf
         # Where nothing has come, nothing can be too much.
         if any(got.end > got.start for got in came):
-            left = dispatch.left(want.broker, want.name, want.group)
+            left = want.left(dispatch)
             msgs = inf if left.msgs is None else float(left.msgs)
             size = inf if left.bytes is None else float(left.bytes)
         # Each entry is one message at least. Only where it matters who has caught up are the others needed.
@@ -157,6 +179,8 @@ class Deliveries:
         for part in parts:
             count = self._deliver(part, key, total)
             cut |= count < len(part.entries) or count == BATCHES_MAX
+            if want.tracked:
+                self._trail.had(want.name, part.got.number, _position(part, count))
             # A batch that is cut off at the end does not count, so nobody gets its first records either.
             stop = part.entries[count - 1].stop if count else part.got.start
             if stop < part.got.end:
@@ -166,13 +190,14 @@ class Deliveries:
         else:
             self._caught_up.add(key)
         if total.entries:
-            dispatch.deliver(
-                want.broker, want.name, want.group,
-                msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
-            )  # fmt: skip
+            for group in want.groups:
+                dispatch.deliver(
+                    want.broker, want.name, group,
+                    msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
+                )  # fmt: skip
         if total.used_up:
             # Only now it is known whose limit it was.
-            left = dispatch.left(want.broker, want.name, want.group)
+            left = want.left(dispatch)
             want.level = left.level
             if cut:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)

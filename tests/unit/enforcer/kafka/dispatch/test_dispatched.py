@@ -19,7 +19,7 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 from traffic_kit import batch, fetch_request
 
-from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.groups.readers import Client
 from streaming.policy.policy_set import PolicySet
 
 SIX = batch(6)
@@ -100,8 +100,8 @@ def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     assert len(rig.client.answered()) == 1
     (client,) = {client for client, _ in readers._order}
     assert (client.user, client.client_id) == ("ANONYMOUS", "tests")
-    assert readers.reading(client, ["t"], frozenset({0})) == "g"
-    assert readers.reading(client, ["t"], frozenset({1})) == ""
+    assert readers.matching(client, ["t"], frozenset({0})) == ["g"]
+    assert readers.matching(client, ["t"], frozenset({1})) == []
 
 
 def test_a_refused_claim_of_a_group_teaches_nothing() -> None:

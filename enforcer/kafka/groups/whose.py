@@ -1,0 +1,234 @@
+"""Of which group a fetch is: by what groups say of themselves, where they stand, and who was delivered what.
+
+Several groups may share principal, host and client id (`rdkafka` is the client id of every librdkafka
+consumer that sets none), and a group may fetch under another client id than it joins with. Offsets tell:
+
+- A connection that never had an offset is not the one that commits it, if another one had it that may be its.
+- A partition is one member's. Where one connection can be no other group's, no other is this group's.
+- A group that stands in what a connection was delivered, and in nothing that any of its own were, reads here.
+
+Until they tell, a fetch may be of each. A group that has committed what only connections had that did not
+count for it has been read for by them: for HUNTED_MS nothing is taken to be others' that may be its.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from enforcer.kafka.groups.readers import Client, Readers
+from enforcer.kafka.groups.trails import Stand, Stands, Stretch, Trail, Trails
+
+HUNTED_MS: Final = 600_000.0
+HUNTED_MAX: Final = 1_000
+"""Groups that are hunted at a time."""
+GROUPS_OF_TOPIC_MAX: Final = 1_000
+"""Limited groups of a topic that are looked at for who fetches without a group that is known."""
+SETTLED_MS: Final = 3_000.0
+"""What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
+OPEN_MS: Final = 60_000.0
+"""A topic of which somebody unknown reads for a group is watched for so long: all trails count."""
+PENDING_MAX: Final = 10_000
+"""Offsets that wait to be judged; further ones are not judged."""
+
+Key = tuple[str, str, str]
+"""Principal, group, topic."""
+
+
+class Whose:
+    """What is concluded, of one proxy's own facts and those that it was told.
+
+    Attributes:
+        version: counts up when topics begin or end to be watched, or groups to be hunted.
+        readers: who acts for which group.
+        trails: what connections were delivered.
+        stands: where groups stand.
+
+    Args:
+        readers_max: see Readers.
+        limited: whether a group of a topic has a rate of its own.
+        steady_ms: the clock.
+    """
+
+    def __init__(
+        self, readers_max: int, limited: Callable[[str, str], bool], steady_ms: Callable[[], float]
+    ) -> None:
+        self.version = 0
+        self.readers = Readers(readers_max, steady_ms)
+        self.trails = Trails(steady_ms)
+        self.stands = Stands()
+        self._limited = limited
+        self._steady_ms = steady_ms
+        self._limited_groups: dict[tuple[str, str], dict[str, None]] = {}
+        self._pending: dict[tuple[str, str, str, int], Stand] = {}
+        self._hunted: dict[Key, float] = {}
+        self._open: dict[str, float] = {}
+
+    def of(
+        self, client: Client, trail: Trail, topic: str, names: Iterable[str | bytes], parts: Sequence[int]
+    ) -> tuple[tuple[str, ...], bool]:
+        """The groups for which a connection may fetch partitions of a topic; none: of no group.
+
+        Whether that holds until `version` or `readers.changes` goes up, too.
+
+        Args:
+            client: who fetches.
+            trail: of the connection.
+            topic: its full name.
+            names: its name, and its id if that is known.
+            parts: the partitions of one request.
+        """
+        names = tuple(names)
+        matching = self.readers.matching(client, names, frozenset(parts))
+        strange = [
+            group
+            for group in self._limited_groups.get((client.user, topic), ())
+            if group not in matching and (not matching or self.is_hunted(client.user, group, topic))
+        ]
+        found = matching + [
+            group for group in strange if self._stands_here(group, trail, topic, names, parts)
+        ]
+        if len(found) > 1:
+            found = [group for group in found if not self._is_others(group, trail, topic, parts)]
+        if trail.groups.get(topic) != (groups := tuple(found)):
+            trail.groups[topic] = groups
+            trail.untold.add(topic)
+            self.trails.join(trail, topic)
+        return groups, not strange and len(groups) == min(1, len(matching))
+
+    def moved(self, user: str, group: str, topic: str, number: int, stand: Stand) -> None:
+        """A group has said where it stands in a partition."""
+        news = self.stands.moved(user, group, topic, number, stand)
+        if not self._limited(topic, group):
+            return
+        self._note(user, group, topic)
+        if news and len(self._pending) < PENDING_MAX:
+            self._pending.setdefault((user, group, topic, number), stand)
+
+    def reads(self, user: str, group: str, topic: str) -> None:
+        """A group reads a topic, as its assignment says."""
+        if self._limited(topic, group):
+            self._note(user, group, topic)
+
+    def is_hunted(self, user: str, group: str, topic: str) -> bool:
+        """Whether nothing is taken to be others' that may be this group's."""
+        return self._hunted.get((user, group, topic), 0.0) > self._steady_ms()
+
+    def is_watched(self, topic: str, client: Client, known: bool) -> bool:
+        """Whether a connection's trail matters though no group has a limit that it is known to read for.
+
+        Args:
+            topic: full name.
+            client: whose connection it is.
+            known: whether it reads for any group.
+        """
+        return topic in self._open or (not known and (client.user, topic) in self._limited_groups)
+
+    def watch(self, topics: Iterable[str]) -> None:
+        """Somebody unknown reads for a group of these topics."""
+        until_ms = self._steady_ms() + OPEN_MS
+        for topic in topics:
+            self.version += topic not in self._open
+            self._open[topic] = until_ms
+
+    def look(self) -> list[str]:
+        """Judge what is settled, once a second; returns the topics that are newly watched."""
+        now_ms = self._steady_ms()
+        unread = []
+        for key, stand in list(self._pending.items()):
+            if stand.at_ms + SETTLED_MS > now_ms:
+                continue
+            del self._pending[key]
+            user, group, topic, number = key
+            found = [trail for trail in self.trails.on(topic, user) if trail.holds(topic, number, stand)]
+            if any(group in trail.groups.get(topic, ()) for trail in found):
+                continue
+            if any(trail.of(topic)[number].first < stand.offset for trail in found):
+                self._hunt((user, group, topic), now_ms + HUNTED_MS)
+            elif not found:
+                unread.append(topic)
+        before = len(self._hunted) + len(self._open)
+        self._hunted = {key: until_ms for key, until_ms in self._hunted.items() if until_ms > now_ms}
+        self._open = {topic: until_ms for topic, until_ms in self._open.items() if until_ms > now_ms}
+        self.version += before != len(self._hunted) + len(self._open)
+        for (user, topic), groups in list(self._limited_groups.items()):
+            for group in [each for each in groups if not self.readers.lives(user, each)]:
+                del groups[group]
+            if not groups:
+                del self._limited_groups[user, topic]
+        self.watch(unread)
+        return unread
+
+    def _note(self, user: str, group: str, topic: str) -> None:
+        groups = self._limited_groups.setdefault((user, topic), {})
+        if group not in groups and len(groups) < GROUPS_OF_TOPIC_MAX:
+            groups[group] = None
+            self.version += 1
+
+    def _hunt(self, key: Key, until_ms: float) -> None:
+        if len(self._hunted) >= HUNTED_MAX and key not in self._hunted:
+            del self._hunted[next(iter(self._hunted))]
+        self._hunted[key] = until_ms
+        self.version += 1
+        user, group, topic = key
+        for trail in self.trails.on(topic, user):
+            trail.ruled_out.discard((topic, group))
+
+    def _stands_here(
+        self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
+    ) -> bool:
+        """Whether a group that reads a topic stands where this connection reads, and none of its own does."""
+        user, mine = trail.client.user, trail.of(topic)
+        others = self.trails.others(topic, trail)
+        its = [each.of(topic) for each in others if group in each.groups.get(topic, ())]
+        for number in parts:
+            stand, had = self.stands.of(user, group, topic, number), mine.get(number)
+            if stand is None:
+                here = self.readers.may_want(user, group, names, number)
+            else:
+                here = had is not None and had.holds(stand.offset)
+            if here and not any(self._explains(each.get(number), stand) for each in its):
+                return True
+        return False
+
+    def _explains(self, had: Stretch | None, stand: Stand | None) -> bool:
+        if had is None:
+            return False
+        # What another proxy has delivered since is not known yet.
+        return stand is None or had.holds(stand.offset) or stand.at_ms + SETTLED_MS > self._steady_ms()
+
+    def _is_others(self, group: str, trail: Trail, topic: str, parts: Sequence[int]) -> bool:
+        """Whether what a connection has had of a topic cannot be a group's."""
+        if (topic, group) in trail.ruled_out:
+            return True
+        if self.is_hunted(trail.client.user, group, topic):
+            return False
+        others = list(self.trails.others(topic, trail))
+        mine, proven = trail.of(topic), False
+        for number in parts:
+            had = mine.get(number)
+            if had is None:
+                return False
+            stand = self.stands.of(trail.client.user, group, topic, number)
+            if _reads_elsewhere(group, had, stand, topic, number, others):
+                proven = True
+            elif had.end > had.first:
+                return False
+        if proven:
+            trail.ruled_out.add((topic, group))
+        return proven
+
+
+def _reads_elsewhere(
+    group: str, had: Stretch, stand: Stand | None, topic: str, number: int, others: Sequence[Trail]
+) -> bool:
+    """Whether a partition is read for a group by another connection than the one that had this of it."""
+    since = stand is not None and stand.at_ms > had.since_ms
+    if since and stand is not None and not had.holds(stand.offset):
+        return any(
+            each.holds(topic, number, stand) and group in each.groups.get(topic, ()) for each in others
+        )
+    return any(
+        each.groups.get(topic) == (group,)
+        and (its := each.of(topic).get(number)) is not None
+        and (stand is None or stand.at_ms <= its.since_ms or its.holds(stand.offset))
+        for each in others
+    )
