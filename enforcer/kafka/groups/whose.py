@@ -5,21 +5,21 @@ consumer that sets none), and a group may fetch under another client id than it 
 
 - A connection that never had an offset is not the one that commits it, if another one had it that may be its.
 - A partition is one member's. Where one connection can be no other group's, no other is this group's.
-- A group that stands in what a connection was delivered, and in nothing that any of its own were, reads here.
+- Who fetches for no group that is known may read for each that stands in nothing that its own were delivered.
 
-Until they tell, a fetch may be of each. A group that has committed what only connections had that did not
-count for it has been read for by them: for HUNTED_MS nothing is taken to be others' that may be its.
+Until they tell, a fetch may be of each. A group that commits, twice, what only connections had that did not
+count for it is read for by them: for HUNTED_MS all that its principal reads of that topic may be its.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from enforcer.kafka.groups.readers import Client, Readers
 from enforcer.kafka.groups.trails import Stand, Stands, Stretch, Trail, Trails
 
 HUNTED_MS: Final = 600_000.0
 HUNTED_MAX: Final = 1_000
-"""Groups that are hunted at a time."""
+"""Groups that are hunted at a time, or were seen once to commit so."""
 GROUPS_OF_TOPIC_MAX: Final = 1_000
 """Limited groups of a topic that are looked at for who fetches without a group that is known."""
 SETTLED_MS: Final = 3_000.0
@@ -29,6 +29,7 @@ OPEN_MS: Final = 60_000.0
 PENDING_MAX: Final = 10_000
 """Offsets that wait to be judged; further ones are not judged."""
 
+K = TypeVar("K")
 Key = tuple[str, str, str]
 """Principal, group, topic."""
 
@@ -60,6 +61,7 @@ class Whose:
         self._limited_groups: dict[tuple[str, str], dict[str, None]] = {}
         self._pending: dict[tuple[str, str, str, int], Stand] = {}
         self._hunted: dict[Key, float] = {}
+        self._suspected: dict[Key, float] = {}
         self._open: dict[str, float] = {}
 
     def of(
@@ -142,12 +144,12 @@ class Whose:
             if any(group in trail.groups.get(topic, ()) for trail in found):
                 continue
             if any(trail.of(topic)[number].first < stand.offset for trail in found):
-                self._hunt((user, group, topic), now_ms + HUNTED_MS)
+                self._suspect((user, group, topic), now_ms + HUNTED_MS)
             elif not found:
                 unread.append(topic)
         before = len(self._hunted) + len(self._open)
-        self._hunted = {key: until_ms for key, until_ms in self._hunted.items() if until_ms > now_ms}
-        self._open = {topic: until_ms for topic, until_ms in self._open.items() if until_ms > now_ms}
+        self._suspected = _later(self._suspected, now_ms)
+        self._hunted, self._open = _later(self._hunted, now_ms), _later(self._open, now_ms)
         self.version += before != len(self._hunted) + len(self._open)
         for (user, topic), groups in list(self._limited_groups.items()):
             for group in [each for each in groups if not self.readers.lives(user, each)]:
@@ -163,10 +165,15 @@ class Whose:
             groups[group] = None
             self.version += 1
 
-    def _hunt(self, key: Key, until_ms: float) -> None:
-        if len(self._hunted) >= HUNTED_MAX and key not in self._hunted:
-            del self._hunted[next(iter(self._hunted))]
-        self._hunted[key] = until_ms
+    def _suspect(self, key: Key, until_ms: float) -> None:
+        """Once an offset may have been set by hand; who does it again has others read."""
+        again = key in self._suspected
+        table = self._hunted if again else self._suspected
+        if len(table) >= HUNTED_MAX and key not in table:
+            del table[next(iter(table))]
+        table[key] = until_ms
+        if not again:
+            return
         self.version += 1
         user, group, topic = key
         for trail in self.trails.on(topic, user):
@@ -175,16 +182,17 @@ class Whose:
     def _stands_here(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
-        """Whether a group that reads a topic stands where this connection reads, and none of its own does."""
+        """Whether a connection may read for a group that it is not known to act for."""
         user, mine = trail.client.user, trail.of(topic)
-        others = self.trails.others(topic, trail)
+        others = () if self.is_hunted(user, group, topic) else self.trails.others(topic, trail)
         its = [each.of(topic) for each in others if group in each.groups.get(topic, ())]
         for number in parts:
             stand, had = self.stands.of(user, group, topic, number), mine.get(number)
             if stand is None:
                 here = self.readers.may_want(user, group, names, number)
             else:
-                here = had is not None and had.holds(stand.offset)
+                # Also who skips what lies between the two.
+                here = had is None or had.end >= stand.offset
             if here and not any(self._explains(each.get(number), stand) for each in its):
                 return True
         return False
@@ -215,6 +223,10 @@ class Whose:
         if proven:
             trail.ruled_out.add((topic, group))
         return proven
+
+
+def _later(table: dict[K, float], now_ms: float) -> dict[K, float]:
+    return {key: until_ms for key, until_ms in table.items() if until_ms > now_ms}
 
 
 def _reads_elsewhere(

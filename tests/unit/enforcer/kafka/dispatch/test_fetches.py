@@ -275,6 +275,7 @@ def test_groups() -> None:
 def test_what_may_be_of_several_groups_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """Once for a client, with what to do; each fetch is counted, though it is planned again and again."""
     world = World(subscriptions={(full("t"), GROUP): (6, 0)})
+    world.now_ms = 6_000.0
     rig = Rig(world)
     for group in (GROUP, "h"):
         world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
@@ -295,6 +296,20 @@ def test_another_client_id_in_a_session() -> None:
         rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), client._replace(client_id="x"), ADDRESS)
         plan = rig.fetches.plan(*fetch_request(12, {}, epoch=1, session=9), client, ADDRESS)
         assert plan is not None and decode(FetchRequest, 12, plan.frame).session_id == session
+
+
+def test_what_may_be_of_several_groups_leaves_out_seconds() -> None:
+    """One of four, by chance, so that two that read at one pace come to stand at different offsets."""
+    world = World(subscriptions={(full("t"), GROUP): (1_000, 0)})
+    rigs = [Rig(world), Rig(world)]
+    for group in (GROUP, "h"):
+        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
+    came: list[list[bool]] = [[], []]
+    for _ in range(40):
+        for rig, its in zip(rigs, came, strict=True):
+            its.append(rig.plan({"t": 1}) is not None)
+        world.now_ms += 1_000
+    assert came[0] != came[1] and all(25 <= sum(its) < 40 for its in came)
 
 
 def test_ambiguous_fetches_may_pass() -> None:
