@@ -169,7 +169,7 @@ def test_nobody_of_another_principal() -> None:
 
 
 def test_a_decoy_is_found_by_what_is_committed() -> None:
-    """The fetching client id is that of a free group: what it was delivered is committed by another, twice."""
+    """The fetching client id is that of a free group; what it was delivered another commits, twice."""
     scene = Scene()
     scene.joins(SLOW, OTHER)
     scene.joins(FREE)
