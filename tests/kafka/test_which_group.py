@@ -164,6 +164,9 @@ WAYS = [
     pytest.param(Way(anew=True, shift=10), id="new connections a batch late"),
     pytest.param(Way(lag=3), id="late commits"),
     pytest.param(Way(anew=True, lag=3), id="late commits, new connections"),
+    pytest.param(Way(decoy=True), id="a connection of its own asks ahead"),
+    pytest.param(Way(beside=True, pause_s=0.25), id="id of a free member, at ease"),
+    pytest.param(Way(anew=True, beside=True, pause_s=0.25), id="new connections, at ease"),
 ]
 
 

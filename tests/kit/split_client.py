@@ -126,6 +126,8 @@ class Way(NamedTuple):
         anew: it fetches on a new connection after each commit.
         shift: there it begins so many records behind what it has committed.
         lag: its commits are so many fetches late.
+        decoy: a connection with the client id that commits has asked for the last record before.
+        pause_s: it waits so long after each fetch.
     """
 
     beside: bool = False
@@ -133,6 +135,8 @@ class Way(NamedTuple):
     anew: bool = False
     shift: int = 0
     lag: int = 0
+    decoy: bool = False
+    pause_s: float = 0.0
 
 
 class Loot(NamedTuple):
@@ -162,10 +166,15 @@ def split(bootstrap: str, group: str, topic: str, way: Way, seconds: float, reco
         seconds: from the first commit on.
         records: of the topic; with the last one it ends.
     """
-    reads_as = fresh("reads")
+    reads_as, commits_as = fresh("reads"), fresh("commits")
     with ExitStack() as stack:
-        member = stack.enter_context(Member(bootstrap, fresh("commits"), group, topic))
-        free = stack.enter_context(Member(bootstrap, reads_as, fresh("free"), topic)) if way.beside else None
+        members = [stack.enter_context(Member(bootstrap, commits_as, group, topic))]
+        if way.beside:
+            members.append(stack.enter_context(Member(bootstrap, reads_as, fresh("free"), topic)))
+        if way.decoy:
+            decoy = stack.enter_context(WireClient(bootstrap, commits_as))
+            for offset in (0, records - 1):
+                fetched(decoy, topic, offset)
         reader = WireClient(bootstrap, reads_as)
         position = start = read = committed = first = most = 0
         due: list[tuple[int, int]] = []
@@ -174,17 +183,16 @@ def split(bootstrap: str, group: str, topic: str, way: Way, seconds: float, reco
             behind = fetched(reader, topic, start)
             if behind <= position:
                 continue
+            time.sleep(way.pause_s)
             # What it reads again is nothing new to it.
             new = behind - max(start, position)
             read, most, position, start = read + new, max(most, new), behind, behind
             due.append((position, read))
             if len(due) <= way.lag:
                 continue
-            offset, held = due.pop(0)
-            member.commit(offset)
-            if free is not None and way.both_commit:
-                free.commit(offset)
-            committed = held
+            offset, committed = due.pop(0)
+            for member in members if way.both_commit else members[:1]:
+                member.commit(offset)
             if began is None:
                 began, first = time.monotonic(), read
             if way.anew:
