@@ -72,7 +72,7 @@ class FetchDesk:
     ) -> None:
         self.dispatch = dispatch
         self.steady_ms = steady_ms
-        self.whose = Whose(settings.readers_max, self._is_limited, steady_ms)
+        self.whose = Whose(settings.readers_max, self._is_limited, lambda: self.alone, steady_ms)
         self.readers = self.whose.readers
         self.lines = Lines(steady_ms)
         self.metrics = metrics
@@ -178,17 +178,13 @@ class FetchDesk:
         sits_out = crc32(b"%d %d %d" % (self._seed, trail.number, int(second))) % _SAT_OUT_OF == 0
         return _SECOND_MS - ms if sits_out else 0.0
 
-    def look(self) -> list[str]:
-        """Once a second: conclude from what has settled; policies may have brought limits of groups.
-
-        Returns:
-            Topics that somebody unknown reads for a group.
-        """
+    def look(self) -> None:
+        """Once a second: conclude from what has settled; policies may have brought limits of groups."""
         if self._terms_at != self.dispatch.generation:
             self._terms_at = self.dispatch.generation
             for member in self.readers.all():
                 self._index(member.client, member.group, member.assigned)
-        return self.whose.look()
+        self.whose.look()
 
     def _index(self, client: Client, group: str, parts: Assigned | None) -> None:
         for key in parts or ():

@@ -96,7 +96,7 @@ class Session:
             groups = readers.groups(client) if dispatch.by_subscription else []
             self._limited = any(
                 any(dispatch.limits(topic, group) for group in ("", *groups))
-                or whose.is_watched(topic, client, bool(groups))
+                or whose.matters(topic, client.user)
                 for topic in self._topics
             )
         return self._limited

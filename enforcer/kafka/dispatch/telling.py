@@ -1,8 +1,8 @@
 """What proxies tell each other of who reads for which group: records of type `readers` on `weir.usage`.
 
 A record holds rows, each a list: members of groups with what they were told to read, those that left, where
-groups stand, what connections were delivered, and topics that somebody unknown reads for a group. What has
-changed is told within a second, all that one has seen itself again each AGAIN_MS (docs/contract.md 3.3).
+groups stand, and what connections were delivered. What has changed is told within a second, all that one has
+seen itself again each AGAIN_MS (docs/contract.md 3.3).
 """
 
 from collections import deque
@@ -28,7 +28,6 @@ ROWS_MAX: Final = 100_000
 """Rows that wait; of more the first are not told until all is told again."""
 PARTS_MAX: Final = 1_000
 """Partitions of a row; of a member that reads more it is not said what it reads."""
-_KINDS: Final = ("members", "left", "stands", "trails", "watched")
 
 Row = tuple[str, list[Any]]
 Fields = Mapping[str, Any]
@@ -55,7 +54,7 @@ class Telling:
     def tell(self) -> None:
         """Tell what is new, once a second; nothing while there is nobody to tell."""
         desk, now_ms = self._desk, self._desk.steady_ms()
-        watched = desk.look()
+        desk.look()
         desk.whose.trails.forget(now_ms - LIFE_MS)
         told, left = desk.readers.news()
         stands = desk.whose.stands.news()
@@ -72,7 +71,6 @@ class Telling:
         self._rows.extend(("left", _who(each)) for each in left)
         self._rows.extend(("stands", row) for row in stands)
         self._rows.extend(("trails", row) for row in self._trails(every))
-        self._rows.extend(("watched", [topic]) for topic in watched)
         self._write(now_ms)
 
     def take(self, proxy: str, fields: Fields) -> None:
@@ -87,23 +85,22 @@ class Telling:
             if _are_texts(user, group, topic):
                 for number, offset in _numbers(parts, 2):
                     whose.moved(user, group, topic, number, Stand(offset, now_ms))
-        for number, *client, topic, groups, parts in _rows(fields, "trails", 7):
-            fits = type(number) is int and isinstance(groups, list)
-            if fits and _are_texts(*client, topic, *groups):
+        for number, *client, topic, acts, groups, parts in _rows(fields, "trails", 8):
+            fits = type(number) is int and isinstance(acts, list) and isinstance(groups, list)
+            if fits and _are_texts(*client, topic, *acts, *groups):
                 trail = whose.trails.told(proxy, number, Client(*client))
-                trail.groups[topic] = tuple(groups)
+                trail.acts[topic], trail.groups[topic] = tuple(acts), tuple(groups)
                 had = ((at, Stretch(first, end, now_ms)) for at, first, end in _numbers(parts, 3))
                 trail.learn(topic, had)
                 whose.trails.join(trail, topic)
-        whose.watch([topic for (topic,) in _rows(fields, "watched", 1) if _are_texts(topic)])
 
     def _trails(self, every: bool) -> Iterator[list[Any]]:
         for trail in self._desk.whose.trails.own():
             for topic in list(trail.topics() if every else trail.untold):
                 parts = [[at, had.first, had.end] for at, had in trail.of(topic).items()]
-                groups = list(trail.groups.get(topic, ()))
+                said = [list(groups.get(topic, ())) for groups in (trail.acts, trail.groups)]
                 for first in range(0, len(parts), PARTS_MAX):
-                    yield [trail.number, *trail.client, topic, groups, parts[first : first + PARTS_MAX]]
+                    yield [trail.number, *trail.client, topic, *said, parts[first : first + PARTS_MAX]]
             trail.untold.clear()
 
     def _write(self, now_ms: float) -> None:

@@ -1,7 +1,8 @@
 """What each connection was delivered, and where each group stands: what tells groups apart that look alike.
 
-Offsets of one partition only. A connection's trail there is from the first offset that it asked for to the
-end of what it was delivered; a group stands at the offset that it committed last, or was told when it asked.
+Offsets of one partition only. A connection's trail there ends behind what it was delivered; where it begins
+says little, since a client may have had more on the connection before. A group stands at the offset that it
+committed last, or was told when it asked.
 """
 
 from collections import OrderedDict
@@ -47,8 +48,8 @@ class Stretch:
         self.first, self.end, self.since_ms = first, end, since_ms
 
     def holds(self, offset: int) -> bool:
-        """Whether a group may stand here whose member has read no more than this."""
-        return self.first <= offset <= self.end
+        """Whether a group may stand there whose member has read no more than this."""
+        return offset <= self.end
 
 
 class Trail:
@@ -57,6 +58,7 @@ class Trail:
     Attributes:
         client: whose connection it is, as of its last request.
         number: of the connection at its proxy.
+        acts: topic -> the groups of its client that may read what it asked for last.
         groups: topic -> the groups that it may read for, as was found last.
         ruled_out: (topic, group) that it was found not to read for.
         untold: topics of which something has changed since others were told.
@@ -66,6 +68,7 @@ class Trail:
     def __init__(self, client: Client, number: int = 0) -> None:
         self.client = client
         self.number = number
+        self.acts: dict[str, tuple[str, ...]] = {}
         self.groups: dict[str, tuple[str, ...]] = {}
         self.ruled_out: set[tuple[str, str]] = set()
         self.untold: set[str] = set()

@@ -5,7 +5,8 @@ consumer that sets none), and a group may fetch under another client id than it 
 
 - A connection that never had an offset is not the one that commits it, if another one had it that may be its.
 - A partition is one member's. Where one connection can be no other group's, no other is this group's.
-- Who fetches for no group that is known may read for each that stands in nothing that its own were delivered.
+- Who fetches for no group that is known may read for each that stands in nothing that its own were delivered,
+  and everybody for one that has a partition and no connection of its own that reads it.
 
 Until they tell, a fetch may be of each. A group that commits, twice, what only connections had that did not
 count for it is read for by them: for HUNTED_MS all that its principal reads of that topic may be its.
@@ -24,8 +25,6 @@ GROUPS_OF_TOPIC_MAX: Final = 1_000
 """Limited groups of a topic that are looked at for who fetches without a group that is known."""
 SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
-OPEN_MS: Final = 60_000.0
-"""A topic of which somebody unknown reads for a group is watched for so long: all trails count."""
 PENDING_MAX: Final = 10_000
 """Offsets that wait to be judged; further ones are not judged."""
 
@@ -38,7 +37,7 @@ class Whose:
     """What is concluded, of one proxy's own facts and those that it was told.
 
     Attributes:
-        version: counts up when topics begin or end to be watched, or groups to be hunted.
+        version: counts up when groups begin or end to be hunted, or a topic has one more limited group.
         readers: who acts for which group.
         trails: what connections were delivered.
         stands: where groups stand.
@@ -46,23 +45,28 @@ class Whose:
     Args:
         readers_max: see Readers.
         limited: whether a group of a topic has a rate of its own.
+        alone: whether there is no other proxy.
         steady_ms: the clock.
     """
 
     def __init__(
-        self, readers_max: int, limited: Callable[[str, str], bool], steady_ms: Callable[[], float]
+        self,
+        readers_max: int,
+        limited: Callable[[str, str], bool],
+        alone: Callable[[], bool],
+        steady_ms: Callable[[], float],
     ) -> None:
         self.version = 0
         self.readers = Readers(readers_max, steady_ms)
         self.trails = Trails(steady_ms)
         self.stands = Stands()
         self._limited = limited
+        self._alone = alone
         self._steady_ms = steady_ms
         self._limited_groups: dict[tuple[str, str], dict[str, None]] = {}
         self._pending: dict[tuple[str, str, str, int], Stand] = {}
         self._hunted: dict[Key, float] = {}
         self._suspected: dict[Key, float] = {}
-        self._open: dict[str, float] = {}
 
     def of(
         self, client: Client, trail: Trail, topic: str, names: Iterable[str | bytes], parts: Sequence[int]
@@ -80,18 +84,14 @@ class Whose:
         """
         names = tuple(names)
         matching = self.readers.matching(client, names, frozenset(parts))
-        strange = [
-            group
-            for group in self._limited_groups.get((client.user, topic), ())
-            if group not in matching and (not matching or self.is_hunted(client.user, group, topic))
-        ]
-        found = matching + [
-            group for group in strange if self._stands_here(group, trail, topic, names, parts)
-        ]
+        limited = self._limited_groups.get((client.user, topic), ())
+        strange = [group for group in limited if group not in matching]
+        may_read = self._lacks_a_reader if matching else self._may_read_for
+        found = matching + [group for group in strange if may_read(group, trail, topic, names, parts)]
         if len(found) > 1:
             found = [group for group in found if not self._is_others(group, trail, topic, parts)]
         if trail.groups.get(topic) != (groups := tuple(found)):
-            trail.groups[topic] = groups
+            trail.acts[topic], trail.groups[topic] = tuple(matching), groups
             trail.untold.add(topic)
             self.trails.join(trail, topic)
         return groups, not strange and len(groups) == min(1, len(matching))
@@ -104,6 +104,8 @@ class Whose:
         self._note(user, group, topic)
         if news and len(self._pending) < PENDING_MAX:
             self._pending.setdefault((user, group, topic, number), stand)
+        if self._alone():
+            self._judge()
 
     def reads(self, user: str, group: str, topic: str) -> None:
         """A group reads a topic, as its assignment says."""
@@ -114,50 +116,32 @@ class Whose:
         """Whether nothing is taken to be others' that may be this group's."""
         return self._hunted.get((user, group, topic), 0.0) > self._steady_ms()
 
-    def is_watched(self, topic: str, client: Client, known: bool) -> bool:
-        """Whether a connection's trail matters though no group has a limit that it is known to read for.
+    def matters(self, topic: str, user: str) -> bool:
+        """Whether it matters which of a principal's groups reads a topic: some of them is limited there."""
+        return (user, topic) in self._limited_groups
 
-        Args:
-            topic: full name.
-            client: whose connection it is.
-            known: whether it reads for any group.
-        """
-        return topic in self._open or (not known and (client.user, topic) in self._limited_groups)
-
-    def watch(self, topics: Iterable[str]) -> None:
-        """Somebody unknown reads for a group of these topics."""
-        until_ms = self._steady_ms() + OPEN_MS
-        for topic in topics:
-            self.version += topic not in self._open
-            self._open[topic] = until_ms
-
-    def look(self) -> list[str]:
-        """Judge what is settled, once a second; returns the topics that are newly watched."""
+    def look(self) -> None:
+        """Judge what is settled, and forget; to be called once a second."""
         now_ms = self._steady_ms()
-        unread = []
-        for key, stand in list(self._pending.items()):
-            if stand.at_ms + SETTLED_MS > now_ms:
-                continue
-            del self._pending[key]
-            user, group, topic, number = key
-            found = [trail for trail in self.trails.on(topic, user) if trail.holds(topic, number, stand)]
-            if any(group in trail.groups.get(topic, ()) for trail in found):
-                continue
-            if any(trail.of(topic)[number].first < stand.offset for trail in found):
-                self._suspect((user, group, topic), now_ms + HUNTED_MS)
-            elif not found:
-                unread.append(topic)
-        before = len(self._hunted) + len(self._open)
-        self._suspected = _later(self._suspected, now_ms)
-        self._hunted, self._open = _later(self._hunted, now_ms), _later(self._open, now_ms)
-        self.version += before != len(self._hunted) + len(self._open)
+        self._judge()
+        before = len(self._hunted)
+        self._suspected, self._hunted = _later(self._suspected, now_ms), _later(self._hunted, now_ms)
+        self.version += before != len(self._hunted)
         for (user, topic), groups in list(self._limited_groups.items()):
             for group in [each for each in groups if not self.readers.lives(user, each)]:
                 del groups[group]
             if not groups:
                 del self._limited_groups[user, topic]
-        self.watch(unread)
-        return unread
+
+    def _judge(self) -> None:
+        """Whether those that count for a group have had what it has committed."""
+        for key, stand in [(key, stand) for key, stand in self._pending.items() if self._is_settled(stand)]:
+            del self._pending[key]
+            user, group, topic, number = key
+            found = [trail for trail in self.trails.on(topic, user) if trail.holds(topic, number, stand)]
+            counted = any(group in trail.groups.get(topic, ()) for trail in found)
+            if not counted and any(trail.of(topic)[number].first < stand.offset for trail in found):
+                self._suspect((user, group, topic), self._steady_ms() + HUNTED_MS)
 
     def _note(self, user: str, group: str, topic: str) -> None:
         groups = self._limited_groups.setdefault((user, topic), {})
@@ -179,10 +163,24 @@ class Whose:
         for trail in self.trails.on(topic, user):
             trail.ruled_out.discard((topic, group))
 
-    def _stands_here(
+    def _lacks_a_reader(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
-        """Whether a connection may read for a group that it is not known to act for."""
+        """Whether a group has partitions that no connection of its own reads: then each may be its."""
+        user = trail.client.user
+        if self.is_hunted(user, group, topic):
+            return self._may_read_for(group, trail, topic, names, parts)
+        others = self.trails.others(topic, trail)
+        its = [each.of(topic) for each in others if group in each.acts.get(topic, ())]
+        return any(
+            self.readers.may_want(user, group, names, number) and not any(number in each for each in its)
+            for number in parts
+        )
+
+    def _may_read_for(
+        self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
+    ) -> bool:
+        """Whether a connection reads where a group stands or behind it, and none of its own has been there."""
         user, mine = trail.client.user, trail.of(topic)
         others = () if self.is_hunted(user, group, topic) else self.trails.others(topic, trail)
         its = [each.of(topic) for each in others if group in each.groups.get(topic, ())]
@@ -201,7 +199,10 @@ class Whose:
         if had is None:
             return False
         # What another proxy has delivered since is not known yet.
-        return stand is None or had.holds(stand.offset) or stand.at_ms + SETTLED_MS > self._steady_ms()
+        return stand is None or had.holds(stand.offset) or not self._is_settled(stand)
+
+    def _is_settled(self, stand: Stand) -> bool:
+        return self._alone() or stand.at_ms + SETTLED_MS <= self._steady_ms()
 
     def _is_others(self, group: str, trail: Trail, topic: str, parts: Sequence[int]) -> bool:
         """Whether what a connection has had of a topic cannot be a group's."""

@@ -12,7 +12,6 @@ from traffic_kit import batch, fetch_request
 from enforcer.kafka.dispatch import telling
 from enforcer.kafka.dispatch.telling import AGAIN_MS, LIFE_MS, Telling
 from enforcer.kafka.groups.offsets import Place
-from enforcer.kafka.groups.readers import Client
 from streaming.contract.events import Alive, parse
 
 SIX = batch(6)
@@ -119,31 +118,20 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
     assert list(b.desk.whose.trails.on(T, "alice")) == [rigs[b].fetches._trail]
 
 
-def test_a_topic_that_somebody_unknown_reads_is_watched_by_all(pair: tuple[Proxy, Proxy]) -> None:
-    """Who holds the connection is not who sees the commit."""
-    a, b = pair
-    a.desk.readers.saw(CLIENT, GROUP, "m")
-    a.desk.stands("alice", [Place(GROUP, "t", 0, 700)])
-    a.tells(b)
-    other = Client("alice", "10.0.0.1", "other")
-    b.desk.readers.saw(other, "h", "n")
-    assert not b.desk.whose.is_watched(T, other, known=True)
-    a.tells(b, 3_000.0)
-    assert b.desk.whose.is_watched(T, other, known=True)
-
-
-def test_an_unread_session_ends_where_the_topic_is_watched(pair: tuple[Proxy, Proxy]) -> None:
-    """From then on what the connection is delivered is known."""
+def test_a_free_groups_session_ends_where_another_is_limited(pair: tuple[Proxy, Proxy]) -> None:
+    """From then on it is known what the connection is delivered."""
     a, _ = pair
     other = CLIENT._replace(client_id="other")
     a.desk.readers.saw(other, "h", "n")
     rig = Rig(a.world)
     for epoch, session in ((0, 9), (1, 9)):
-        plan = rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=epoch, session=session), other, ADDRESS)
-        assert plan is not None and plan.frame == fetch_request(12, {"t": 1}, epoch=epoch, session=session)[0]
-    a.desk.whose.watch([T])
-    plan = rig.fetches.plan(*fetch_request(12, {}, epoch=2, session=9), other, ADDRESS)
-    assert plan is not None and plan.frame != fetch_request(12, {}, epoch=2, session=9)[0]
+        frame, header = fetch_request(12, {"t": 1}, epoch=epoch, session=session)
+        plan = rig.fetches.plan(frame, header, other, ADDRESS)
+        assert plan is not None and plan.frame == frame
+    a.desk.assigned(CLIENT, GROUP, "m", {"t": frozenset({1})})
+    frame, header = fetch_request(12, {}, epoch=2, session=9)
+    plan = rig.fetches.plan(frame, header, other, ADDRESS)
+    assert plan is not None and plan.frame != frame
     plan = rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), other, ADDRESS)
     assert plan is not None and plan.cut is None and rig.fetches._trail.of(T)
 
@@ -185,7 +173,7 @@ JSON = st.recursive(
 ROWS = st.lists(st.lists(JSON, min_size=1, max_size=8), max_size=5) | JSON
 
 
-@given(st.dictionaries(st.sampled_from(["members", "left", "stands", "trails", "watched"]), ROWS))
+@given(st.dictionaries(st.sampled_from(["members", "left", "stands", "trails"]), ROWS))
 def test_whatever_stands_in_a_record(fields: dict[str, Any]) -> None:
     """Anybody who may write to the topic may write anything; nothing of it ends the proxy."""
     a = Proxy("a")

@@ -5,7 +5,7 @@ import pytest
 from enforcer.kafka.groups import whose
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.groups.trails import TRAIL_MAX, Stand, Trail
-from enforcer.kafka.groups.whose import HUNTED_MS, OPEN_MS, SETTLED_MS, Whose
+from enforcer.kafka.groups.whose import HUNTED_MS, SETTLED_MS, Whose
 
 SAME = Client("alice", "10.0.0.1", "rdkafka")
 OTHER = SAME._replace(client_id="mine")
@@ -19,7 +19,10 @@ class Scene(Whose):
     def __init__(self) -> None:
         self.now_ms = 1_000.0
         self.count = 0
-        super().__init__(1_000, lambda topic, group: group.startswith(SLOW), lambda: self.now_ms)
+        self.alone = False
+        super().__init__(
+            1_000, lambda topic, group: group.startswith(SLOW), lambda: self.alone, lambda: self.now_ms
+        )
 
     def joins(self, group: str, client: Client = SAME, *parts: int) -> None:
         """A member is told to read partitions, 0 if none are named."""
@@ -131,6 +134,7 @@ def test_one_group_is_one_group(scene: Scene) -> None:
     """With a client id of its own no offset matters."""
     scene.joins("slow-2", OTHER)
     a = scene.connection()
+    scene.fetches(scene.connection(), 0)
     assert scene.fetches(a, 0, OTHER) == {"slow-2"}
     scene.commits("slow-2", 10**9)
     assert scene.fetches(a, 9, OTHER) == {"slow-2"}
@@ -173,8 +177,10 @@ def test_a_decoy_is_found_by_what_is_committed() -> None:
     scene = Scene()
     scene.joins(SLOW, OTHER)
     scene.joins(FREE)
-    a = scene.connection()
-    assert scene.fetches(a, 0) == {FREE}
+    a, decoy = scene.connection(), scene.connection()
+    # While nobody reads for it, everybody may.
+    assert scene.fetches(a, 0) == {FREE, SLOW}
+    assert scene.fetches(decoy, 0, OTHER) == {SLOW} and scene.fetches(a, 0) == {FREE}
     for offset in (5_000, 6_000):
         assert not scene.is_hunted("alice", SLOW, T) and scene.fetches(a, offset) == {FREE}
         scene.commits(SLOW, offset)
@@ -187,6 +193,21 @@ def test_a_decoy_is_found_by_what_is_committed() -> None:
     scene.now_ms += HUNTED_MS
     scene.look()
     assert scene.fetches(a, 6_000) == {FREE}
+
+
+def test_who_is_alone_need_not_wait_for_others() -> None:
+    """It judges at once."""
+    scene = Scene()
+    scene.alone = True
+    scene.joins(SLOW, OTHER)
+    scene.joins(FREE)
+    a, decoy = scene.connection(), scene.connection()
+    scene.fetches(decoy, 0, OTHER)
+    scene.fetches(a, 0)
+    for offset in (5_000, 6_000):
+        assert scene.fetches(a, offset) == {FREE}
+        scene.commits(SLOW, offset)
+    assert scene.fetches(a, 6_000) == {FREE, SLOW}
 
 
 def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
@@ -204,23 +225,6 @@ def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
     assert scene.fetches(a, 9_000) == {SLOW, FREE}
 
 
-def test_a_topic_is_watched_when_nobody_seen_has_read() -> None:
-    """As of a connection whose session is not read: from then on it is."""
-    scene = Scene()
-    scene.joins(SLOW)
-    scene.readers.saw(OTHER, FREE)
-    assert not scene.is_watched(T, OTHER, known=True) and scene.is_watched(T, OTHER, known=False)
-    scene.commits(SLOW, 700)
-    scene.settles()
-    assert scene.is_watched(T, OTHER, known=True)
-    scene.now_ms += OPEN_MS
-    scene.look()
-    assert not scene.is_watched(T, OTHER, known=True)
-    scene.commits(SLOW, 700)
-    scene.settles()
-    assert not scene.is_watched(T, OTHER, known=True)
-
-
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond them nothing is told apart, or judged."""
     scene = Scene()
@@ -235,16 +239,18 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.fetches(a, 200) == {SLOW, FREE}
     monkeypatch.setattr(whose, "PENDING_MAX", 0)
     monkeypatch.setattr(whose, "HUNTED_MAX", 1)
-    scene.commits(SLOW, 10**6)
-    scene.settles()
-    assert not scene.is_watched(T, SAME, known=True)
+    for offset in (150, 160):
+        scene.commits("slow-9", offset)
+        scene.settles()
+    assert not scene.is_hunted("alice", "slow-9", T)
     for group in ("slow-1", "slow-2"):
         for _ in range(2):
             scene._suspect(("alice", group, T), scene.now_ms + 1)
     assert not scene.is_hunted("alice", "slow-1", T) and scene.is_hunted("alice", "slow-2", T)
     monkeypatch.setattr(whose, "GROUPS_OF_TOPIC_MAX", 1)
-    scene.reads("alice", "slow-9", T)
-    assert scene._limited_groups == {("alice", T): {SLOW: None}}
+    scene.reads("bob", "slow-1", T)
+    scene.reads("bob", "slow-2", T)
+    assert scene._limited_groups["bob", T] == {"slow-1": None}
 
 
 def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
@@ -254,5 +260,6 @@ def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
     scene.trails.leave(a)
     assert list(scene.trails.on(T, "alice")) == []
     scene.readers.left(SAME, SLOW, [f"{SLOW}-m"])
+    assert scene.matters(T, "alice")
     scene.look()
-    assert not scene.is_watched(T, OTHER, known=False)
+    assert not scene.matters(T, "alice")
