@@ -166,12 +166,11 @@ class Whose:
     def _lacks_a_reader(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
-        """Whether a group has partitions that no connection of its own reads: then each may be its."""
+        """Whether a group has partitions that no connection of its own clients reads: then each may be its."""
         user = trail.client.user
         if self.is_hunted(user, group, topic):
-            return self._may_read_for(group, trail, topic, names, parts)
-        others = self.trails.others(topic, trail)
-        its = [each.of(topic) for each in others if group in each.acts.get(topic, ())]
+            return True
+        its = self._own_readers(group, trail, topic)
         return any(
             self.readers.may_want(user, group, names, number) and not any(number in each for each in its)
             for number in parts
@@ -180,20 +179,19 @@ class Whose:
     def _may_read_for(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
-        """Whether a connection reads where a group stands or behind it, and none of its own has been there."""
-        user, mine = trail.client.user, trail.of(topic)
-        others = () if self.is_hunted(user, group, topic) else self.trails.others(topic, trail)
-        its = [each.of(topic) for each in others if group in each.groups.get(topic, ())]
+        """Whether a connection of nobody's may read for a group: none of its own has been where it stands."""
+        user = trail.client.user
+        its = [] if self.is_hunted(user, group, topic) else self._own_readers(group, trail, topic)
         for number in parts:
-            stand, had = self.stands.of(user, group, topic, number), mine.get(number)
-            if stand is None:
-                here = self.readers.may_want(user, group, names, number)
-            else:
-                # Also who skips what lies between the two.
-                here = had is None or had.end >= stand.offset
-            if here and not any(self._explains(each.get(number), stand) for each in its):
+            stand = self.stands.of(user, group, topic, number)
+            reads = stand is not None or self.readers.may_want(user, group, names, number)
+            if reads and not any(self._explains(each.get(number), stand) for each in its):
                 return True
         return False
+
+    def _own_readers(self, group: str, trail: Trail, topic: str) -> list[dict[int, Stretch]]:
+        others = self.trails.others(topic, trail)
+        return [each.of(topic) for each in others if group in each.acts.get(topic, ())]
 
     def _explains(self, had: Stretch | None, stand: Stand | None) -> bool:
         if had is None:
