@@ -166,7 +166,7 @@ class Whose:
     def _lacks_a_reader(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
-        """Whether a group has partitions that no connection of its own clients reads: then each may be its."""
+        """Whether a group has partitions that none of its own connections reads: then each may be its."""
         user = trail.client.user
         if self.is_hunted(user, group, topic):
             return True
