@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 from enforcer.core.clock import Clock
 from enforcer.core.coordinator import QuotaCoordinator
@@ -55,6 +56,7 @@ class Brain:
             whoever keeps these.
         take_backlogs: gets what was decided of backlogs, that which is read back too; set by whoever blocks
             producers.
+        take_saying: gets what other proxies say of who reads for which group; set by whoever asks that.
         send_action: takes (action, record key) for `weir.decisions`, and `acked`; False if it was dropped.
         brokers_ms: the brokers' clock, ms since the epoch.
         ready: set once probe requests are decided in time.
@@ -122,6 +124,7 @@ class Brain:
             send_usage=self.send_usage,
             unusable=of_decisions,
             take=self._take,
+            listen=lambda said: self.take_saying(said.proxy, said.fields),
         )
         self._watch = TopicWatch(
             connection["bootstrap.servers"],
@@ -138,6 +141,7 @@ class Brain:
         self.take_dispatches: Callable[[list[Dispatched]], None] = lambda _dispatches: None
         self.take_limits: Callable[[list[LimitDecision]], None] = lambda _limits: None
         self.take_backlogs: Callable[[list[BacklogDecision]], None] = lambda _backlogs: None
+        self.take_saying: Callable[[str, Mapping[str, Any]], None] = lambda _proxy, _fields: None
 
     async def start(self) -> None:
         """Connect, and read the policies and what was decided before, for at most start_timeout_ms.

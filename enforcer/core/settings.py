@@ -36,6 +36,13 @@ class ExpiredShare(StrEnum):
     CLOSED = "closed"
 
 
+class AmbiguousFetch(StrEnum):
+    """What becomes of a Fetch that may be of several consumer groups, while their offsets do not tell."""
+
+    STRICTEST = "strictest"
+    PASS = "pass"
+
+
 class BacklogStale(StrEnum):
     """What becomes of a block of producers when what is known of the backlog is too old."""
 
@@ -242,6 +249,11 @@ class ProxySettings(Settings):
     topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)
     readers_max: int = setting(
         100_000, "consumer groups of clients known at a time, for limits of subscriptions", minimum=1
+    )
+    ambiguous_fetch: AmbiguousFetch = setting(
+        AmbiguousFetch.STRICTEST,
+        "a Fetch that may be of several groups, until their offsets tell: it counts for each that has a limit"
+        " and waits for the strictest, or pass: for none",
     )
     dispatch_hold_ms: int = setting(
         1_000,

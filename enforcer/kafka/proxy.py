@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.health.heartbeat import Heartbeat
@@ -26,6 +27,7 @@ from enforcer.kafka.brokers import Broker, Brokers
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.telling import Telling
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import Protected
@@ -100,8 +102,11 @@ class KafkaProxy:
         self.dispatch, self.measuring = limits.dispatch, limits.measuring
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.fetch_desk = FetchDesk(
-            self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms
-        )
+            self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms,
+            seed=crc32(proxy_id.encode()),
+        )  # fmt: skip
+        self._telling = Telling(self.fetch_desk, proxy_id, self.brain.send_usage)
+        self.brain.take_saying = self._telling.take
         self.block_desk = BlockDesk(limits.blocks, self.settings, self.frame_meter.names)
         self._look_after_topics(properties)
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
@@ -155,7 +160,7 @@ class KafkaProxy:
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()
         self._tasks.spawn(self._tick())
-        for work in self.enforcement.work():
+        for work in (self._telling.run(), *self.enforcement.work()):
             self._tasks.spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 

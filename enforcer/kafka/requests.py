@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from enforcer.kafka.dispatch.group_frames import GROUP_KEYS
+from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.guard.apis import HIDDEN, READABLE
 from enforcer.kafka.guard.guard import ALWAYS_READ
 from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names_ours, plain_names_ours

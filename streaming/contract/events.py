@@ -319,7 +319,7 @@ def _alive(fields: Fields, name: str, ts: int) -> Alive:
     )
 
 
-_FOR_ALL: Final[Mapping[str, Reader]] = {"policy": _policy, "tick": _tick, "alive": _alive}
+_FOR_ALL: Final[Mapping[str, Reader]] = {"policy": _policy, "tick": _tick, "alive": _alive, "readers": _alive}
 REQUEST_READERS: Final[Mapping[str, Reader]] = {"request": _request, "refund": _refund}
 """Reader of each `type`."""
 

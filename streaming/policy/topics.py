@@ -134,6 +134,14 @@ def dispatch_candidates(
     yield _rate_candidate("broker", f"{Section.BROKER}.{msgs.removesuffix('InMsg')}*", default)
 
 
+def limits_some(policies: PolicySet, topic: str) -> bool:
+    """Whether a dispatch rate applies to any subscription of a topic."""
+    own = policies.entries.get(_own_path(policies, topic), {}).get("subscriptions", {}).values()
+    if any(_rate_candidate("subscription", "", each.get("dispatchRate")).wins for each in own):
+        return True
+    return any(place.wins for place in dispatch_candidates(policies, topic, None, RateKind.SUBSCRIPTION))
+
+
 def backlog_candidates(policies: PolicySet, topic: str, kind: BacklogKind) -> Iterator[Candidate]:
     """Where a backlog quota is looked for, in order of precedence; values hold the limit and `policy`."""
     limit_key = _LIMIT_KEYS[kind]

@@ -54,7 +54,7 @@ class Counted:
         self.topics, self.subscriptions, self.broker = dict(topics or {}), dict(subscriptions or {}), broker
         self.active, self.by_subscription = True, bool(subscriptions)
         self.by_entry, self.all_charged = False, True
-        self.generation = 0
+        self.generation = self.others = 0
         self.decided: Callable[[Names], None] = lambda counter: None
         for name, value in fields.items():
             setattr(self, name, value)
@@ -67,6 +67,18 @@ class Counted:
     def limits(self, topic: str, subscription: str) -> bool:
         """Whether a rate applies."""
         return any(any(rates) for _, _, rates in self._levels("", topic, subscription))
+
+    def limits_group(self, topic: str, subscription: str) -> bool:
+        """Whether a rate of its own applies to it."""
+        return any(self.subscriptions.get((topic, subscription), (0, 0)))
+
+    def may_limit_groups(self, topic: str) -> bool:
+        """Whether any of its groups has one."""
+        return any(name == topic for name, _ in self.subscriptions)
+
+    def proxies(self) -> int:
+        """Whether there are others is for tests to say."""
+        return 1 + self.others
 
     def counters(self, broker: str, topic: str, subscription: str) -> list[Names]:
         """Those that limit."""

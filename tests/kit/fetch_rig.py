@@ -14,7 +14,7 @@ from enforcer.core.settings import ProxySettings
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
-from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.groups.readers import Client
 
 CLIENT = Client("alice", "10.0.0.1", "tests")
 ADDRESS = ("kafka", 9092)

@@ -42,12 +42,7 @@ class ProxyProcess:
 
     def metrics(self) -> dict[str, float]:
         """Every series, by its name with labels."""
-        with urllib.request.urlopen(self._metrics, timeout=20) as page:
-            lines = page.read().decode().splitlines()
-        return {
-            name: float(value)
-            for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
-        }
+        return series_at(self._metrics)
 
     def serves(self) -> bool:
         """Whether clients get answers."""
@@ -66,6 +61,15 @@ class ProxyProcess:
         seen = self.metrics()
         name = "weir_proxy_loop_delay_seconds"
         return seen[f"{name}_count"] - seen[f'{name}_bucket{{le="{above_s}"}}']
+
+
+def series_at(url: str) -> dict[str, float]:
+    """Every series of a page of metrics, by its name with labels."""
+    with urllib.request.urlopen(url, timeout=20) as page:
+        lines = page.read().decode().splitlines()
+    return {
+        name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")
+    }
 
 
 @contextmanager

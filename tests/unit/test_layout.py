@@ -63,7 +63,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
     "enforcer.core": (
-        "streaming.contract", "streaming.policy", PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
+        "streaming.contract", "streaming.policy",
+        PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
     ),
     "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
     "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from enforcer.core.clock import Clock
 from enforcer.core.coordinator import QuotaCoordinator
-from enforcer.core.feeds.company import Charge, Sign, alive_tail, requests_since
+from enforcer.core.feeds.company import Charge, Saying, Sign, alive_tail, requests_since
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable
@@ -51,6 +51,7 @@ class Joining:
         send_usage: takes (event, key) for `weir.usage`, and `acked`.
         unusable: told of decisions that cannot be used.
         take: gets all decisions that are read, in the loop.
+        listen: gets what other proxies say of who reads for which group, in the loop.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Joining:
         send_usage: SendUsage,
         unusable: Unusable,
         take: Callable[[list[Read]], None],
+        listen: Callable[[Saying], None],
     ) -> None:
         self._coordinator = coordinator
         self._name = coordinator.proxy_id
@@ -77,6 +79,7 @@ class Joining:
         self._send_usage = send_usage
         self._unusable = unusable
         self._take = take
+        self._listen = listen
         self._loop = asyncio.get_running_loop()
         self._signs = alive_tail(connection, topics.usage, self._heard)
         self._decisions: Tail[Read] | None = None
@@ -205,9 +208,13 @@ class Joining:
         for charge in charges:
             self._local.read_back(charge)
 
-    def _heard(self, signs: list[Sign]) -> None:
+    def _heard(self, signs: list[Sign | Saying]) -> None:
         alive = self._local.alive
-        for proxy, ts, leaving, speaks, instance in signs:
+        for sign in signs:
+            if isinstance(sign, Saying):
+                self._listen(sign)
+                continue
+            proxy, ts, leaving, speaks, instance = sign
             if alive.heard(proxy, ts, leaving=leaving, speaks=speaks, instance=instance):
                 self._complain()
         if alive.read_own:

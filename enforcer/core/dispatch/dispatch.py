@@ -128,6 +128,14 @@ class Dispatch:
         terms = self._terms
         return terms.limits(("",)) or terms.limits(("", topic)) or terms.limits(("", topic, subscription))
 
+    def limits_group(self, topic: str, subscription: str) -> bool:
+        """Whether a rate of its own limits a subscription of a topic."""
+        return self._terms.limits(("", topic, subscription))
+
+    def may_limit_groups(self, topic: str) -> bool:
+        """Whether some subscription of a topic may have a rate of its own."""
+        return self._terms.may_limit_groups(topic)
+
     def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
         """What may be delivered now; arguments as `deliver` and `Book.left`."""
         left = self.book.left(broker, topic, subscription, self._brokers_ms(), others)

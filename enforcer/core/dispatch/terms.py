@@ -6,7 +6,7 @@ from typing import Any, Final
 from streaming.policy.derived import Derived
 from streaming.policy.dispatch_limits import NO_LIMIT, Limit, dispatch_rate, limit_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
-from streaming.policy.topics import RateKind
+from streaming.policy.topics import RateKind, limits_some
 
 Names = tuple[str, ...]
 """Whose counters: (broker,), (broker, topic) or (broker, topic, subscription)."""
@@ -45,6 +45,7 @@ class Terms:
         # What is asked for each delivery, put together once.
         self._limiting: dict[Place, tuple[tuple[int, Names, Limit], ...]] = {}
         self._groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self._of_groups: dict[str, bool] = {}
         broker = policies.entries.get(Section.BROKER, {})
         self.by_entry: bool = broker.get("dispatchThrottlingOnBatchMessageEnabled", False)
         self.all_charged: bool = broker.get("dispatchThrottlingOnNonBacklogConsumerEnabled", True)
@@ -108,6 +109,15 @@ class Terms:
             levels = (("topic", ("", topic)), ("subscription", ("", topic, subscription)))
             found = [(level, group) for level, names in levels if (group := self.shared(names).group)]
             self._groups[topic, subscription] = found
+        return found
+
+    def may_limit_groups(self, topic: str) -> bool:
+        """Whether a rate is set for a subscription of a topic, any or a certain one."""
+        found = self._of_groups.get(topic)
+        if found is None:
+            if len(self._of_groups) >= NAMES_MAX:
+                self._of_groups.clear()
+            found = self._of_groups[topic] = self.by_subscription and limits_some(self._policies, topic)
         return found
 
     def limits(self, names: Names) -> bool:

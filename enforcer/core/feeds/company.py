@@ -1,7 +1,7 @@
 """The other proxies: who lives, and what they have decided (docs/contract.md 3.1)."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
 
@@ -12,6 +12,9 @@ from streaming.contract.events import REQUEST_READERS, Refund, Request, load_obj
 from streaming.contract.fields import TS_MAX_MS, flag, integer, text
 
 _SIGN_BYTES: Final = 4_096
+_SAYING_BYTES: Final = 131_072
+_HEAD_BYTES: Final = 100
+"""Where a record says its type, as we write it."""
 _BACK_MS: Final = 20_000
 
 
@@ -33,10 +36,25 @@ class Sign(NamedTuple):
     instance: str = ""
 
 
+class Saying(NamedTuple):
+    """What a proxy has told of who reads for which group (docs/contract.md 3.3, "Who reads").
+
+    Attributes:
+        proxy: who wrote it.
+        fields: the record; what else stands in it is not checked.
+    """
+
+    proxy: str
+    fields: Mapping[str, Any]
+
+
 def alive_tail(
-    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign]], None]
-) -> Tail[Sign]:
-    """Follow who lives, from a little before the newest record on; reports of use are passed over unread."""
+    properties: Mapping[str, str], topic: str, deliver: Callable[[list[Sign | Saying]], None]
+) -> Tail[Sign | Saying]:
+    """Follow who lives and what they tell, from a little before the newest record on.
+
+    Reports of use are passed over unread.
+    """
     return Tail(
         properties,
         topic,
@@ -49,14 +67,17 @@ def alive_tail(
     )
 
 
-def signs_in(message: Message) -> list[Sign]:
-    """The sign of life in a record, if it is one; none stands in a packed record. Never raises."""
+def signs_in(message: Message) -> list[Sign | Saying]:
+    """The sign of life in a record, or what it tells; none stands in a packed record. Never raises."""
     value = message.value() or b""
     # Reports of use are larger as a rule, and far more.
-    if len(value) > _SIGN_BYTES or b'"alive"' not in value:
+    says = b'"readers"' in value[:_HEAD_BYTES]
+    if len(value) > (_SAYING_BYTES if says else _SIGN_BYTES) or not (says or b'"alive"' in value):
         return []
     try:
         fields = load_object(value)
+        if fields.get("type") == "readers":
+            return [Saying(text(fields, "proxy", None), fields)]
         if fields.get("type") != "alive":
             return []
         return [

@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.left import Left
+from enforcer.core.dispatch.left import Left, both
 from enforcer.core.dispatch.lines import Claim, Counter
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
@@ -18,6 +18,7 @@ from enforcer.kafka.dispatch.fetch_responses import (
     answer_of,
     changed,
 )
+from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.protocol.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
@@ -35,8 +36,11 @@ class Wanted:
         topic: what is asked for of it, wherever the request lists it.
         broker: who delivers.
         name: its full name.
-        group: who reads it.
+        groups: who reads it, or may: it counts for each.
         claim: its place among those that wait.
+        tracked: groups of the topic may have limits of their own.
+        unsure: it may be of several groups.
+        group: that of them whose limit was the strictest when it was looked at last.
         wait_ms: it must wait so long; 0: it goes on.
         most: most bytes of each of its partitions; 0: as many as it asks for.
         est_msgs: messages, or entries where these are counted, that it may bring.
@@ -48,8 +52,11 @@ class Wanted:
     topic: AskedTopic
     broker: str
     name: str
-    group: str
+    groups: tuple[str, ...]
     claim: Claim
+    tracked: bool
+    unsure: bool
+    group: str = ""
     wait_ms: float = 0.0
     most: int = 0
     est_msgs: float = 0.0
@@ -64,9 +71,22 @@ def each(wanted: Mapping[int, Wanted]) -> list[Wanted]:
 
 
 def left_for(desk: FetchDesk, want: Wanted) -> Left:
-    """What may be delivered of a topic now, beside others who take their turns."""
+    """What may be delivered of a topic now, beside others who take turns, by the strictest of its groups."""
     others = partial(desk.lines.taken, claim=want.claim) if want.counters else None
-    return desk.dispatch.left(want.broker, want.name, want.group, others)
+    want.group = want.groups[0]
+    found = desk.dispatch.left(want.broker, want.name, want.group, others)
+    for group in want.groups[1:]:
+        other = desk.dispatch.left(want.broker, want.name, group, others)
+        if other.wait_ms > found.wait_ms:
+            want.group = group
+        found = both(found, other)
+    return found
+
+
+def counters_of(desk: FetchDesk, want: Wanted) -> list[Counter]:
+    """Whose counters limit a topic, of all its groups."""
+    counters = (desk.dispatch.counters(want.broker, want.name, group) for group in want.groups)
+    return list(dict.fromkeys(each for found in counters for each in found))
 
 
 class _Read(NamedTuple):
@@ -119,10 +139,12 @@ class Deliveries:
 
     Args:
         desk: knows the limits.
+        trail: of the connection.
     """
 
-    def __init__(self, desk: FetchDesk) -> None:
+    def __init__(self, desk: FetchDesk, trail: Trail) -> None:
         self._desk = desk
+        self._trail = trail
         self._caught_up: set[bytes] = set()
         # Of the partitions of limited topics, and which of the deliveries was the last of each.
         self._marks: dict[tuple[bytes, int], tuple[Marks, int]] = {}
@@ -184,6 +206,8 @@ class Deliveries:
         for part in parts:
             count = self._deliver(part, key, total)
             cut |= count < len(part.entries) or count == BATCHES_MAX
+            if want.tracked:
+                self._trail.had(want.name, part.got.number, _position(part, count))
             # A batch that is cut off at the end does not count, so nobody gets its first records either.
             stop = part.entries[count - 1][_STOP] if count else part.got.start
             if stop < part.got.end:
@@ -193,13 +217,14 @@ class Deliveries:
         else:
             self._caught_up.add(key)
         if total.entries:
-            dispatch.deliver(
-                want.broker, want.name, want.group,
-                msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
-            )  # fmt: skip
+            for group in want.groups:
+                dispatch.deliver(
+                    want.broker, want.name, group,
+                    msgs=total.msgs, size=total.size, entries=total.entries, backlog=total.backlog,
+                )  # fmt: skip
         if total.used_up:
             # Only now it is known whose limit it was.
-            left = dispatch.left(want.broker, want.name, want.group)
+            left = left_for(self._desk, want)
             want.level = left.level
             if cut and left.level:
                 dispatch.throttled(want.broker, want.name, want.group, left.level, left.dimension)

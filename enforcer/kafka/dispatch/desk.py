@@ -1,28 +1,41 @@
 """What all connections share to keep limits of dispatch: the arithmetic, who reads, who waits."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Final
+from zlib import crc32
 
 from cachetools import LRUCache
 
 from enforcer.core.dispatch.dispatch import Dispatch
 from enforcer.core.dispatch.lines import Lines
 from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
+from enforcer.core.settings import AmbiguousFetch, ProxySettings
 from enforcer.kafka.brokers import Brokers
-from enforcer.kafka.dispatch.group_frames import GROUP_KEYS
-from enforcer.kafka.dispatch.readers import Readers
+from enforcer.kafka.groups.frames import GROUP_KEYS
+from enforcer.kafka.groups.offsets import Place
+from enforcer.kafka.groups.readers import Assigned, Client, Member, short
+from enforcer.kafka.groups.trails import Stand, Trail
+from enforcer.kafka.groups.whose import Whose
 from enforcer.kafka.protocol.frames import FETCH
 from enforcer.kafka.protocol.mutations import is_legal_name
 from streaming.contract.namespaces import Namespaces
 
+logger = logging.getLogger(__name__)
+
 _FETCHES: Final = frozenset({FETCH})
 _FETCHES_AND_GROUPS: Final = _FETCHES | GROUP_KEYS
 _NONE: Final[frozenset[int]] = frozenset()
-
-
 LARGE_MS: Final = 1_000.0
 """Fetches of more partitions than can be told apart go on one after the other, with so much time between."""
+_NOBODY: Final = Client("", "", "")
+_SAID_MAX: Final = 100
+"""Clients of which it was said lately that they cannot be told apart."""
+_SAID_AGAIN_MS: Final = 600_000.0
+_SECOND_MS: Final = 1_000.0
+_SAT_OUT_OF: Final = 4
+"""A connection that may be of several groups leaves out one second of so many."""
 
 
 class FetchDesk:
@@ -30,7 +43,8 @@ class FetchDesk:
 
     Attributes:
         dispatch: the arithmetic.
-        readers: which groups read.
+        whose: of which group a fetch is.
+        readers: who acts for which group, a part of it.
         lines: who waits, in what order.
         metrics: counts what is held back.
         hold_ms: how long a request may be kept.
@@ -43,6 +57,7 @@ class FetchDesk:
         brokers: known by address.
         names: topic id -> name.
         steady_ms: the clock.
+        seed: another one for each proxy.
     """
 
     def __init__(
@@ -53,18 +68,25 @@ class FetchDesk:
         brokers: Brokers,
         names: LRUCache[bytes, str],
         steady_ms: Callable[[], float],
+        seed: int = 0,
     ) -> None:
         self.dispatch = dispatch
         self.steady_ms = steady_ms
-        self.readers = Readers(settings.readers_max, steady_ms)
+        self.whose = Whose(settings.readers_max, self._is_limited, lambda: self.alone, steady_ms)
+        self.readers = self.whose.readers
         self.lines = Lines(steady_ms)
         dispatch.decided = self.lines.wake
         self.metrics = metrics
         self.hold_ms = float(settings.dispatch_hold_ms)
         self.names = names
         self._large_from_ms = 0.0
+        self._seed = seed
+        self._connections = count()
         self._brokers = brokers
         self._namespaces = Namespaces(settings.namespace_pattern)
+        self._passes_ambiguous = settings.ambiguous_fetch is AmbiguousFetch.PASS
+        self._said: LRUCache[tuple[Client, str], float] = LRUCache(_SAID_MAX)
+        self._terms_at = -1
         self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(settings.topics_max)
 
     def large_wait_ms(self) -> float:
@@ -82,6 +104,15 @@ class FetchDesk:
         if not self.dispatch.active:
             return _NONE
         return _FETCHES_AND_GROUPS if self.dispatch.by_subscription else _FETCHES
+
+    def new_trail(self) -> Trail:
+        """Of a new connection."""
+        return Trail(_NOBODY, next(self._connections))
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other proxy can know more of a client."""
+        return self.dispatch.proxies() < 2
 
     def topic(self, key: bytes, ids: bool) -> str | None:
         """A topic's full name, as limits know it.
@@ -101,6 +132,91 @@ class FetchDesk:
                 return None
             found = self._full_names[ids, key] = self._namespaces.full_name(name)
         return found
+
+    def assigned(self, client: Client, group: str, member: str, parts: Assigned | None) -> None:
+        """A member of a group was told what to read."""
+        self.readers.assigned(client, group, member, parts)
+        self._index(client, group, parts)
+
+    def told(self, members: Iterable[Member], left: Iterable[Member]) -> None:
+        """Another proxy has seen members of groups, and that some left."""
+        members = list(members)
+        self.readers.learn(members, left)
+        for member in members:
+            self._index(member.client, member.group, member.assigned)
+
+    def stands(self, user: str, places: Iterable[Place]) -> None:
+        """A group has said where it stands."""
+        now_ms = self.steady_ms()
+        for place in places:
+            ids = isinstance(place.topic, bytes)
+            topic = self.topic(place.topic if isinstance(place.topic, bytes) else place.topic.encode(), ids)
+            if topic is not None and self.dispatch.may_limit_groups(topic):
+                stand = Stand(place.offset, now_ms)
+                self.whose.moved(user, short(place.group), topic, place.number, stand)
+                self.whose.stands.seen(user, short(place.group), topic, place.number, place.offset)
+
+    def groups_of(
+        self, client: Client, trail: Trail, topic: str, names: Sequence[str | bytes], parts: list[int]
+    ) -> tuple[tuple[str, ...], bool, bool]:
+        """The groups for which a fetch counts ("": none), whether it may be of several, whether that stays.
+
+        Args:
+            client: who fetches.
+            trail: of its connection.
+            topic: full name.
+            names: its name, and its id.
+            parts: its partitions of one request.
+        """
+        if not self.dispatch.may_limit_groups(topic):
+            found: Sequence[str] = self.readers.matching(client, names, frozenset(parts))
+            return (found[0] if len(found) == 1 else "",), False, True
+        found, stays = self.whose.of(client, trail, topic, names, parts)
+        if len(found) < 2:
+            return tuple(found) or ("",), False, stays
+        limited = tuple(group for group in found if self._is_limited(topic, group))
+        if limited:
+            self._say(client, topic, found)
+        return ("",) if self._passes_ambiguous or not limited else limited, bool(limited), False
+
+    def sits_out_ms(self, trail: Trail) -> float:
+        """How long a connection that may be of several groups leaves the others alone, ms; mostly 0.
+
+        Two that read the same at the same pace would stand at the same offsets for ever, and never be told
+        apart by them. So each leaves out a second now and then, by chance, but the same chance each time.
+        """
+        second, ms = divmod(self.steady_ms(), _SECOND_MS)
+        sits_out = crc32(b"%d %d %d" % (self._seed, trail.number, int(second))) % _SAT_OUT_OF == 0
+        return _SECOND_MS - ms if sits_out else 0.0
+
+    def look(self) -> None:
+        """Once a second: conclude from what has settled; policies may have brought limits of groups."""
+        if self._terms_at != self.dispatch.generation:
+            self._terms_at = self.dispatch.generation
+            for member in self.readers.all():
+                self._index(member.client, member.group, member.assigned)
+        self.whose.look()
+
+    def _index(self, client: Client, group: str, parts: Assigned | None) -> None:
+        for key in parts or ():
+            topic = self.topic(key if isinstance(key, bytes) else key.encode(), isinstance(key, bytes))
+            if topic is not None:
+                self.whose.reads(client.user, group, topic)
+
+    def _is_limited(self, topic: str, group: str) -> bool:
+        return self.dispatch.limits_group(topic, group)
+
+    def _say(self, client: Client, topic: str, groups: Sequence[str]) -> None:
+        now_ms = self.steady_ms()
+        if self._said.get((client, topic), -_SAID_AGAIN_MS) + _SAID_AGAIN_MS > now_ms:
+            return
+        self._said[client, topic] = now_ms
+        logger.warning(
+            "fetches of %s by client id %r (user %s at %s) may be of the groups %s: until their offsets tell,"
+            " they %s; give the consumers of each group a client.id of its own",
+            topic, client.client_id, client.user, client.host, ", ".join(map(repr, groups[:10])),
+            "count for none" if self._passes_ambiguous else "wait for the strictest limit of these",
+        )  # fmt: skip
 
     def broker(self, address: tuple[str, int]) -> str:
         """What a broker at an address is called in events; until its id is known, by the address."""

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
-from enforcer.kafka.dispatch.group_frames import TOLD_KEYS, acting, let_in, told
-from enforcer.kafka.dispatch.readers import Client, short
+from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
+from enforcer.kafka.groups.offsets import places
+from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.link import Hub, Line, NameQuestions
 from enforcer.kafka.protocol.frames import BadFrame, RequestHeader
 from streaming.contract.events import ANONYMOUS
@@ -57,6 +58,7 @@ class Dispatched:
             try:
                 said = told(response, key, version) if key in TOLD_KEYS else None
                 known = let_in(found, response, key, version)
+                self._desk.stands(client.user, places(frame, header, response) if known else ())
             except BadFrame:
                 # As of tens of thousands of partitions: it is the client's, and teaches nothing.
                 return
@@ -67,7 +69,7 @@ class Dispatched:
                     continue
                 readers.saw(client, group, member)
                 if said is not None:
-                    readers.assigned(client, group, short(said[0]) or member, said[1])
+                    self._desk.assigned(client, group, short(said[0]) or member, said[1])
 
         return learn
 

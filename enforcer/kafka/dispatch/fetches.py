@@ -5,12 +5,12 @@ for a moment and then answered without records, as a broker answers a throttled 
 gets an answer for each partition that it asked for, in the order of its requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil, inf
 from typing import Final, NamedTuple
 
 from enforcer.core.dispatch.lines import RESERVED_MS, Claim
-from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, each, left_for
+from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, counters_of, each, left_for
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
     NO_SESSION,
@@ -24,8 +24,8 @@ from enforcer.kafka.dispatch.fetch_requests import (
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.parts import TooManyParts
-from enforcer.kafka.dispatch.readers import Client
 from enforcer.kafka.dispatch.session import Known, LookUp, Naming, Reading, Session
+from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.protocol.frames import Reason, RequestHeader
 from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching, with_limit
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
@@ -43,6 +43,9 @@ _LOOK_MS: Final = 1_000.0
 """How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
+_TO_BE_TOLD_MS: Final = 500.0
+"""So long the first Fetch of an unknown client waits for what other proxies may tell of it."""
+_LOOK_AGAIN_MS: Final = 50.0
 _LIMITED_MAX: Final = 1_000
 """Topics of a connection of which it is remembered that a limit was reached."""
 
@@ -76,7 +79,8 @@ class Fetches:
         self._session = Session(desk)
         self.naming = Naming(desk.names, pause, look_up, desk.steady_ms)
         """The names of its topics, and whether it was let in."""
-        self._deliveries = Deliveries(desk)
+        self._trail = desk.new_trail()
+        self._deliveries = Deliveries(desk, self._trail)
         # Until when it need not be asked what is left for them, unless it was woken.
         self._waiting: dict[Claim, float] = {}
         self._woken = False
@@ -86,6 +90,8 @@ class Fetches:
         self._held_since_ms = inf
         self._known = Known(desk)
         self._was_limited = False
+        # Until when it may turn out for which group it reads.
+        self._met_by_ms = inf
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -131,6 +137,8 @@ class Fetches:
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         if ids and self.naming.must_wait(keys):
             return None
+        if self._may_be_told_of(client, keys, ids):
+            return None
         (session.begin if full else session.add)(keys, ids)
         self._was_limited = session.is_limited(client)
         if not self._was_limited:
@@ -173,6 +181,7 @@ class Fetches:
         for claim in self._waiting:
             self._desk.lines.leave(claim)
         self._waiting.clear()
+        self._desk.whose.trails.leave(self._trail)
 
     def _asked(self, frame: bytes, header: RequestHeader) -> Asked:
         return self._known.waited(frame) or asked_of(frame, header)
@@ -182,6 +191,7 @@ class Fetches:
         found = dict[int, Wanted]()
         broker = self._desk.broker(address)
         self._known.begin(client, broker, ids)
+        self._trail.client = client
         places: dict[bytes, list[int]] = {}
         for place, topic in enumerate(asked.topics):
             places.setdefault(topic.key, []).append(place)
@@ -189,9 +199,11 @@ class Fetches:
             topic = asked.topics[its[0]]
             if len(its) > 1:
                 topic = topic._replace(parts=[part for place in its for part in asked.topics[place].parts])
-            known, reading = self._known.of(topic)
+            known, reading, tracked = self._known.of(topic)
             if not known:
                 reading = self._reading(topic, client, ids, broker)
+            elif tracked:
+                self._track(tracked, topic)
             if reading is not None:
                 found |= dict.fromkeys(its, Wanted(topic, *reading))
         return found
@@ -202,28 +214,43 @@ class Fetches:
         name = desk.topic(topic.key, ids)
         if name is None:
             return None
-        said = self._group(topic, name, client, ids)
-        group = said or ""
-        limited = desk.dispatch.limits(name, group)
-        reading = Reading(broker, name, group, (self, name, group)) if limited else None
-        if said is not None:
-            # What is ambiguous is counted each time.
-            self._known.keep(topic, group, reading)
+        tracked = desk.dispatch.may_limit_groups(name)
+        groups: tuple[str, ...] = ("",)
+        unsure, stays = False, True
+        if desk.dispatch.by_subscription:
+            if tracked:
+                self._track(name, topic)
+            parts = [part.number for part in topic.parts]
+            key = topic.key
+            keys: list[str | bytes] = [desk.names.get(key, ""), key] if ids else [key.decode()]
+            groups, unsure, stays = desk.groups_of(client, self._trail, name, keys, parts)
+            if unsure and self._held_since_ms == inf:
+                desk.metrics.ambiguous_fetches.inc()
+        limited = any(desk.dispatch.limits(name, group) for group in groups)
+        claim = self, name, "|".join(groups)
+        reading = Reading(broker, name, groups, claim, tracked, unsure) if limited else None
+        if stays:
+            self._known.keep(topic, groups, reading, name if tracked else "")
         return reading
 
-    def _group(self, topic: AskedTopic, name: str, client: Client, ids: bool) -> str | None:
-        """Who reads; None: it is not known which of several."""
+    def _may_be_told_of(self, client: Client, keys: Sequence[bytes], ids: bool) -> bool:
+        """Whether another proxy may say right now for which group the client reads; the connection waits."""
         desk = self._desk
-        if not desk.dispatch.by_subscription:
-            return ""
-        known: list[str | bytes] = [desk.names.get(topic.key, ""), topic.key] if ids else [topic.key.decode()]
-        group = desk.readers.reading(client, known, frozenset(part.number for part in topic.parts))
-        if group is not None:
-            return group
-        groups = ("", *desk.readers.groups(client))
-        if self._held_since_ms == inf and any(desk.dispatch.limits(name, one) for one in groups):
-            desk.metrics.ambiguous_fetches.inc()
-        return None
+        if self._met_by_ms <= desk.steady_ms() or desk.alone or not desk.dispatch.by_subscription:
+            return False
+        names = (desk.topic(key, ids) for key in keys)
+        if not any(name is not None and desk.dispatch.may_limit_groups(name) for name in names):
+            return False
+        if desk.readers.groups(client):
+            self._met_by_ms = 0.0
+            return False
+        self._met_by_ms = min(self._met_by_ms, desk.steady_ms() + _TO_BE_TOLD_MS)
+        self._pause.pause(_LOOK_AGAIN_MS)
+        return True
+
+    def _track(self, name: str, topic: AskedTopic) -> None:
+        asked = ((part.number, part.offset) for part in topic.parts)
+        self._trail.asked(name, asked, self._desk.steady_ms())
 
     def _limited(
         self, frame: bytes, header: RequestHeader, asked: Asked, wanted: dict[int, Wanted]
@@ -272,7 +299,7 @@ class Fetches:
             want.wait_ms = held_ms
             return
         if not caught_up and want.claim in self._limited_before:
-            want.counters = desk.dispatch.counters(want.broker, want.name, want.group)
+            want.counters = counters_of(desk, want)
         left = left_for(desk, want)
         if left.msgs is None and left.bytes is None:
             return
@@ -281,10 +308,14 @@ class Fetches:
         if left.wait_ms:
             self._note_limited(want.claim)
             want.wait_ms = float(left.wait_ms)
+        elif want.unsure and (sits_out_ms := desk.sits_out_ms(self._trail)):
+            want.wait_ms = sits_out_ms
+            self._go_on(want)
+            return
         elif msgs <= 0 or size <= 0 or not all(lines.is_next(each, want.claim) for each in want.counters):
             want.wait_ms = RESERVED_MS
         if want.wait_ms:
-            counters = want.counters or desk.dispatch.counters(want.broker, want.name, want.group)
+            counters = want.counters or counters_of(desk, want)
             within_ms = want.wait_ms + _COME_BACK_MS
             lines.join(counters, want.claim, wait_ms=float(left.wait_ms), within_ms=within_ms)
             if want.claim not in self._waiting and left.level:

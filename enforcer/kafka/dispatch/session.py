@@ -3,13 +3,13 @@
 KIP-227 for sessions, KIP-516 for topic ids.
 """
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Final, NamedTuple
 
 from enforcer.core.dispatch.lines import Claim
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
-from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.traffic.connection_meter import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.metering.turns.line_up import Pause
 
@@ -20,7 +20,7 @@ _AGAIN_MS: Final = 1_000.0
 TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
 
-_NEW: Final = (-1, -1, None)
+_NEW: Final = (-1, -1, -1, None)
 KNOWN_MAX: Final = 1_000
 """Topics of a connection that are remembered; of more each is looked up with each request."""
 FRAME_MAX: Final = 65_536
@@ -45,7 +45,7 @@ class Session:
         # one names the same.
         self._listed: tuple[bool, frozenset[bytes]] | None = None
         self._overflown = self._unnamed = False
-        self._state: tuple[int, int, Client | None] = _NEW
+        self._state: tuple[int, int, int, Client | None] = _NEW
         self._limited = False
 
     def begin(self, topics: Sequence[bytes], ids: bool) -> None:
@@ -86,19 +86,20 @@ class Session:
         """Whether any of its topics is, for whichever group the client may read."""
         if self._overflown:
             return True
-        dispatch, readers = self._desk.dispatch, self._desk.readers
+        dispatch, readers, whose = self._desk.dispatch, self._desk.readers, self._desk.whose
         # A connection may name another client id with each request.
-        state: tuple[int, int, Client | None] = (dispatch.generation, 0, None)
+        state: tuple[int, int, int, Client | None] = (dispatch.generation, 0, 0, None)
         if dispatch.by_subscription:
-            state = (dispatch.generation, readers.version, client)
+            state = (dispatch.generation, readers.version, whose.version, client)
         if state != self._state:
+            self._state = state
             groups = readers.groups(client) if dispatch.by_subscription else []
-            self._state, self._limited = state, self._look(["", *groups])
+            self._limited = any(
+                any(dispatch.limits(topic, group) for group in ("", *groups))
+                or whose.matters(topic, client.user)
+                for topic in self._topics
+            )
         return self._limited
-
-    def _look(self, groups: Iterable[str]) -> bool:
-        limits = self._desk.dispatch.limits
-        return any(limits(topic, group) for topic in self._topics for group in groups)
 
 
 class Naming:
@@ -186,14 +187,18 @@ class Reading(NamedTuple):
     Attributes:
         broker: who delivers.
         name: the topic's full name.
-        group: who reads it.
+        groups: who reads it, or may: it counts for each.
         claim: its place among those that wait.
+        tracked: groups of the topic may have limits of their own.
+        unsure: it may be of several groups.
     """
 
     broker: str
     name: str
-    group: str
+    groups: tuple[str, ...]
     claim: Claim
+    tracked: bool
+    unsure: bool
 
 
 class Known:
@@ -209,8 +214,9 @@ class Known:
     def __init__(self, desk: FetchDesk) -> None:
         self._desk = desk
         self._state: tuple[object, ...] = ()
-        # By name or id: the partitions that were asked for, and who reads them; None: nothing limits that.
-        self._topics: dict[bytes, tuple[list[int], Reading | None]] = {}
+        # By name or id: the partitions that were asked for, and who reads them; None: nothing limits that,
+        # and then the topic's full name if its connections' trails matter.
+        self._topics: dict[bytes, tuple[list[int], Reading | None, str]] = {}
         self._groups: set[str] = set()
         self._waiting: tuple[bytes, Asked] | None = None
 
@@ -218,25 +224,26 @@ class Known:
         """A request of a client begins, to a broker, that names topics or ids."""
         dispatch, readers = self._desk.dispatch, self._desk.readers
         readers.heard(client, self._groups)
-        state = dispatch.generation, readers.changes, client, broker, ids
+        state = dispatch.generation, readers.changes, self._desk.whose.version, client, broker, ids
         if state != self._state:
             self._state = state
             self._topics.clear()
             self._groups.clear()
 
-    def of(self, topic: AskedTopic) -> tuple[bool, Reading | None]:
-        """Whether it is known who reads these partitions, and if so, who."""
+    def of(self, topic: AskedTopic) -> tuple[bool, Reading | None, str]:
+        """Whether it is known who reads these partitions, and if so, who; the name if its trail matters."""
         found = self._topics.get(topic.key)
         if found is None or found[0] != [part.number for part in topic.parts]:
-            return False, None
-        return True, found[1]
+            return False, None, ""
+        return True, found[1], found[2]
 
-    def keep(self, topic: AskedTopic, group: str, reading: Reading | None) -> None:
+    def keep(
+        self, topic: AskedTopic, groups: tuple[str, ...], reading: Reading | None, tracked: str
+    ) -> None:
         """It was found out."""
         if len(self._topics) < KNOWN_MAX or topic.key in self._topics:
-            self._topics[topic.key] = [part.number for part in topic.parts], reading
-            if group:
-                self._groups.add(group)
+            self._topics[topic.key] = [part.number for part in topic.parts], reading, tracked
+            self._groups.update(group for group in groups if group)
 
     def wait(self, frame: bytes, asked: Asked) -> None:
         """A request waits, and will be asked for again."""

@@ -81,6 +81,10 @@ class Cursor:
         self.skip(4)
         return int(_INT32.unpack_from(self.data, start)[0])
 
+    def int64(self) -> int:
+        """A signed 64-bit number."""
+        return int.from_bytes(self.raw(8), "big", signed=True)
+
     def uvarint(self) -> int:
         """An unsigned varint."""
         value, self.offset = read_uvarint(self.data, self.offset)

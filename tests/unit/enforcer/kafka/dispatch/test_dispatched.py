@@ -19,8 +19,8 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import CORRELATION_ID, build, decode, request, response
 from traffic_kit import batch, fetch_request
 
-from enforcer.kafka.dispatch.group_frames import CONSUMER_GROUP_HEARTBEAT
-from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.groups.frames import CONSUMER_GROUP_HEARTBEAT
+from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.protocol.fields import NO_TAGS, array_length, string
 from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
 from streaming.policy.policy_set import PolicySet
@@ -103,8 +103,8 @@ def test_groups_are_learnt_when_the_broker_has_answered() -> None:
     assert len(rig.client.answered()) == 1
     (client,) = {client for client, _ in readers._order}
     assert (client.user, client.client_id) == ("ANONYMOUS", "tests")
-    assert readers.reading(client, ["t"], frozenset({0})) == "g"
-    assert readers.reading(client, ["t"], frozenset({1})) == ""
+    assert readers.matching(client, ["t"], frozenset({0})) == ["g"]
+    assert readers.matching(client, ["t"], frozenset({1})) == []
 
 
 def test_a_refused_claim_of_a_group_teaches_nothing() -> None:

@@ -6,7 +6,7 @@ from fetch_rig import ADDRESS, BROKER, CLIENT, GROUP, Rig, World, full, sizes
 from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch import session
-from enforcer.kafka.dispatch.readers import IDLE_MS, Client
+from enforcer.kafka.groups.readers import IDLE_MS, Client
 
 SIX = batch(6)
 

@@ -11,7 +11,7 @@ from kafka_kit import decode
 from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch.fetches import Plan
-from enforcer.kafka.dispatch.readers import Client
+from enforcer.kafka.groups.readers import Client
 
 STEP_MS = 5
 SECONDS = 20

@@ -2,8 +2,8 @@
 
 import pytest
 
-from enforcer.kafka.dispatch import readers
-from enforcer.kafka.dispatch.readers import IDLE_MS, MEMBERS_MAX, Client, Readers
+from enforcer.kafka.groups import readers
+from enforcer.kafka.groups.readers import IDLE_MS, MEMBERS_MAX, Client, Readers
 
 ALICE = Client("alice", "10.0.0.1", "rdkafka")
 BOB = Client("bob", "10.0.0.1", "rdkafka")
@@ -18,8 +18,9 @@ class Table(Readers):
         super().__init__(readers_max, lambda: self.now_ms)
 
     def of(self, client: Client, *parts: int) -> str | None:
-        """Who reads these partitions of topic t."""
-        return self.reading(client, ["t", ID], frozenset(parts))
+        """Who reads these partitions of topic t; "": nobody; None: one of several."""
+        found = self.matching(client, ["t", ID], frozenset(parts))
+        return None if len(found) > 1 else "".join(found)
 
 
 def test_a_client_without_a_group() -> None:
@@ -72,7 +73,7 @@ def test_forgetting() -> None:
     for name in "ghi":
         table.assigned(ALICE, name, "m", {name: frozenset({0})})
     table.now_ms = IDLE_MS - 1
-    assert table.reading(ALICE, ["g"], frozenset({0})) == "g"
+    assert table.matching(ALICE, ["g"], frozenset({0})) == ["g"]
     table.saw(BOB, "j")
     assert table.groups(ALICE) == ["g", "i"] and len(table) == 3
     table.now_ms = IDLE_MS + 1
@@ -100,11 +101,11 @@ def test_assignments_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     table.assigned(ALICE, "g", "m", many)
     table.assigned(ALICE, "g", "m", many)
     table.assigned(ALICE, "h", "m", {"u": frozenset({0})})
-    assert table.reading(ALICE, ["x"], frozenset({0})) == "h"
+    assert table.matching(ALICE, ["x"], frozenset({0})) == ["h"]
     table.left(ALICE, "g", ["m"])
     table.assigned(ALICE, "h", "m", {"u": frozenset({0})})
-    assert table.reading(ALICE, ["x"], frozenset({0})) == ""
-    assert table.reading(ALICE, ["u"], frozenset({0})) == "h"
+    assert table.matching(ALICE, ["x"], frozenset({0})) == []
+    assert table.matching(ALICE, ["u"], frozenset({0})) == ["h"]
 
 
 def test_its_version() -> None:

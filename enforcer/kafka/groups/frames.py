@@ -1,7 +1,8 @@
 """What requests of consumer groups say about who reads, and their answers about what.
 
 Sources: Kafka's message schemas (JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, OffsetCommit
-0-10, OffsetFetch 0-10, ConsumerGroupHeartbeat 0-1, ConsumerProtocolAssignment 0-3); KIP-848.
+0-10, OffsetFetch 0-10, TxnOffsetCommit 0-5, ConsumerGroupHeartbeat 0-1, ConsumerProtocolAssignment 0-3);
+KIP-848. Where groups stand is read in offsets.py.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,27 +24,29 @@ OFFSET_FETCH: Final = 9
 JOIN_GROUP: Final = 11
 LEAVE_GROUP: Final = 13
 SYNC_GROUP: Final = 14
+TXN_OFFSET_COMMIT: Final = 28
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 GROUP_KEYS: Final = frozenset({
     OFFSET_COMMIT, OFFSET_FETCH, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT,
+    TXN_OFFSET_COMMIT,
 })  # fmt: skip
 """Requests that name a consumer group."""
 TOLD_KEYS: Final = frozenset({SYNC_GROUP, CONSUMER_GROUP_HEARTBEAT})
 """Those whose answers say what a member reads."""
-_LAST_VERSION: Final = {
+LAST_VERSION: Final = {
     OFFSET_COMMIT: 10, OFFSET_FETCH: 10, JOIN_GROUP: 9, HEARTBEAT: 4, LEAVE_GROUP: 5, SYNC_GROUP: 5,
-    CONSUMER_GROUP_HEARTBEAT: 1,
+    CONSUMER_GROUP_HEARTBEAT: 1, TXN_OFFSET_COMMIT: 5,
 }  # fmt: skip
 """The newest that is read; newer ones pass, and nothing is learnt from them."""
 _CONSUMERS: Final = ("", "consumer")
 """Protocol types of groups that consume; others are Kafka Connect's workers and the like."""
-_GROUPS_FROM: Final = 8
+GROUPS_FROM: Final = 8
 """OffsetFetch names several groups from this version on."""
 _MEMBERS_FROM: Final = 3
 """LeaveGroup names several members from this version on."""
-_THROTTLE_FROM: Final = {
+THROTTLE_FROM: Final = {
     OFFSET_COMMIT: 3, OFFSET_FETCH: 3, JOIN_GROUP: 2, HEARTBEAT: 1, LEAVE_GROUP: 1, SYNC_GROUP: 1,
-    CONSUMER_GROUP_HEARTBEAT: 0,
+    CONSUMER_GROUP_HEARTBEAT: 0, TXN_OFFSET_COMMIT: 0,
 }  # fmt: skip
 """From this version on an answer begins with a throttle time."""
 _ERROR_FROM: Final = 2
@@ -75,7 +78,7 @@ def acting(frame: bytes, header: RequestHeader) -> list[Acting]:
         BadFrame: it cannot be read.
     """
     version = header.api_version
-    if version > _LAST_VERSION[header.api_key]:
+    if version > LAST_VERSION[header.api_key]:
         return []
     cursor = Cursor(frame, header.body_offset, is_flexible(header.api_key, version))
     return _READ[header.api_key](cursor, version)
@@ -114,8 +117,13 @@ def _commit(cursor: Cursor, _version: int) -> list[Acting]:
     return [Acting(cursor.string(), "")]
 
 
+def _txn_commit(cursor: Cursor, _version: int) -> list[Acting]:
+    cursor.skip_string()  # transactional id
+    return [Acting(cursor.string(), "")]
+
+
 def _offsets(cursor: Cursor, version: int) -> list[Acting]:
-    if version < _GROUPS_FROM:
+    if version < GROUPS_FROM:
         return [Acting(cursor.string(), "")]
     found = []
     for _ in cursor.elements():
@@ -148,6 +156,7 @@ _READ: Final[dict[int, Callable[[Cursor, int], list[Acting]]]] = {
     OFFSET_COMMIT: _commit,
     OFFSET_FETCH: _offsets,
     CONSUMER_GROUP_HEARTBEAT: _heartbeat,
+    TXN_OFFSET_COMMIT: _txn_commit,
 }
 
 
@@ -166,8 +175,8 @@ def let_in(found: list[Acting], response: bytes, key: int, version: int) -> list
     if not found:
         return found
     cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
-    cursor.skip(4 if version >= _THROTTLE_FROM[key] else 0)
-    if key == OFFSET_COMMIT:
+    cursor.skip(4 if version >= THROTTLE_FROM[key] else 0)
+    if key in (OFFSET_COMMIT, TXN_OFFSET_COMMIT):
         return found if 0 in _part_errors(cursor, version >= 10, lambda: None) else []
     if key == OFFSET_FETCH:
         known = _fetched_groups(cursor, version)
@@ -194,7 +203,7 @@ def _fetched_groups(cursor: Cursor, version: int) -> set[str] | None:
         cursor.skip(12 if version >= 5 else 8)  # offset, leader's epoch
         cursor.skip_string()  # metadata
 
-    if version < _GROUPS_FROM:
+    if version < GROUPS_FROM:
         errors = set(_part_errors(cursor, False, skip_offset))
         error = cursor.int16() if version >= _ERROR_FROM else 0 not in errors
         return set() if error else None
@@ -232,7 +241,7 @@ def told(response: bytes, key: int, version: int) -> tuple[str, Parts | None] | 
     Raises:
         BadFrame: it cannot be read.
     """
-    if version > _LAST_VERSION[key]:
+    if version > LAST_VERSION[key]:
         return None
     cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
     return _synced(cursor, version) if key == SYNC_GROUP else _beaten(cursor)

@@ -20,7 +20,7 @@ from kafka.protocol.consumer import (
 )
 from kafka_kit import build, request, response
 
-from enforcer.kafka.dispatch.group_frames import (
+from enforcer.kafka.groups.frames import (
     CONSUMER_GROUP_HEARTBEAT,
     SYNC_GROUP,
     Acting,

@@ -1,0 +1,191 @@
+"""What proxies tell each other of who reads for which group: records of type `readers` on `weir.usage`.
+
+A record holds rows, each a list: members of groups with what they were told to read, those that left, where
+groups stand, and what connections were delivered. What has changed is told within a second, all that one has
+seen itself again each AGAIN_MS (docs/contract.md 3.3).
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.groups.readers import Assigned, Client, Member
+from enforcer.kafka.groups.trails import Stand, Stretch
+from streaming.contract.fields import INT64_MAX
+
+AGAIN_MS: Final = 15_000.0
+"""How often all is told again."""
+LIFE_MS: Final = 45_000.0
+"""What another proxy says that a connection was delivered counts for so long."""
+RECORD_BYTES: Final = 32_768
+"""Size of a record, about."""
+AT_ONCE_BYTES: Final = 131_072
+"""What is told at once, bytes; the rest waits for the next time."""
+MEMBERS_S: Final = 0.1
+"""How often new members are told of: their fetches are not far behind."""
+REST_MS: Final = 1_000.0
+"""How often all else that is new."""
+ROWS_MAX: Final = 100_000
+"""Rows that wait; of more the first are not told until all is told again."""
+PARTS_MAX: Final = 1_000
+"""Partitions of a row; of a member that reads more it is not said what it reads."""
+
+Row = tuple[str, list[Any]]
+Fields = Mapping[str, Any]
+
+
+class Telling:
+    """One proxy's part in it.
+
+    Args:
+        desk: what it has seen.
+        proxy_id: its name.
+        send: takes (event, record key) for `weir.usage`; False if it was dropped.
+    """
+
+    def __init__(self, desk: FetchDesk, proxy_id: str, send: Callable[[dict[str, Any], str], bool]) -> None:
+        self._desk = desk
+        self._proxy_id = proxy_id
+        self._send = send
+        self._rows: deque[Row] = deque(maxlen=ROWS_MAX)
+        self._others = 1
+        self._again_ms = self._next_ms = 0.0
+        self._count = 0
+
+    async def run(self) -> None:
+        """Tell what is new, until cancelled."""
+        while True:
+            await asyncio.sleep(MEMBERS_S)
+            if self._desk.steady_ms() >= self._next_ms:
+                self._next_ms = self._desk.steady_ms() + REST_MS
+                self.tell()
+            elif self._tells:
+                self._add(*self._desk.readers.news())
+                self._write()
+
+    def tell(self) -> None:
+        """Tell all that is new; nothing while there is nobody to tell."""
+        desk, now_ms = self._desk, self._desk.steady_ms()
+        desk.look()
+        desk.whose.trails.forget(now_ms - LIFE_MS)
+        told, left = desk.readers.news()
+        stands = desk.whose.stands.news()
+        others = desk.dispatch.proxies()
+        came, self._others = others > self._others, others
+        if not self._tells:
+            self._rows.clear()
+            return
+        every = came or now_ms >= self._again_ms
+        if every and not self._rows:
+            self._again_ms = now_ms + AGAIN_MS
+            told = list(desk.readers.all(own=True))
+        self._add(told, left)
+        self._rows.extend(("stands", row) for row in stands)
+        self._rows.extend(("trails", row) for row in self._trails(every))
+        self._write()
+
+    @property
+    def _tells(self) -> bool:
+        return self._others > 1 and self._desk.dispatch.by_subscription
+
+    def _add(self, told: Iterable[Member], left: Iterable[Member]) -> None:
+        self._rows.extend(("members", [*_who(each), _packed(each.assigned)]) for each in told)
+        self._rows.extend(("left", _who(each)) for each in left)
+
+    def take(self, proxy: str, fields: Fields) -> None:
+        """Another proxy has told something; what is no row of ours is passed over."""
+        if proxy == self._proxy_id:
+            return
+        members = [found for row in _rows(fields, "members", 6) if (found := _member(row[:5], row[5]))]
+        left = [found for row in _rows(fields, "left", 5) if (found := _member(row, None))]
+        self._desk.told(members, left)
+        whose, now_ms = self._desk.whose, self._desk.steady_ms()
+        for user, group, topic, parts in _rows(fields, "stands", 4):
+            if _are_texts(user, group, topic):
+                for number, offset in _numbers(parts, 2):
+                    whose.moved(user, group, topic, number, Stand(offset, now_ms))
+        for number, *client, topic, acts, groups, parts in _rows(fields, "trails", 8):
+            fits = type(number) is int and isinstance(acts, list) and isinstance(groups, list)
+            if fits and _are_texts(*client, topic, *acts, *groups):
+                trail = whose.trails.told(proxy, number, Client(*client))
+                trail.acts[topic], trail.groups[topic] = tuple(acts), tuple(groups)
+                had = ((at, Stretch(first, end, now_ms)) for at, first, end in _numbers(parts, 3))
+                trail.learn(topic, had)
+                whose.trails.join(trail, topic)
+
+    def _trails(self, every: bool) -> Iterator[list[Any]]:
+        for trail in self._desk.whose.trails.own():
+            for topic in list(trail.topics() if every else trail.untold):
+                parts = [[at, had.first, had.end] for at, had in trail.of(topic).items()]
+                said = [list(groups.get(topic, ())) for groups in (trail.acts, trail.groups)]
+                for first in range(0, len(parts), PARTS_MAX):
+                    yield [trail.number, *trail.client, topic, *said, parts[first : first + PARTS_MAX]]
+            trail.untold.clear()
+
+    def _write(self) -> None:
+        """Send what waits, as much as may go at once."""
+        room = AT_ONCE_BYTES
+        while self._rows and room > 0:
+            record: dict[str, list[Any]] = {}
+            size = 0
+            while self._rows and size < RECORD_BYTES:
+                kind, row = self._rows.popleft()
+                record.setdefault(kind, []).append(row)
+                size += len(orjson.dumps(row))
+            room -= size
+            self._count += 1
+            name = f"{self._proxy_id}-readers-{int(self._desk.steady_ms())}-{self._count}"
+            head = {"type": "readers", "id": name, "proxy": self._proxy_id}
+            self._send({**head, **record}, self._proxy_id)
+
+
+def _who(member: Member) -> list[str]:
+    return [*member.client, member.group, member.name]
+
+
+def _packed(assigned: Assigned | None) -> list[Any] | None:
+    """What a member reads, as JSON: rows of a topic's name, or `id:` and its id, and its partitions."""
+    if assigned is None or sum(map(len, assigned.values())) > PARTS_MAX:
+        return None
+    names = (f"id:{key.hex()}" if isinstance(key, bytes) else key for key in assigned)
+    return [[name, sorted(parts)] for name, parts in zip(names, assigned.values(), strict=True)]
+
+
+def _member(who: list[Any], packed: Any) -> Member | None:
+    if not _are_texts(*who):
+        return None
+    assigned: dict[str | bytes, frozenset[int]] | None = None
+    if isinstance(packed, list):
+        assigned = {}
+        for name, parts in (row for row in packed if isinstance(row, list) and len(row) == 2):
+            if not isinstance(name, str) or not isinstance(parts, list):
+                return None
+            key: str | bytes = name
+            if name.startswith("id:"):
+                try:
+                    key = bytes.fromhex(name[3:])
+                except ValueError:
+                    return None
+            assigned[key] = frozenset(part for part in parts if type(part) is int)
+    return Member(Client(*who[:3]), who[3], who[4], assigned)
+
+
+def _rows(fields: Fields, kind: str, width: int) -> Iterator[list[Any]]:
+    rows = fields.get(kind)
+    if isinstance(rows, list):
+        yield from (row for row in rows if isinstance(row, list) and len(row) == width)
+
+
+def _numbers(rows: Any, width: int) -> Iterator[list[int]]:
+    for row in rows if isinstance(rows, list) else ():
+        fits = isinstance(row, list) and len(row) == width
+        if fits and all(type(number) is int and 0 <= number <= INT64_MAX for number in row):
+            yield row
+
+
+def _are_texts(*values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)

@@ -1,0 +1,221 @@
+"""What each connection was delivered, and where each group stands: what tells groups apart that look alike.
+
+Offsets of one partition only. A connection's trail there ends behind what it was delivered; where it begins
+says little, since a client may have had more on the connection before. A group stands at the offset that it
+committed last, or was told when it asked.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from enforcer.kafka.groups.readers import Client
+
+TRAIL_MAX: Final = 10_000
+"""Partitions of a connection that are remembered; by further ones nothing is told apart."""
+TOLD_MAX: Final = 10_000
+"""Connections of other proxies whose trails are known."""
+GROUPS_MAX: Final = 10_000
+"""Groups whose offsets are known; those of the one that committed longest ago are forgotten."""
+OFFSETS_MAX: Final = 10_000
+"""Partitions of a group whose offsets are known."""
+
+
+class Stand(NamedTuple):
+    """Where a group stands in a partition.
+
+    Attributes:
+        offset: of the next record.
+        at_ms: when that was said.
+    """
+
+    offset: int
+    at_ms: float
+
+
+class Stretch:
+    """What a connection was delivered of a partition.
+
+    Attributes:
+        first: the first offset that it asked for.
+        end: behind the last one that it was delivered.
+        since_ms: when it asked first.
+    """
+
+    __slots__ = ("end", "first", "since_ms")
+
+    def __init__(self, first: int, end: int, since_ms: float) -> None:
+        self.first, self.end, self.since_ms = first, end, since_ms
+
+    def holds(self, offset: int) -> bool:
+        """Whether a group may stand there whose member has read no more than this."""
+        return offset <= self.end
+
+
+class Trail:
+    """What one connection was delivered of topics whose groups may have limits.
+
+    Attributes:
+        client: whose connection it is, as of its last request.
+        number: of the connection at its proxy.
+        acts: topic -> the groups of its client that may read what it asked for last.
+        groups: topic -> the groups that it may read for, as was found last.
+        ruled_out: (topic, group) that it was found not to read for.
+        untold: topics of which something has changed since others were told.
+        told_ms: another proxy has said so then; None: the connection is here.
+    """
+
+    def __init__(self, client: Client, number: int = 0) -> None:
+        self.client = client
+        self.number = number
+        self.acts: dict[str, tuple[str, ...]] = {}
+        self.groups: dict[str, tuple[str, ...]] = {}
+        self.ruled_out: set[tuple[str, str]] = set()
+        self.untold: set[str] = set()
+        self.told_ms: float | None = None
+        self._topics: dict[str, dict[int, Stretch]] = {}
+        self._size = 0
+
+    def of(self, topic: str) -> dict[int, Stretch]:
+        """Its stretches of a topic by partition."""
+        return self._topics.get(topic, {})
+
+    def asked(self, topic: str, parts: Iterable[tuple[int, int]], now_ms: float) -> None:
+        """It asks for partitions from these offsets on: it has had all between."""
+        known = self._topics.setdefault(topic, {})
+        for number, offset in parts:
+            found = known.get(number)
+            if found is None:
+                if self._size >= TRAIL_MAX:
+                    continue
+                known[number] = Stretch(offset, offset, now_ms)
+                self._size += 1
+            elif offset > found.end:
+                found.end = offset
+            elif offset < found.first:
+                found.first = offset
+            else:
+                continue
+            self.untold.add(topic)
+
+    def learn(self, topic: str, parts: Iterable[tuple[int, Stretch]]) -> None:
+        """Take what another proxy has told of it."""
+        known = self._topics.setdefault(topic, {})
+        for number, had in parts:
+            before = known.get(number)
+            if before is not None:
+                before.first, before.end = had.first, had.end
+            elif self._size < TRAIL_MAX:
+                known[number] = had
+                self._size += 1
+
+    def holds(self, topic: str, number: int, stand: Stand) -> bool:
+        """Whether a group may stand so whose member has read no more than this connection."""
+        had = self.of(topic).get(number)
+        return had is not None and had.holds(stand.offset)
+
+    def had(self, topic: str, number: int, end: int) -> None:
+        """It was delivered a partition up to an offset."""
+        found = self.of(topic).get(number)
+        if found is not None and end > found.end:
+            found.end = end
+            self.untold.add(topic)
+
+    def topics(self) -> list[str]:
+        """The topics that it knows."""
+        return list(self._topics)
+
+
+class Trails:
+    """All trails that are known, by topic.
+
+    Args:
+        steady_ms: the clock.
+    """
+
+    def __init__(self, steady_ms: Callable[[], float]) -> None:
+        self._steady_ms = steady_ms
+        self._by_topic: dict[str, dict[Trail, None]] = {}
+        self._told: dict[tuple[str, int], Trail] = {}
+
+    def join(self, trail: Trail, topic: str) -> None:
+        """A connection reads a topic."""
+        self._by_topic.setdefault(topic, {})[trail] = None
+
+    def leave(self, trail: Trail) -> None:
+        """The connection is gone."""
+        for topic in trail.topics():
+            found = self._by_topic.get(topic, {})
+            found.pop(trail, None)
+            if not found:
+                self._by_topic.pop(topic, None)
+
+    def others(self, topic: str, trail: Trail) -> Iterator[Trail]:
+        """The connections of the same principal that read a topic, without this one."""
+        return (each for each in self.on(topic, trail.client.user) if each is not trail)
+
+    def on(self, topic: str, user: str) -> Iterator[Trail]:
+        """All connections of a principal that read a topic."""
+        return (each for each in self._by_topic.get(topic, ()) if each.client.user == user)
+
+    def own(self) -> Iterator[Trail]:
+        """Those of connections here, each once."""
+        all_of_them = (each for found in self._by_topic.values() for each in found)
+        return iter(dict.fromkeys(each for each in all_of_them if each.told_ms is None))
+
+    def told(self, proxy: str, number: int, client: Client) -> Trail:
+        """The trail of another proxy's connection."""
+        key = proxy, number
+        found = self._told.get(key)
+        if found is None or found.client != client:
+            if found is not None:
+                self.leave(found)
+            found = Trail(client, number)
+            if key in self._told or len(self._told) < TOLD_MAX:
+                self._told[key] = found
+        found.told_ms = self._steady_ms()
+        return found
+
+    def forget(self, before_ms: float) -> None:
+        """Drop what others have said last before a time."""
+        for key, trail in list(self._told.items()):
+            if trail.told_ms is not None and trail.told_ms < before_ms:
+                self.leave(trail)
+                del self._told[key]
+
+
+class Stands:
+    """Where groups stand."""
+
+    def __init__(self) -> None:
+        self._untold: dict[tuple[str, str, str], dict[int, int]] = {}
+        self._groups: OrderedDict[tuple[str, str], dict[tuple[str, int], Stand]] = OrderedDict()
+
+    def of(self, user: str, group: str, topic: str, number: int) -> Stand | None:
+        """Where a group stands; None: it has not said."""
+        return self._groups.get((user, group), {}).get((topic, number))
+
+    def moved(self, user: str, group: str, topic: str, number: int, stand: Stand) -> bool:
+        """It has said where it stands; whether that is news."""
+        known = self._groups.setdefault((user, group), {})
+        self._groups.move_to_end((user, group))
+        if len(self._groups) > GROUPS_MAX:
+            self._groups.popitem(last=False)
+        before = known.get((topic, number))
+        if before is None and len(known) >= OFFSETS_MAX:
+            del known[next(iter(known))]
+        known[topic, number] = stand
+        return before is None or before.offset != stand.offset
+
+    def seen(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
+        """Others are to be told of it."""
+        key = user, group, topic
+        if len(self._untold) < GROUPS_MAX or key in self._untold:
+            parts = self._untold.setdefault(key, {})
+            if len(parts) < OFFSETS_MAX or number in parts:
+                parts[number] = offset
+
+    def news(self) -> list[list[Any]]:
+        """Rows of principal, group, topic and partitions with offsets, each once."""
+        found, self._untold = self._untold, {}
+        return [[*key, [list(part) for part in parts.items()]] for key, parts in found.items()]

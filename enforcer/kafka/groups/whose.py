@@ -1,0 +1,248 @@
+"""Of which group a fetch is: by what groups say of themselves, where they stand, and who was delivered what.
+
+Several groups may share principal, host and client id (`rdkafka` is the client id of every librdkafka
+consumer that sets none), and a group may fetch under another client id than it joins with. Offsets tell:
+
+- A connection that never had an offset is not the one that commits it, if another one had it that may be its.
+- A partition is one member's. Where one connection can be no other group's, no other is this group's.
+- Who fetches for no group that is known may read for each that stands in nothing that its own were delivered,
+  and everybody for one that has a partition and no connection of its own that reads it.
+
+Until they tell, a fetch may be of each. A group that commits, twice, what only connections had that did not
+count for it is read for by them: for HUNTED_MS all that its principal reads of that topic may be its.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from enforcer.kafka.groups.readers import Client, Readers
+from enforcer.kafka.groups.trails import Stand, Stands, Stretch, Trail, Trails
+
+HUNTED_MS: Final = 600_000.0
+HUNTED_MAX: Final = 1_000
+"""Groups that are hunted at a time, or were seen once to commit so."""
+GROUPS_OF_TOPIC_MAX: Final = 1_000
+"""Limited groups of a topic that are looked at for who fetches without a group that is known."""
+SETTLED_MS: Final = 3_000.0
+"""What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
+PENDING_MAX: Final = 10_000
+"""Offsets that wait to be judged; further ones are not judged."""
+
+K = TypeVar("K")
+Key = tuple[str, str, str]
+"""Principal, group, topic."""
+
+
+class Whose:
+    """What is concluded, of one proxy's own facts and those that it was told.
+
+    Attributes:
+        version: counts up when groups begin or end to be hunted, or a topic has one more limited group.
+        readers: who acts for which group.
+        trails: what connections were delivered.
+        stands: where groups stand.
+
+    Args:
+        readers_max: see Readers.
+        limited: whether a group of a topic has a rate of its own.
+        alone: whether there is no other proxy.
+        steady_ms: the clock.
+    """
+
+    def __init__(
+        self,
+        readers_max: int,
+        limited: Callable[[str, str], bool],
+        alone: Callable[[], bool],
+        steady_ms: Callable[[], float],
+    ) -> None:
+        self.version = 0
+        self.readers = Readers(readers_max, steady_ms)
+        self.trails = Trails(steady_ms)
+        self.stands = Stands()
+        self._limited = limited
+        self._alone = alone
+        self._steady_ms = steady_ms
+        self._limited_groups: dict[tuple[str, str], dict[str, None]] = {}
+        self._pending: dict[tuple[str, str, str, int], Stand] = {}
+        self._hunted: dict[Key, float] = {}
+        self._suspected: dict[Key, float] = {}
+
+    def of(
+        self, client: Client, trail: Trail, topic: str, names: Iterable[str | bytes], parts: Sequence[int]
+    ) -> tuple[tuple[str, ...], bool]:
+        """The groups for which a connection may fetch partitions of a topic; none: of no group.
+
+        Whether that holds until `version` or `readers.changes` goes up, too.
+
+        Args:
+            client: who fetches.
+            trail: of the connection.
+            topic: its full name.
+            names: its name, and its id if that is known.
+            parts: the partitions of one request.
+        """
+        names = tuple(names)
+        matching = self.readers.matching(client, names, frozenset(parts))
+        limited = self._limited_groups.get((client.user, topic), ())
+        strange = [group for group in limited if group not in matching]
+        may_read = self._lacks_a_reader if matching else self._may_read_for
+        found = matching + [group for group in strange if may_read(group, trail, topic, names, parts)]
+        if len(found) > 1:
+            found = [group for group in found if not self._is_others(group, trail, topic, parts)]
+        if trail.groups.get(topic) != (groups := tuple(found)):
+            trail.acts[topic], trail.groups[topic] = tuple(matching), groups
+            trail.untold.add(topic)
+            self.trails.join(trail, topic)
+        return groups, not strange and len(groups) == min(1, len(matching))
+
+    def moved(self, user: str, group: str, topic: str, number: int, stand: Stand) -> None:
+        """A group has said where it stands in a partition."""
+        news = self.stands.moved(user, group, topic, number, stand)
+        if not self._limited(topic, group):
+            return
+        self._note(user, group, topic)
+        if news and len(self._pending) < PENDING_MAX:
+            self._pending.setdefault((user, group, topic, number), stand)
+        if self._alone():
+            self._judge()
+
+    def reads(self, user: str, group: str, topic: str) -> None:
+        """A group reads a topic, as its assignment says."""
+        if self._limited(topic, group):
+            self._note(user, group, topic)
+
+    def is_hunted(self, user: str, group: str, topic: str) -> bool:
+        """Whether nothing is taken to be others' that may be this group's."""
+        return self._hunted.get((user, group, topic), 0.0) > self._steady_ms()
+
+    def matters(self, topic: str, user: str) -> bool:
+        """Whether it matters which of a principal's groups reads a topic: some of them is limited there."""
+        return (user, topic) in self._limited_groups
+
+    def look(self) -> None:
+        """Judge what is settled, and forget; to be called once a second."""
+        now_ms = self._steady_ms()
+        self._judge()
+        before = len(self._hunted)
+        self._suspected, self._hunted = _later(self._suspected, now_ms), _later(self._hunted, now_ms)
+        self.version += before != len(self._hunted)
+        for (user, topic), groups in list(self._limited_groups.items()):
+            for group in [each for each in groups if not self.readers.lives(user, each)]:
+                del groups[group]
+            if not groups:
+                del self._limited_groups[user, topic]
+
+    def _judge(self) -> None:
+        """Whether those that count for a group have had what it has committed."""
+        for key, stand in [(key, stand) for key, stand in self._pending.items() if self._is_settled(stand)]:
+            del self._pending[key]
+            user, group, topic, number = key
+            found = [trail for trail in self.trails.on(topic, user) if trail.holds(topic, number, stand)]
+            counted = any(group in trail.groups.get(topic, ()) for trail in found)
+            if not counted and any(trail.of(topic)[number].first < stand.offset for trail in found):
+                self._suspect((user, group, topic), self._steady_ms() + HUNTED_MS)
+
+    def _note(self, user: str, group: str, topic: str) -> None:
+        groups = self._limited_groups.setdefault((user, topic), {})
+        if group not in groups and len(groups) < GROUPS_OF_TOPIC_MAX:
+            groups[group] = None
+            self.version += 1
+
+    def _suspect(self, key: Key, until_ms: float) -> None:
+        """Once an offset may have been set by hand; who does it again has others read."""
+        again = key in self._suspected
+        table = self._hunted if again else self._suspected
+        if len(table) >= HUNTED_MAX and key not in table:
+            del table[next(iter(table))]
+        table[key] = until_ms
+        if not again:
+            return
+        self.version += 1
+        user, group, topic = key
+        for trail in self.trails.on(topic, user):
+            trail.ruled_out.discard((topic, group))
+
+    def _lacks_a_reader(
+        self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
+    ) -> bool:
+        """Whether a group has partitions that none of its own connections reads: then each may be its."""
+        user = trail.client.user
+        if self.is_hunted(user, group, topic):
+            return True
+        its = self._own_readers(group, trail, topic)
+        return any(
+            self.readers.may_want(user, group, names, number) and not any(number in each for each in its)
+            for number in parts
+        )
+
+    def _may_read_for(
+        self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
+    ) -> bool:
+        """Whether a connection of nobody's may read for a group: none of its own has been where it stands."""
+        user = trail.client.user
+        its = [] if self.is_hunted(user, group, topic) else self._own_readers(group, trail, topic)
+        for number in parts:
+            stand = self.stands.of(user, group, topic, number)
+            reads = stand is not None or self.readers.may_want(user, group, names, number)
+            if reads and not any(self._explains(each.get(number), stand) for each in its):
+                return True
+        return False
+
+    def _own_readers(self, group: str, trail: Trail, topic: str) -> list[dict[int, Stretch]]:
+        others = self.trails.others(topic, trail)
+        return [each.of(topic) for each in others if group in each.acts.get(topic, ())]
+
+    def _explains(self, had: Stretch | None, stand: Stand | None) -> bool:
+        if had is None:
+            return False
+        # What another proxy has delivered since is not known yet.
+        return stand is None or had.holds(stand.offset) or not self._is_settled(stand)
+
+    def _is_settled(self, stand: Stand) -> bool:
+        return self._alone() or stand.at_ms + SETTLED_MS <= self._steady_ms()
+
+    def _is_others(self, group: str, trail: Trail, topic: str, parts: Sequence[int]) -> bool:
+        """Whether what a connection has had of a topic cannot be a group's."""
+        if (topic, group) in trail.ruled_out:
+            return True
+        if self.is_hunted(trail.client.user, group, topic):
+            return False
+        others = list(self.trails.others(topic, trail))
+        mine, proven = trail.of(topic), False
+        for number in parts:
+            had = mine.get(number)
+            if had is None:
+                return False
+            stand = self.stands.of(trail.client.user, group, topic, number)
+            if _reads_elsewhere(group, trail, stand, topic, number, others):
+                proven = True
+            elif had.end > had.first:
+                return False
+        if proven:
+            trail.ruled_out.add((topic, group))
+        return proven
+
+
+def _later(table: dict[K, float], now_ms: float) -> dict[K, float]:
+    return {key: until_ms for key, until_ms in table.items() if until_ms > now_ms}
+
+
+def _reads_elsewhere(
+    group: str, trail: Trail, stand: Stand | None, topic: str, number: int, others: Sequence[Trail]
+) -> bool:
+    """Whether a partition is read for a group by another connection than this one."""
+    had = trail.of(topic)[number]
+    if stand is not None and stand.at_ms > had.since_ms and not had.holds(stand.offset):
+        return any(
+            each.holds(topic, number, stand) and group in each.groups.get(topic, ()) for each in others
+        )
+    if trail.groups.get(topic) == (group,):
+        # It seemed to be this group's alone itself, while another group of its client was not known yet.
+        return False
+    return any(
+        each.groups.get(topic) == (group,)
+        and (its := each.of(topic).get(number)) is not None
+        and (stand is None or its.holds(stand.offset))
+        for each in others
+    )

@@ -1,0 +1,204 @@
+"""A client that joins and commits under one client id, and fetches under others."""
+
+import struct
+import time
+from contextlib import ExitStack
+from typing import Any, Final, NamedTuple, Self
+
+from cluster_kit import fresh
+from kafka.protocol.consumer import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    FetchRequest,
+    FetchResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafka.protocol.metadata import find_coordinator
+from kafka_kit import build
+from proxy_kit import until
+from wire_client import WireClient
+
+_SESSION_MS: Final = 120_000
+"""So long a member needs no heartbeat."""
+_JOIN, _SYNC, _COMMIT, _FETCH = 3, 2, 7, 12
+
+
+class Member:
+    """The only member of a classic group, which reads partition 0 of a topic; a context manager.
+
+    Args:
+        bootstrap: where it connects.
+        client_id: under which.
+        group: its group.
+        topic: what it reads.
+    """
+
+    def __init__(self, bootstrap: str, client_id: str, group: str, topic: str) -> None:
+        self._client = WireClient(bootstrap, client_id)
+        self._group, self._topic = group, topic
+        self._generation, self._member = -1, ""
+
+    def __enter__(self) -> Self:
+        ask: Any = build(find_coordinator.FindCoordinatorRequest, 2, key=self._group, key_type=0)
+        self._ask(ask, find_coordinator.FindCoordinatorResponse)
+        metadata = build(ConsumerProtocolSubscription, 0, topics=[self._topic]).encode(version=0)
+        protocol = build(JoinGroupRequest.JoinGroupRequestProtocol, _JOIN, name="range", metadata=metadata)
+
+        def joined() -> Any:
+            answer = self._ask(
+                build(
+                    JoinGroupRequest, _JOIN, group_id=self._group, session_timeout_ms=_SESSION_MS,
+                    rebalance_timeout_ms=_SESSION_MS, member_id=self._member, protocol_type="consumer",
+                    protocols=[protocol],
+                ),
+                JoinGroupResponse,
+            )  # fmt: skip
+            # The broker may not be ready to coordinate yet.
+            return answer if answer.error_code == 0 else None
+
+        answer = until(joined, what="a group")
+        self._generation, self._member = answer.generation_id, answer.member_id
+        part = build(ConsumerProtocolAssignment.TopicPartition, 0, topic=self._topic, partitions=[0])
+        told = build(ConsumerProtocolAssignment, 0, assigned_partitions=[part]).encode(version=0)
+        own = build(
+            SyncGroupRequest.SyncGroupRequestAssignment, _SYNC, member_id=self._member, assignment=told
+        )
+        ask = build(
+            SyncGroupRequest, _SYNC, group_id=self._group, generation_id=self._generation,
+            member_id=self._member, assignments=[own],
+        )  # fmt: skip
+        assert self._ask(ask, SyncGroupResponse).error_code == 0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.socket.close()
+
+    def commit(self, offset: int) -> None:
+        """The group has read all before it."""
+        kind = OffsetCommitRequest.OffsetCommitRequestTopic
+        part = build(kind.OffsetCommitRequestPartition, _COMMIT, partition_index=0, committed_offset=offset)
+        ask = build(
+            OffsetCommitRequest, _COMMIT, group_id=self._group, member_id=self._member,
+            generation_id_or_member_epoch=self._generation,
+            topics=[build(kind, _COMMIT, name=self._topic, partitions=[part])],
+        )  # fmt: skip
+        answer = self._ask(ask, OffsetCommitResponse)
+        assert answer.topics[0].partitions[0].error_code == 0
+
+    def _ask(self, message: Any, answer: type[Any]) -> Any:
+        self._client.send(message)
+        return self._client.receive(answer, message.version)
+
+
+def fetched(client: WireClient, topic: str, offset: int) -> int:
+    """Fetch from partition 0 of a topic, 64 KiB at most; the offset behind the whole batches that came."""
+    kind = FetchRequest.FetchTopic
+    part = build(kind.FetchPartition, _FETCH, partition=0, fetch_offset=offset, partition_max_bytes=1 << 16)
+    client.send(
+        build(
+            FetchRequest, _FETCH, max_wait_ms=100, min_bytes=1, max_bytes=1 << 22, session_epoch=-1,
+            topics=[build(kind, _FETCH, topic=topic, partitions=[part])],
+        )
+    )  # fmt: skip
+    (answer,) = client.receive(FetchResponse, _FETCH).responses[0].partitions
+    assert answer.error_code == 0
+    content, pos = bytes(answer.records or b""), 0
+    while pos + 27 <= len(content):
+        first, length = struct.unpack_from(">qi", content, pos)
+        if pos + 12 + length > len(content):
+            break
+        (last,) = struct.unpack_from(">i", content, pos + 23)
+        offset, pos = first + last + 1, pos + 12 + length
+    return offset
+
+
+class Way(NamedTuple):
+    """How a client of two faces reads.
+
+    Attributes:
+        beside: its fetches have the client id of a member of a free group with the same partition.
+        both_commit: that group commits the same offsets.
+        anew: it fetches on a new connection after each commit.
+        shift: there it begins so many records behind what it has committed.
+        lag: its commits are so many fetches late.
+        decoy: a connection with the client id that commits has asked for the last record before.
+        pause_s: it waits so long after each fetch.
+    """
+
+    beside: bool = False
+    both_commit: bool = False
+    anew: bool = False
+    shift: int = 0
+    lag: int = 0
+    decoy: bool = False
+    pause_s: float = 0.0
+
+
+class Loot(NamedTuple):
+    """What it has read and committed.
+
+    Attributes:
+        first: records read until its first commit was answered.
+        most: in one fetch.
+        total: records read and committed after the first commit.
+        seconds: from then on.
+    """
+
+    first: int
+    most: int
+    total: int
+    seconds: float
+
+
+def split(bootstrap: str, group: str, topic: str, way: Way, seconds: float, records: int) -> Loot:
+    """Read a topic for a group for so long, as fast as it goes.
+
+    Args:
+        bootstrap: where it connects.
+        group: for which it commits, under a client id under which it never fetches.
+        topic: read from its beginning.
+        way: how.
+        seconds: from the first commit on.
+        records: of the topic; with the last one it ends.
+    """
+    reads_as, commits_as = fresh("reads"), fresh("commits")
+    with ExitStack() as stack:
+        members = [stack.enter_context(Member(bootstrap, commits_as, group, topic))]
+        if way.beside:
+            members.append(stack.enter_context(Member(bootstrap, reads_as, fresh("free"), topic)))
+        if way.decoy:
+            decoy = stack.enter_context(WireClient(bootstrap, commits_as))
+            for offset in (0, records - 1):
+                fetched(decoy, topic, offset)
+        reader = WireClient(bootstrap, reads_as)
+        position = start = read = committed = first = most = 0
+        due: list[tuple[int, int]] = []
+        began: float | None = None
+        while position < records and (began is None or time.monotonic() < began + seconds):
+            behind = fetched(reader, topic, start)
+            if behind <= position:
+                continue
+            time.sleep(way.pause_s)
+            # What it reads again is nothing new to it.
+            new = behind - max(start, position)
+            read, most, position, start = read + new, max(most, new), behind, behind
+            due.append((position, read))
+            if len(due) <= way.lag:
+                continue
+            offset, committed = due.pop(0)
+            for member in members if way.both_commit else members[:1]:
+                member.commit(offset)
+            if began is None:
+                began, first = time.monotonic(), read
+            if way.anew:
+                reader.socket.close()
+                reader = WireClient(bootstrap, reads_as)
+                start = max(0, position + way.shift)
+        reader.socket.close()
+    assert began is not None
+    return Loot(first, most, max(0, committed - first), time.monotonic() - began)

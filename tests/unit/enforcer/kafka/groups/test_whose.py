@@ -1,0 +1,278 @@
+"""Groups that look alike are told apart by offsets; until then a fetch may be of each."""
+
+import pytest
+
+from enforcer.kafka.groups import whose
+from enforcer.kafka.groups.readers import Client
+from enforcer.kafka.groups.trails import TRAIL_MAX, Stand, Trail
+from enforcer.kafka.groups.whose import HUNTED_MS, SETTLED_MS, Whose
+
+SAME = Client("alice", "10.0.0.1", "rdkafka")
+OTHER = SAME._replace(client_id="mine")
+T = "persistent://public/default/t"
+SLOW, FREE = "slow", "free"
+
+
+class Scene(Whose):
+    """One proxy's conclusions, with a clock; the group `slow` has a limit."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000.0
+        self.count = 0
+        self.alone = False
+        super().__init__(
+            1_000, lambda topic, group: group.startswith(SLOW), lambda: self.alone, lambda: self.now_ms
+        )
+
+    def joins(self, group: str, client: Client = SAME, *parts: int) -> None:
+        """A member is told to read partitions, 0 if none are named."""
+        self.readers.assigned(client, group, f"{group}-m", {"t": frozenset(parts or (0,))})
+        self.reads(client.user, group, T)
+
+    def connection(self) -> Trail:
+        """A new one."""
+        self.count += 1
+        return Trail(SAME, self.count)
+
+    def fetches(self, trail: Trail, offset: int, client: Client = SAME, part: int = 0) -> set[str]:
+        """The groups that a fetch may be of."""
+        trail.client = client
+        trail.asked(T, [(part, offset)], self.now_ms)
+        return set(self.of(client, trail, T, ["t"], [part])[0])
+
+    def gets(self, trail: Trail, end: int, part: int = 0) -> None:
+        """A connection is delivered up to an offset."""
+        trail.had(T, part, end)
+
+    def commits(self, group: str, offset: int, part: int = 0) -> None:
+        """A group says where it stands, a moment later."""
+        self.now_ms += 10
+        self.moved("alice", group, T, part, Stand(offset, self.now_ms))
+
+    def settles(self) -> None:
+        """Time enough passes to judge what was committed."""
+        self.now_ms += SETTLED_MS
+        self.look()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Two groups of one client id read one partition."""
+    found = Scene()
+    found.joins(SLOW)
+    found.joins(FREE)
+    return found
+
+
+def test_who_never_had_an_offset_is_not_the_one_that_commits_it(scene: Scene) -> None:
+    """And then the other one is whose is left."""
+    a, b = scene.connection(), scene.connection()
+    assert scene.fetches(a, 0) == scene.fetches(b, 0) == {SLOW, FREE}
+    scene.gets(a, 300)
+    scene.gets(b, 200)
+    scene.commits(SLOW, 200)
+    assert scene.fetches(a, 300) == scene.fetches(b, 200) == {SLOW, FREE}
+    scene.commits(FREE, 300)
+    assert scene.fetches(b, 200) == {SLOW}
+    assert scene.fetches(a, 300) == {FREE}
+    # What was found stays, however far the free one goes.
+    scene.commits(FREE, 50_000)
+    assert (scene.fetches(b, 210), scene.fetches(a, 49_000)) == ({SLOW}, {FREE})
+
+
+def test_who_stays_unclear_while_both_stand_at_one_place(scene: Scene) -> None:
+    """A commit that both had tells nothing, one that neither had either."""
+    a, b = scene.connection(), scene.connection()
+    for trail in (a, b):
+        scene.fetches(trail, 0)
+        scene.gets(trail, 100)
+    for group, offset in ((SLOW, 100), (FREE, 100), (FREE, 7_000)):
+        scene.commits(group, offset)
+        assert scene.fetches(a, 100) == scene.fetches(b, 100) == {SLOW, FREE}
+
+
+def test_an_offset_that_was_committed_before_a_connection_began_tells_nothing(scene: Scene) -> None:
+    """Its consumer may have moved there."""
+    a = scene.connection()
+    scene.fetches(a, 0)
+    scene.gets(a, 500)
+    scene.commits(SLOW, 300)
+    b = scene.connection()
+    assert scene.fetches(b, 9_000) == {SLOW, FREE}
+    scene.gets(b, 9_100)
+    assert scene.fetches(b, 9_100) == {SLOW, FREE}
+
+
+def test_another_ones_trail_is_needed(scene: Scene) -> None:
+    """A made-up offset frees nobody."""
+    a = scene.connection()
+    scene.fetches(a, 0)
+    scene.gets(a, 500)
+    scene.commits(SLOW, 10**9)
+    assert scene.fetches(a, 500) == {SLOW, FREE}
+
+
+def test_who_seemed_to_be_one_groups_alone_is_not_ruled_out_by_another_such() -> None:
+    """As at two proxies, one of which hears later of the other group; commits tell."""
+    scene = Scene()
+    scene.joins(SLOW)
+    d, c = scene.connection(), scene.connection()
+    assert scene.fetches(d, 0) == scene.fetches(c, 0) == {SLOW}
+    scene.joins(FREE)
+    assert scene.fetches(d, 0) == scene.fetches(c, 0) == {SLOW, FREE}
+    scene.gets(c, 200)
+    scene.gets(d, 100)
+    scene.commits(FREE, 200)
+    assert (scene.fetches(d, 100), scene.fetches(c, 200)) == ({SLOW}, {FREE})
+
+
+def test_partitions_one_by_one(scene: Scene) -> None:
+    """What cannot be told of one keeps all of a connection's fetch unclear, unless it had nothing there."""
+    for group in (SLOW, FREE):
+        scene.joins(group, SAME, 0, 1)
+    a, b = scene.connection(), scene.connection()
+    for trail, end in ((a, 300), (b, 200)):
+        trail.asked(T, [(1, 0)], scene.now_ms)
+        scene.fetches(trail, 0)
+        scene.gets(trail, end)
+    scene.gets(b, 100, part=1)
+    scene.commits(FREE, 300)
+    assert set(scene.of(SAME, b, T, ["t"], [0, 1])[0]) == {SLOW, FREE}
+    scene.commits(FREE, 150, part=1)
+    assert set(scene.of(SAME, b, T, ["t"], [0, 1])[0]) == {SLOW, FREE}
+    scene.gets(a, 150, part=1)
+    assert set(scene.of(SAME, b, T, ["t"], [0, 1])[0]) == {SLOW}
+
+
+def test_one_group_is_one_group(scene: Scene) -> None:
+    """With a client id of its own no offset matters."""
+    scene.joins("slow-2", OTHER)
+    a = scene.connection()
+    scene.fetches(scene.connection(), 0)
+    assert scene.fetches(a, 0, OTHER) == {"slow-2"}
+    scene.commits("slow-2", 10**9)
+    assert scene.fetches(a, 9, OTHER) == {"slow-2"}
+
+
+def test_a_host_that_changes_on_the_way() -> None:
+    """A client of another address and the same id is taken to be of the groups of that id."""
+    scene = Scene()
+    scene.joins(SLOW)
+    assert scene.fetches(scene.connection(), 0, SAME._replace(host="10.0.0.9")) == {SLOW}
+    scene.joins(FREE, SAME._replace(host="10.0.0.9"))
+    assert scene.fetches(scene.connection(), 0, SAME._replace(host="10.0.0.9")) == {FREE}
+
+
+def test_a_group_that_fetches_under_another_client_id() -> None:
+    """It has no reader of its own, so each unknown one may be it, until there is one."""
+    scene = Scene()
+    scene.joins(SLOW)
+    a, far = scene.connection(), scene.connection()
+    assert scene.fetches(a, 0, OTHER) == {SLOW}
+    scene.gets(a, 100)
+    scene.commits(SLOW, 60)
+    assert scene.fetches(a, 100, OTHER) == {SLOW}
+    assert scene.fetches(far, 9_000, OTHER) == scene.fetches(far, 59, OTHER) == {SLOW}
+    own = scene.connection()
+    assert scene.fetches(own, 0) == {SLOW}
+    scene.gets(own, 60)
+    assert scene.fetches(a, 100, OTHER) == scene.fetches(far, 9_000, OTHER) == set()
+
+
+def test_nobody_of_another_principal() -> None:
+    """Whose group it is was proven."""
+    scene = Scene()
+    scene.joins(SLOW)
+    assert scene.fetches(scene.connection(), 0, OTHER._replace(user="bob")) == set()
+
+
+def test_a_decoy_is_found_by_what_is_committed() -> None:
+    """The fetching client id is that of a free group; what it was delivered another commits, twice."""
+    scene = Scene()
+    scene.joins(SLOW, OTHER)
+    scene.joins(FREE)
+    a, decoy = scene.connection(), scene.connection()
+    # While nobody reads for it, everybody may.
+    assert scene.fetches(a, 0) == {FREE, SLOW}
+    assert scene.fetches(decoy, 0, OTHER) == {SLOW} and scene.fetches(a, 0) == {FREE}
+    for offset in (5_000, 6_000):
+        assert not scene.is_hunted("alice", SLOW, T) and scene.fetches(a, offset) == {FREE}
+        scene.commits(SLOW, offset)
+        scene.settles()
+    assert scene.is_hunted("alice", SLOW, T)
+    assert scene.fetches(a, 6_000) == {FREE, SLOW}
+    for offset in (100, 6_000, 6_001):
+        assert scene.fetches(scene.connection(), offset) == {FREE, SLOW}
+    scene.now_ms += HUNTED_MS
+    scene.look()
+    assert scene.fetches(a, 6_000) == {FREE}
+
+
+def test_who_is_alone_need_not_wait_for_others() -> None:
+    """It judges at once."""
+    scene = Scene()
+    scene.alone = True
+    scene.joins(SLOW, OTHER)
+    scene.joins(FREE)
+    a, decoy = scene.connection(), scene.connection()
+    scene.fetches(decoy, 0, OTHER)
+    scene.fetches(a, 0)
+    for offset in (5_000, 6_000):
+        assert scene.fetches(a, offset) == {FREE}
+        scene.commits(SLOW, offset)
+    assert scene.fetches(a, 6_000) == {FREE, SLOW}
+
+
+def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
+    """A group that commits what only another's connection had was read for by that."""
+    a, b = scene.connection(), scene.connection()
+    for trail, end in ((a, 300), (b, 200)):
+        scene.fetches(trail, 0)
+        scene.gets(trail, end)
+    scene.commits(FREE, 300)
+    assert (scene.fetches(b, 200), scene.fetches(a, 300)) == ({SLOW}, {FREE})
+    for offset in (8_000, 9_000):
+        scene.gets(a, offset)
+        scene.commits(SLOW, offset)
+        scene.settles()
+    assert scene.fetches(a, 9_000) == {SLOW, FREE}
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond them nothing is told apart, or judged."""
+    scene = Scene()
+    scene.joins(SLOW)
+    scene.joins(FREE)
+    a, b = scene.connection(), scene.connection()
+    a.asked(T, ((part, 0) for part in range(1, TRAIL_MAX + 1)), scene.now_ms)
+    for trail, end in ((a, 200), (b, 300)):
+        scene.fetches(trail, 0)
+        scene.gets(trail, end)
+    scene.commits(FREE, 300)
+    assert scene.fetches(a, 200) == {SLOW, FREE}
+    monkeypatch.setattr(whose, "PENDING_MAX", 0)
+    monkeypatch.setattr(whose, "HUNTED_MAX", 1)
+    for offset in (150, 160):
+        scene.commits("slow-9", offset)
+        scene.settles()
+    assert not scene.is_hunted("alice", "slow-9", T)
+    for group in ("slow-1", "slow-2"):
+        for _ in range(2):
+            scene._suspect(("alice", group, T), scene.now_ms + 1)
+    assert not scene.is_hunted("alice", "slow-1", T) and scene.is_hunted("alice", "slow-2", T)
+    monkeypatch.setattr(whose, "GROUPS_OF_TOPIC_MAX", 1)
+    scene.reads("bob", "slow-1", T)
+    scene.reads("bob", "slow-2", T)
+    assert scene._limited_groups["bob", T] == {"slow-1": None}
+
+
+def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
+    """Nothing of them is kept."""
+    a = scene.connection()
+    scene.fetches(a, 0)
+    scene.trails.leave(a)
+    assert list(scene.trails.on(T, "alice")) == []
+    scene.readers.left(SAME, SLOW, [f"{SLOW}-m"])
+    assert scene.matters(T, "alice")
+    scene.look()
+    assert not scene.matters(T, "alice")
