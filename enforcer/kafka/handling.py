@@ -205,6 +205,8 @@ class Handler:
         self._heard = False
         if self._producing is not None:
             self._producing.unheard()
+        if self._dispatched is not None:
+            self._dispatched.unheard()
         slot = self.unadmitted
         if self._gate is not None and slot is not None:
             self._gate.gone()

@@ -28,6 +28,8 @@ class Dispatched:
         self._fetches = Fetches(hub.fetch_desk, pacer, self._questions.ask)
         self.take_back = self._fetches.take_back
         """The Fetch that was planned last is not sent after all."""
+        self.unheard = self._fetches.unheard
+        """The client is gone."""
         self.close = self._fetches.close
         """The connection is over."""
 

@@ -43,7 +43,7 @@ _LOOK_MS: Final = 1_000.0
 """How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
-_TO_BE_TOLD_MS: Final = 500.0
+_TO_BE_TOLD_MS: Final = 2_000.0
 """So long the first Fetch of an unknown client waits for what other proxies may tell of it."""
 _LOOK_AGAIN_MS: Final = 50.0
 _LIMITED_MAX: Final = 1_000
@@ -181,6 +181,10 @@ class Fetches:
         for claim in self._waiting:
             self._desk.lines.leave(claim)
         self._waiting.clear()
+        self.unheard()
+
+    def unheard(self) -> None:
+        """The client is gone, though what it sent may still be carried out."""
         self._desk.whose.trails.leave(self._trail)
 
     def _asked(self, frame: bytes, header: RequestHeader) -> Asked:

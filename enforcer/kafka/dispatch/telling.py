@@ -1,8 +1,8 @@
 """What proxies tell each other of who reads for which group: records of type `readers` on `weir.usage`.
 
 A record holds rows, each a list: members of groups with what they were told to read, those that left, where
-groups stand, and what connections were delivered. What has changed is told within a second, all that one has
-seen itself again each AGAIN_MS (docs/contract.md 3.3).
+groups stand, what connections were delivered, and those that are gone. What has changed is told within a
+second, all that one has seen itself again each AGAIN_MS (docs/contract.md 3.1).
 """
 
 import asyncio
@@ -78,6 +78,7 @@ class Telling:
         came, self._others = others > self._others, others
         if not self._tells:
             self._rows.clear()
+            desk.whose.trails.gone.clear()
             return
         every = came or now_ms >= self._again_ms
         if every and not self._rows:
@@ -86,6 +87,9 @@ class Telling:
         self._add(told, left)
         self._rows.extend(("stands", row) for row in stands)
         self._rows.extend(("trails", row) for row in self._trails(every))
+        gone = desk.whose.trails.gone
+        self._rows.extend(("gone", [number]) for number in gone)
+        gone.clear()
         self._write()
 
     @property
@@ -116,6 +120,10 @@ class Telling:
                 had = ((at, Stretch(first, end, now_ms)) for at, first, end in _numbers(parts, 3))
                 trail.learn(topic, had)
                 whose.trails.join(trail, topic)
+
+        for (number,) in _rows(fields, "gone", 1):
+            if type(number) is int:
+                whose.trails.ended(proxy, number)
 
     def _trails(self, every: bool) -> Iterator[list[Any]]:
         for trail in self._desk.whose.trails.own():

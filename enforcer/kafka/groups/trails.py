@@ -5,7 +5,7 @@ says little, since a client may have had more on the connection before. A group 
 committed last, or was told when it asked.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -63,6 +63,7 @@ class Trail:
         ruled_out: (topic, group) that it was found not to read for.
         untold: topics of which something has changed since others were told.
         told_ms: another proxy has said so then; None: the connection is here.
+        ended: its client is gone, so it reads for nobody.
     """
 
     def __init__(self, client: Client, number: int = 0) -> None:
@@ -73,6 +74,7 @@ class Trail:
         self.ruled_out: set[tuple[str, str]] = set()
         self.untold: set[str] = set()
         self.told_ms: float | None = None
+        self.ended = False
         self._topics: dict[str, dict[int, Stretch]] = {}
         self._size = 0
 
@@ -129,6 +131,9 @@ class Trail:
 class Trails:
     """All trails that are known, by topic.
 
+    Attributes:
+        gone: numbers of connections here that have ended since others were told so.
+
     Args:
         steady_ms: the clock.
     """
@@ -137,13 +142,18 @@ class Trails:
         self._steady_ms = steady_ms
         self._by_topic: dict[str, dict[Trail, None]] = {}
         self._told: dict[tuple[str, int], Trail] = {}
+        self.gone: deque[int] = deque(maxlen=TOLD_MAX)
 
     def join(self, trail: Trail, topic: str) -> None:
         """A connection reads a topic."""
-        self._by_topic.setdefault(topic, {})[trail] = None
+        if not trail.ended:
+            self._by_topic.setdefault(topic, {})[trail] = None
 
     def leave(self, trail: Trail) -> None:
         """The connection is gone."""
+        if trail.told_ms is None and not trail.ended and trail.topics():
+            self.gone.append(trail.number)
+        trail.ended = True
         for topic in trail.topics():
             found = self._by_topic.get(topic, {})
             found.pop(trail, None)
@@ -171,10 +181,17 @@ class Trails:
             if found is not None:
                 self.leave(found)
             found = Trail(client, number)
+            found.told_ms = self._steady_ms()
             if key in self._told or len(self._told) < TOLD_MAX:
                 self._told[key] = found
         found.told_ms = self._steady_ms()
         return found
+
+    def ended(self, proxy: str, number: int) -> None:
+        """Another proxy's connection is gone."""
+        found = self._told.pop((proxy, number), None)
+        if found is not None:
+            self.leave(found)
 
     def forget(self, before_ms: float) -> None:
         """Drop what others have said last before a time."""

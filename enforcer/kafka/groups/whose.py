@@ -25,6 +25,8 @@ GROUPS_OF_TOPIC_MAX: Final = 1_000
 """Limited groups of a topic that are looked at for who fetches without a group that is known."""
 SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
+ENDED_MS: Final = 2_000.0
+"""The end of a connection is noticed so late at most: one that begins where it read may go on for it."""
 PENDING_MAX: Final = 10_000
 """Offsets that wait to be judged; further ones are not judged."""
 
@@ -180,12 +182,14 @@ class Whose:
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
         """Whether a connection of nobody's may read for a group: none of its own has been where it stands."""
-        user = trail.client.user
+        user, mine = trail.client.user, trail.of(topic)
         its = [] if self.is_hunted(user, group, topic) else self._own_readers(group, trail, topic)
         for number in parts:
             stand = self.stands.of(user, group, topic, number)
-            reads = stand is not None or self.readers.may_want(user, group, names, number)
-            if reads and not any(self._explains(each.get(number), stand) for each in its):
+            if stand is None and not self.readers.may_want(user, group, names, number):
+                continue
+            had = [each[number] for each in its if number in each]
+            if not any(self._explains(each, stand, mine.get(number)) for each in had):
                 return True
         return False
 
@@ -193,11 +197,15 @@ class Whose:
         others = self.trails.others(topic, trail)
         return [each.of(topic) for each in others if group in each.acts.get(topic, ())]
 
-    def _explains(self, had: Stretch | None, stand: Stand | None) -> bool:
-        if had is None:
+    def _explains(self, its: Stretch, stand: Stand | None, mine: Stretch | None) -> bool:
+        """Whether a group's own connection has been where it stands, and this one does not go on for it."""
+        if stand is None:
+            return True
+        is_new = mine is not None and mine.since_ms + ENDED_MS > self._steady_ms()
+        if is_new and mine is not None and stand.offset <= mine.first <= its.end:
             return False
         # What another proxy has delivered since is not known yet.
-        return stand is None or had.holds(stand.offset) or not self._is_settled(stand)
+        return its.holds(stand.offset) or not self._is_settled(stand)
 
     def _is_settled(self, stand: Stand) -> bool:
         return self._alone() or stand.at_ms + SETTLED_MS <= self._steady_ms()

@@ -110,7 +110,16 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
     assert b.desk.groups_of(CLIENT, rigs[b].fetches._trail, T, ["t"], [0])[0] == (GROUP,)
     b.tells(a)
     assert a.desk.groups_of(CLIENT, rigs[a].fetches._trail, T, ["t"], [0])[0] == ("h",)
-    # What is not said again is forgotten.
+    # What has ended is told, what is not said again is forgotten.
+    ended = Rig(a.world)
+    ended.fetches._desk.groups_of(CLIENT, ended.fetches._trail, T, ["t"], [0])
+    ended.fetches._trail.asked(T, [(0, 0)], 0.0)
+    ended.fetches._trail.client = CLIENT
+    a.tells(b)
+    assert len(list(b.desk.whose.trails.on(T, "alice"))) == 3
+    ended.fetches.close()
+    a.tells(b)
+    assert len(list(b.desk.whose.trails.on(T, "alice"))) == 2
     told = [trail for trail in b.desk.whose.trails.on(T, "alice") if trail.told_ms is not None]
     assert len(told) == 1
     b.world.now_ms += LIFE_MS + 1

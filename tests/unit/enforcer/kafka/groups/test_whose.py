@@ -5,7 +5,7 @@ import pytest
 from enforcer.kafka.groups import whose
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.groups.trails import TRAIL_MAX, Stand, Trail
-from enforcer.kafka.groups.whose import HUNTED_MS, SETTLED_MS, Whose
+from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, SETTLED_MS, Whose
 
 SAME = Client("alice", "10.0.0.1", "rdkafka")
 OTHER = SAME._replace(client_id="mine")
@@ -177,6 +177,25 @@ def test_a_group_that_fetches_under_another_client_id() -> None:
     assert scene.fetches(own, 0) == {SLOW}
     scene.gets(own, 60)
     assert scene.fetches(a, 100, OTHER) == scene.fetches(far, 9_000, OTHER) == set()
+
+
+def test_who_goes_on_where_one_may_have_ended() -> None:
+    """For a moment it may be the same consumer on a new connection; then the old one is still there, or not."""
+    scene = Scene()
+    scene.joins(SLOW)
+    own, new = scene.connection(), scene.connection()
+    scene.fetches(own, 0)
+    scene.gets(own, 100)
+    scene.commits(SLOW, 80)
+    assert scene.fetches(new, 90, OTHER) == {SLOW}
+    for offset in (79, 101):
+        assert scene.fetches(scene.connection(), offset, OTHER) == set()
+    scene.now_ms += ENDED_MS
+    assert scene.fetches(new, 95, OTHER) == set()
+    scene.trails.leave(own)
+    assert scene.fetches(new, 95, OTHER) == {SLOW} and list(scene.trails.gone) == [own.number]
+    scene.fetches(own, 100)
+    assert own not in scene.trails.on(T, "alice")
 
 
 def test_nobody_of_another_principal() -> None:
