@@ -188,7 +188,7 @@ class Metrics:
             for name, text in (
                 ("held", "Fetch requests kept, since all of their topics had to wait"),
                 ("cut", "Fetch responses that lost records, since their limits were reached"),
-                ("ambiguous", "Topics of Fetch requests of one of several groups, not known which"),
+                ("ambiguous", "Topics of Fetch requests that may be of several groups, one of them limited"),
             )
         )
 

@@ -158,7 +158,7 @@ class KafkaProxy:
         await self._serve(self._listener, lambda: next(self._bootstrap))
         self._heartbeat.start()
         self._tasks.spawn(self._tick())
-        for work in self.enforcement.work():
+        for work in (self._telling.run(), *self.enforcement.work()):
             self._tasks.spawn(work)
         logger.info("clients connect to %s:%d", *self.listen)
 
@@ -272,7 +272,6 @@ class KafkaProxy:
             traffic.brokers = brokers
             traffic.connections_max = self._room.connections(brokers)
             self.coordinator.tick()
-            self._telling.tell()
 
     def _look_at_connections(self) -> None:
         now_ms = self.now_ms()

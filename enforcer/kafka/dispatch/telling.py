@@ -5,8 +5,9 @@ groups stand, and what connections were delivered. What has changed is told with
 seen itself again each AGAIN_MS (docs/contract.md 3.3).
 """
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -22,8 +23,12 @@ LIFE_MS: Final = 45_000.0
 """What another proxy says that a connection was delivered counts for so long."""
 RECORD_BYTES: Final = 32_768
 """Size of a record, about."""
-SECOND_BYTES: Final = 524_288
-"""What is told in a second, bytes; the rest waits for the next ones."""
+AT_ONCE_BYTES: Final = 131_072
+"""What is told at once, bytes; the rest waits for the next time."""
+MEMBERS_S: Final = 0.1
+"""How often new members are told of: their fetches are not far behind."""
+REST_MS: Final = 1_000.0
+"""How often all else that is new."""
 ROWS_MAX: Final = 100_000
 """Rows that wait; of more the first are not told until all is told again."""
 PARTS_MAX: Final = 1_000
@@ -48,11 +53,22 @@ class Telling:
         self._send = send
         self._rows: deque[Row] = deque(maxlen=ROWS_MAX)
         self._others = 1
-        self._again_ms = 0.0
+        self._again_ms = self._next_ms = 0.0
         self._count = 0
 
+    async def run(self) -> None:
+        """Tell what is new, until cancelled."""
+        while True:
+            await asyncio.sleep(MEMBERS_S)
+            if self._desk.steady_ms() >= self._next_ms:
+                self._next_ms = self._desk.steady_ms() + REST_MS
+                self.tell()
+            elif self._tells:
+                self._add(*self._desk.readers.news())
+                self._write()
+
     def tell(self) -> None:
-        """Tell what is new, once a second; nothing while there is nobody to tell."""
+        """Tell all that is new; nothing while there is nobody to tell."""
         desk, now_ms = self._desk, self._desk.steady_ms()
         desk.look()
         desk.whose.trails.forget(now_ms - LIFE_MS)
@@ -60,18 +76,25 @@ class Telling:
         stands = desk.whose.stands.news()
         others = desk.dispatch.proxies()
         came, self._others = others > self._others, others
-        if others < 2 or not desk.dispatch.by_subscription:
+        if not self._tells:
             self._rows.clear()
             return
         every = came or now_ms >= self._again_ms
         if every and not self._rows:
             self._again_ms = now_ms + AGAIN_MS
             told = list(desk.readers.all(own=True))
-        self._rows.extend(("members", [*_who(each), _packed(each.assigned)]) for each in told)
-        self._rows.extend(("left", _who(each)) for each in left)
+        self._add(told, left)
         self._rows.extend(("stands", row) for row in stands)
         self._rows.extend(("trails", row) for row in self._trails(every))
-        self._write(now_ms)
+        self._write()
+
+    @property
+    def _tells(self) -> bool:
+        return self._others > 1 and self._desk.dispatch.by_subscription
+
+    def _add(self, told: Iterable[Member], left: Iterable[Member]) -> None:
+        self._rows.extend(("members", [*_who(each), _packed(each.assigned)]) for each in told)
+        self._rows.extend(("left", _who(each)) for each in left)
 
     def take(self, proxy: str, fields: Fields) -> None:
         """Another proxy has told something; what is no row of ours is passed over."""
@@ -103,9 +126,9 @@ class Telling:
                     yield [trail.number, *trail.client, topic, *said, parts[first : first + PARTS_MAX]]
             trail.untold.clear()
 
-    def _write(self, now_ms: float) -> None:
-        """Send what waits, as much as a second may bring."""
-        room = SECOND_BYTES
+    def _write(self) -> None:
+        """Send what waits, as much as may go at once."""
+        room = AT_ONCE_BYTES
         while self._rows and room > 0:
             record: dict[str, list[Any]] = {}
             size = 0
@@ -115,7 +138,7 @@ class Telling:
                 size += len(orjson.dumps(row))
             room -= size
             self._count += 1
-            name = f"{self._proxy_id}-readers-{int(now_ms)}-{self._count}"
+            name = f"{self._proxy_id}-readers-{int(self._desk.steady_ms())}-{self._count}"
             head = {"type": "readers", "id": name, "proxy": self._proxy_id}
             self._send({**head, **record}, self._proxy_id)
 

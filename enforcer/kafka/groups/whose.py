@@ -166,7 +166,7 @@ class Whose:
     def _lacks_a_reader(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
     ) -> bool:
-        """Whether a group has partitions that no connection of its own clients reads: then each may be its."""
+        """Whether a group has partitions that none of its own connections reads: then each may be its."""
         user = trail.client.user
         if self.is_hunted(user, group, topic):
             return True
@@ -215,7 +215,7 @@ class Whose:
             if had is None:
                 return False
             stand = self.stands.of(trail.client.user, group, topic, number)
-            if _reads_elsewhere(group, had, stand, topic, number, others):
+            if _reads_elsewhere(group, trail, stand, topic, number, others):
                 proven = True
             elif had.end > had.first:
                 return False
@@ -229,17 +229,20 @@ def _later(table: dict[K, float], now_ms: float) -> dict[K, float]:
 
 
 def _reads_elsewhere(
-    group: str, had: Stretch, stand: Stand | None, topic: str, number: int, others: Sequence[Trail]
+    group: str, trail: Trail, stand: Stand | None, topic: str, number: int, others: Sequence[Trail]
 ) -> bool:
-    """Whether a partition is read for a group by another connection than the one that had this of it."""
-    since = stand is not None and stand.at_ms > had.since_ms
-    if since and stand is not None and not had.holds(stand.offset):
+    """Whether a partition is read for a group by another connection than this one."""
+    had = trail.of(topic)[number]
+    if stand is not None and stand.at_ms > had.since_ms and not had.holds(stand.offset):
         return any(
             each.holds(topic, number, stand) and group in each.groups.get(topic, ()) for each in others
         )
+    if trail.groups.get(topic) == (group,):
+        # It seemed to be this group's alone itself, while another group of its client was not known yet.
+        return False
     return any(
         each.groups.get(topic) == (group,)
         and (its := each.of(topic).get(number)) is not None
-        and (stand is None or stand.at_ms <= its.since_ms or its.holds(stand.offset))
+        and (stand is None or its.holds(stand.offset))
         for each in others
     )

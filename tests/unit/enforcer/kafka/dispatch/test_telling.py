@@ -140,7 +140,7 @@ def test_bounds(pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch) -> N
     """Of a second, of a record, of what waits, and of the partitions of one member."""
     a, b = pair
     monkeypatch.setattr(telling, "RECORD_BYTES", 200)
-    monkeypatch.setattr(telling, "SECOND_BYTES", 1_000)
+    monkeypatch.setattr(telling, "AT_ONCE_BYTES", 1_000)
     for number in range(100):
         a.desk.readers.saw(CLIENT, f"g{number}", "m")
     assert 4 <= a.tells(b) <= 6

@@ -112,6 +112,20 @@ def test_another_ones_trail_is_needed(scene: Scene) -> None:
     assert scene.fetches(a, 500) == {SLOW, FREE}
 
 
+def test_who_seemed_to_be_one_groups_alone_is_not_ruled_out_by_another_such() -> None:
+    """As at two proxies, one of which hears later of the other group; commits tell."""
+    scene = Scene()
+    scene.joins(SLOW)
+    d, c = scene.connection(), scene.connection()
+    assert scene.fetches(d, 0) == scene.fetches(c, 0) == {SLOW}
+    scene.joins(FREE)
+    assert scene.fetches(d, 0) == scene.fetches(c, 0) == {SLOW, FREE}
+    scene.gets(c, 200)
+    scene.gets(d, 100)
+    scene.commits(FREE, 200)
+    assert (scene.fetches(d, 100), scene.fetches(c, 200)) == ({SLOW}, {FREE})
+
+
 def test_partitions_one_by_one(scene: Scene) -> None:
     """What cannot be told of one keeps all of a connection's fetch unclear, unless it had nothing there."""
     for group in (SLOW, FREE):
