@@ -165,6 +165,9 @@ WAYS = [
     pytest.param(Way(lag=3), id="late commits"),
     pytest.param(Way(anew=True, lag=3), id="late commits, new connections"),
     pytest.param(Way(decoy=True), id="a connection of its own asks ahead"),
+    pytest.param(Way(decoy=True, beside=True), id="that, with the id of a free member"),
+    pytest.param(Way(decoys=True), id="connections of its own ask along"),
+    pytest.param(Way(decoys=True, beside=True), id="those, with the id of a free member"),
     pytest.param(Way(beside=True, pause_s=0.25), id="id of a free member, at ease"),
     pytest.param(Way(anew=True, beside=True, pause_s=0.25), id="new connections, at ease"),
 ]

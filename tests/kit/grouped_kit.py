@@ -196,7 +196,7 @@ def excess(came: Sequence[tuple[float, Any, Any]], since: float | None = None, b
 
 
 def steady(reader: Noted, periods: int = 10) -> float:
-    """What comes a second from now on, over whole periods; the better of some tries.
+    """What comes a second from now on, over whole periods; a second try if the first is off.
 
     A machine that stands still for a period spoils one.
     """

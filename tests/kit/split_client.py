@@ -25,6 +25,8 @@ from wire_client import WireClient
 
 _SESSION_MS: Final = 120_000
 """So long a member needs no heartbeat."""
+_SEEN_S: Final = 0.02
+"""In that time the proxy has seen what was asked."""
 _JOIN, _SYNC, _COMMIT, _FETCH = 3, 2, 7, 12
 
 
@@ -95,8 +97,8 @@ class Member:
         return self._client.receive(answer, message.version)
 
 
-def fetched(client: WireClient, topic: str, offset: int) -> int:
-    """Fetch from partition 0 of a topic, 64 KiB at most; the offset behind the whole batches that came."""
+def ask(client: WireClient, topic: str, offset: int) -> None:
+    """Ask for partition 0 of a topic from an offset on, 64 KiB at most."""
     kind = FetchRequest.FetchTopic
     part = build(kind.FetchPartition, _FETCH, partition=0, fetch_offset=offset, partition_max_bytes=1 << 16)
     client.send(
@@ -105,6 +107,11 @@ def fetched(client: WireClient, topic: str, offset: int) -> int:
             topics=[build(kind, _FETCH, topic=topic, partitions=[part])],
         )
     )  # fmt: skip
+
+
+def fetched(client: WireClient, topic: str, offset: int) -> int:
+    """Ask and take the answer; the offset behind the whole batches that came."""
+    ask(client, topic, offset)
     (answer,) = client.receive(FetchResponse, _FETCH).responses[0].partitions
     assert answer.error_code == 0
     content, pos = bytes(answer.records or b""), 0
@@ -127,6 +134,7 @@ class Way(NamedTuple):
         shift: there it begins so many records behind what it has committed.
         lag: its commits are so many fetches late.
         decoy: a connection with the client id that commits has asked for the last record before.
+        decoys: another one asks, before each commit, for what comes behind it.
         pause_s: it waits so long after each fetch.
     """
 
@@ -136,6 +144,7 @@ class Way(NamedTuple):
     shift: int = 0
     lag: int = 0
     decoy: bool = False
+    decoys: bool = False
     pause_s: float = 0.0
 
 
@@ -191,6 +200,11 @@ def split(bootstrap: str, group: str, topic: str, way: Way, seconds: float, reco
             if len(due) <= way.lag:
                 continue
             offset, committed = due.pop(0)
+            if way.decoys:
+                decoy = WireClient(bootstrap, commits_as)
+                stack.callback(decoy.socket.close)
+                ask(decoy, topic, offset)
+                time.sleep(_SEEN_S)
             for member in members if way.both_commit else members[:1]:
                 member.commit(offset)
             if began is None:
