@@ -206,8 +206,8 @@ class Deliveries:
         for part in parts:
             count = self._deliver(part, key, total)
             cut |= count < len(part.entries) or count == BATCHES_MAX
-            if want.tracked:
-                self._trail.had(want.name, part.got.number, _position(part, count))
+            if want.tracked and count:
+                self._trail.had(want.name, part.got.number, part.offset, _position(part, count))
             # A batch that is cut off at the end does not count, so nobody gets its first records either.
             stop = part.entries[count - 1][_STOP] if count else part.got.start
             if stop < part.got.end:

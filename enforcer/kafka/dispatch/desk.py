@@ -16,7 +16,7 @@ from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import Assigned, Client, Member, short
-from enforcer.kafka.groups.trails import Stand, Trail
+from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.groups.whose import Whose
 from enforcer.kafka.protocol.frames import FETCH
 from enforcer.kafka.protocol.mutations import is_legal_name
@@ -147,13 +147,11 @@ class FetchDesk:
 
     def stands(self, user: str, places: Iterable[Place]) -> None:
         """A group has said where it stands."""
-        now_ms = self.steady_ms()
         for place in places:
             ids = isinstance(place.topic, bytes)
             topic = self.topic(place.topic if isinstance(place.topic, bytes) else place.topic.encode(), ids)
             if topic is not None and self.dispatch.may_limit_groups(topic):
-                stand = Stand(place.offset, now_ms)
-                self.whose.moved(user, short(place.group), topic, place.number, stand)
+                self.whose.moved(user, short(place.group), topic, place.number, place.offset)
                 self.whose.stands.seen(user, short(place.group), topic, place.number, place.offset)
 
     def groups_of(

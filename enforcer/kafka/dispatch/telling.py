@@ -14,7 +14,7 @@ import orjson
 
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.groups.readers import Assigned, Client, Member
-from enforcer.kafka.groups.trails import Stand, Stretch
+from enforcer.kafka.groups.trails import Stretch
 from streaming.contract.fields import INT64_MAX
 
 AGAIN_MS: Final = 15_000.0
@@ -111,14 +111,14 @@ class Telling:
         for user, group, topic, parts in _rows(fields, "stands", 4):
             if _are_texts(user, group, topic):
                 for number, offset in _numbers(parts, 2):
-                    whose.moved(user, group, topic, number, Stand(offset, now_ms))
+                    whose.moved(user, group, topic, number, offset)
         for number, *client, topic, acts, groups, parts in _rows(fields, "trails", 8):
             fits = type(number) is int and isinstance(acts, list) and isinstance(groups, list)
             if fits and _are_texts(*client, topic, *acts, *groups):
                 trail = whose.trails.told(proxy, number, Client(*client))
                 trail.acts[topic], trail.groups[topic] = tuple(acts), tuple(groups)
-                had = ((at, Stretch(first, end, now_ms)) for at, first, end in _numbers(parts, 3))
-                trail.learn(topic, had)
+                rows = _numbers(parts, 5)
+                trail.learn(topic, ((at, Stretch(a, b, c, d, now_ms)) for at, a, b, c, d in rows))
                 whose.trails.join(trail, topic)
 
         for (number,) in _rows(fields, "gone", 1):
@@ -128,7 +128,8 @@ class Telling:
     def _trails(self, every: bool) -> Iterator[list[Any]]:
         for trail in self._desk.whose.trails.own():
             for topic in list(trail.topics() if every else trail.untold):
-                parts = [[at, had.first, had.end] for at, had in trail.of(topic).items()]
+                stretches = trail.of(topic).items()
+                parts = [[at, had.began, had.first, had.end, had.reach] for at, had in stretches]
                 said = [list(groups.get(topic, ())) for groups in (trail.acts, trail.groups)]
                 for first in range(0, len(parts), PARTS_MAX):
                     yield [trail.number, *trail.client, topic, *said, parts[first : first + PARTS_MAX]]

@@ -27,29 +27,40 @@ class Stand(NamedTuple):
     Attributes:
         offset: of the next record.
         at_ms: when that was said.
+        base: where it stood last of which is known who had read until there.
     """
 
     offset: int
     at_ms: float
+    base: int = -1
 
 
 class Stretch:
-    """What a connection was delivered of a partition.
+    """What a connection was delivered of a partition, as far as that was read without a gap.
 
     Attributes:
-        first: the first offset that it asked for.
-        end: behind the last one that it was delivered.
+        began: the first offset that it asked for.
+        first: the first offset of what it was delivered in one piece.
+        end: behind the last one.
+        reach: the greatest offset that it asked for, or `end`: it has had nothing behind.
         since_ms: when it asked first.
     """
 
-    __slots__ = ("end", "first", "since_ms")
+    __slots__ = ("began", "end", "first", "reach", "since_ms")
 
-    def __init__(self, first: int, end: int, since_ms: float) -> None:
-        self.first, self.end, self.since_ms = first, end, since_ms
+    def __init__(self, began: int, first: int, end: int, reach: int, since_ms: float) -> None:
+        self.began, self.first, self.end, self.reach, self.since_ms = began, first, end, reach, since_ms
 
-    def holds(self, offset: int) -> bool:
-        """Whether a group may stand there whose member has read no more than this."""
-        return offset <= self.end
+    def had(self, start: int, end: int) -> None:
+        """It was delivered this; behind a gap a new piece begins."""
+        apart = start > self.end or end < self.first
+        self.first = start if apart else min(start, self.first)
+        self.end = end if apart else max(end, self.end)
+        self.reach = max(self.reach, end)
+
+    def explains(self, stand: Stand) -> bool:
+        """Whether a group may have come to stand there by this alone."""
+        return self.first <= stand.base and stand.offset <= self.end
 
 
 class Trail:
@@ -83,19 +94,17 @@ class Trail:
         return self._topics.get(topic, {})
 
     def asked(self, topic: str, parts: Iterable[tuple[int, int]], now_ms: float) -> None:
-        """It asks for partitions from these offsets on: it has had all between."""
+        """It asks for partitions from these offsets on: it may have had all before."""
         known = self._topics.setdefault(topic, {})
         for number, offset in parts:
             found = known.get(number)
             if found is None:
                 if self._size >= TRAIL_MAX:
                     continue
-                known[number] = Stretch(offset, offset, now_ms)
+                known[number] = Stretch(offset, offset, offset, offset, now_ms)
                 self._size += 1
-            elif offset > found.end:
-                found.end = offset
-            elif offset < found.first:
-                found.first = offset
+            elif offset > found.reach:
+                found.reach = offset
             else:
                 continue
             self.untold.add(topic)
@@ -106,21 +115,18 @@ class Trail:
         for number, had in parts:
             before = known.get(number)
             if before is not None:
-                before.first, before.end = had.first, had.end
+                had.since_ms = before.since_ms
             elif self._size < TRAIL_MAX:
-                known[number] = had
                 self._size += 1
+            else:
+                continue
+            known[number] = had
 
-    def holds(self, topic: str, number: int, stand: Stand) -> bool:
-        """Whether a group may stand so whose member has read no more than this connection."""
-        had = self.of(topic).get(number)
-        return had is not None and had.holds(stand.offset)
-
-    def had(self, topic: str, number: int, end: int) -> None:
-        """It was delivered a partition up to an offset."""
+    def had(self, topic: str, number: int, start: int, end: int) -> None:
+        """It was delivered a partition between two offsets."""
         found = self.of(topic).get(number)
-        if found is not None and end > found.end:
-            found.end = end
+        if found is not None:
+            found.had(start, end)
             self.untold.add(topic)
 
     def topics(self) -> list[str]:
@@ -212,17 +218,15 @@ class Stands:
         """Where a group stands; None: it has not said."""
         return self._groups.get((user, group), {}).get((topic, number))
 
-    def moved(self, user: str, group: str, topic: str, number: int, stand: Stand) -> bool:
-        """It has said where it stands; whether that is news."""
+    def moved(self, user: str, group: str, topic: str, number: int, stand: Stand) -> None:
+        """It has said where it stands."""
         known = self._groups.setdefault((user, group), {})
         self._groups.move_to_end((user, group))
         if len(self._groups) > GROUPS_MAX:
             self._groups.popitem(last=False)
-        before = known.get((topic, number))
-        if before is None and len(known) >= OFFSETS_MAX:
+        if (topic, number) not in known and len(known) >= OFFSETS_MAX:
             del known[next(iter(known))]
         known[topic, number] = stand
-        return before is None or before.offset != stand.offset
 
     def seen(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
         """Others are to be told of it."""

@@ -27,12 +27,16 @@ SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
 ENDED_MS: Final = 2_000.0
 """The end of a connection is noticed so late at most: one that begins where it read may go on for it."""
+UNREAD_MS: Final = 10_000.0
+"""So long it is looked for who has read what a group has committed; until then each unknown may be it."""
 PENDING_MAX: Final = 10_000
 """Offsets that wait to be judged; further ones are not judged."""
 
 K = TypeVar("K")
 Key = tuple[str, str, str]
 """Principal, group, topic."""
+Place = tuple[str, str, str, int]
+"""Principal, group, topic, partition."""
 
 
 class Whose:
@@ -66,7 +70,9 @@ class Whose:
         self._alone = alone
         self._steady_ms = steady_ms
         self._limited_groups: dict[tuple[str, str], dict[str, None]] = {}
-        self._pending: dict[tuple[str, str, str, int], Stand] = {}
+        self._pending: dict[Place, Stand] = {}
+        # What groups have committed and nobody is known to have read; by principal and topic.
+        self._unread: dict[tuple[str, str], dict[tuple[str, int], Stand]] = {}
         self._hunted: dict[Key, float] = {}
         self._suspected: dict[Key, float] = {}
 
@@ -85,6 +91,8 @@ class Whose:
             parts: the partitions of one request.
         """
         names = tuple(names)
+        if (client.user, topic) in self._unread:
+            self._look_for_unread(trail, topic)
         matching = self.readers.matching(client, names, frozenset(parts))
         limited = self._limited_groups.get((client.user, topic), ())
         strange = [group for group in limited if group not in matching]
@@ -98,13 +106,16 @@ class Whose:
             self.trails.join(trail, topic)
         return groups, not strange and len(groups) == min(1, len(matching))
 
-    def moved(self, user: str, group: str, topic: str, number: int, stand: Stand) -> None:
+    def moved(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
         """A group has said where it stands in a partition."""
-        news = self.stands.moved(user, group, topic, number, stand)
+        before = self.stands.of(user, group, topic, number)
+        base = offset if before is None else min(before.base, offset)
+        stand = Stand(offset, self._steady_ms(), base)
+        self.stands.moved(user, group, topic, number, stand)
         if not self._limited(topic, group):
             return
         self._note(user, group, topic)
-        if news and len(self._pending) < PENDING_MAX:
+        if len(self._pending) < PENDING_MAX:
             self._pending.setdefault((user, group, topic, number), stand)
         if self._alone():
             self._judge()
@@ -126,6 +137,12 @@ class Whose:
         """Judge what is settled, and forget; to be called once a second."""
         now_ms = self._steady_ms()
         self._judge()
+        for (user, topic), unread in list(self._unread.items()):
+            for (group, number), stand in list(unread.items()):
+                if stand.at_ms + UNREAD_MS <= now_ms:
+                    self._settle((user, group, topic, number), unread.pop((group, number)))
+            if not unread:
+                del self._unread[user, topic]
         before = len(self._hunted)
         self._suspected, self._hunted = _later(self._suspected, now_ms), _later(self._hunted, now_ms)
         self.version += before != len(self._hunted)
@@ -140,10 +157,39 @@ class Whose:
         for key, stand in [(key, stand) for key, stand in self._pending.items() if self._is_settled(stand)]:
             del self._pending[key]
             user, group, topic, number = key
-            found = [trail for trail in self.trails.on(topic, user) if trail.holds(topic, number, stand)]
-            counted = any(group in trail.groups.get(topic, ()) for trail in found)
-            if not counted and any(trail.of(topic)[number].first < stand.offset for trail in found):
-                self._suspect((user, group, topic), self._steady_ms() + HUNTED_MS)
+            found = [
+                (group in trail.groups.get(topic, ()), trail.of(topic)[number])
+                for trail in self.trails.on(topic, user)
+                if number in trail.of(topic)
+            ]
+            if any(counts and had.explains(stand) for counts, had in found):
+                self._settle(key, stand)
+            elif not any(self._catch(key, stand, had) for counts, had in found if not counts):
+                self._unread.setdefault((user, topic), {})[group, number] = stand
+
+    def _catch(self, key: Place, stand: Stand, had: Stretch) -> bool:
+        """Whether a connection that does not count for a group may have read what it has committed."""
+        if not had.began < stand.offset <= had.reach:
+            return False
+        user, group, topic, _ = key
+        self._suspect((user, group, topic), self._steady_ms() + HUNTED_MS)
+        self._settle(key, stand)
+        return True
+
+    def _settle(self, key: Place, stand: Stand) -> None:
+        """It is known who has read until a group stood so, or nobody need be looked for any more."""
+        now = self.stands.of(*key)
+        if now is not None:
+            self.stands.moved(*key, now._replace(base=min(now.offset, stand.offset)))
+
+    def _look_for_unread(self, trail: Trail, topic: str) -> None:
+        """Whether this connection, as it asks for more, shows to have read what nobody was seen to read."""
+        user, mine = trail.client.user, trail.of(topic)
+        unread = self._unread.get((user, topic), {})
+        for (group, number), stand in list(unread.items()):
+            counts = number not in mine or group in trail.groups.get(topic, ())
+            if not counts and self._catch((user, group, topic, number), stand, mine[number]):
+                del unread[group, number]
 
     def _note(self, user: str, group: str, topic: str) -> None:
         groups = self._limited_groups.setdefault((user, topic), {})
@@ -202,10 +248,10 @@ class Whose:
         if stand is None:
             return True
         is_new = mine is not None and mine.since_ms + ENDED_MS > self._steady_ms()
-        if is_new and mine is not None and stand.offset <= mine.first <= its.end:
+        if is_new and mine is not None and stand.offset <= mine.began <= its.end:
             return False
         # What another proxy has delivered since is not known yet.
-        return its.holds(stand.offset) or not self._is_settled(stand)
+        return its.explains(stand) or not self._is_settled(stand)
 
     def _is_settled(self, stand: Stand) -> bool:
         return self._alone() or stand.at_ms + SETTLED_MS <= self._steady_ms()
@@ -223,34 +269,40 @@ class Whose:
             if had is None:
                 return False
             stand = self.stands.of(trail.client.user, group, topic, number)
-            if _reads_elsewhere(group, trail, stand, topic, number, others):
+            if self._reads_elsewhere(group, trail, stand, topic, number, others):
                 proven = True
-            elif had.end > had.first:
+            elif had.reach > had.began:
                 return False
         if proven:
             trail.ruled_out.add((topic, group))
         return proven
 
+    def _reads_elsewhere(
+        self,
+        group: str,
+        trail: Trail,
+        stand: Stand | None,
+        topic: str,
+        number: int,
+        others: Sequence[Trail],
+    ) -> bool:
+        """Whether a partition is read for a group by another connection than this one."""
+        had = trail.of(topic)[number]
+        its = [
+            (each.groups[topic], each.of(topic)[number])
+            for each in others
+            if number in each.of(topic) and group in each.groups.get(topic, ())
+        ]
+        # Of a group without a limit it is not read what it is delivered; nor does that have to be proven.
+        limited = self._limited(topic, group)
+        if stand is not None:
+            offset = stand.offset
+            its = [(of, has) for of, has in its if (has.explains(stand) if limited else offset <= has.reach)]
+            if stand.at_ms > had.since_ms and offset > had.reach:
+                return bool(its)
+        # One that seemed to be this group's alone, while its client had no other that was known, is as good.
+        return trail.groups.get(topic) != (group,) and any(of == (group,) for of, _ in its)
+
 
 def _later(table: dict[K, float], now_ms: float) -> dict[K, float]:
     return {key: until_ms for key, until_ms in table.items() if until_ms > now_ms}
-
-
-def _reads_elsewhere(
-    group: str, trail: Trail, stand: Stand | None, topic: str, number: int, others: Sequence[Trail]
-) -> bool:
-    """Whether a partition is read for a group by another connection than this one."""
-    had = trail.of(topic)[number]
-    if stand is not None and stand.at_ms > had.since_ms and not had.holds(stand.offset):
-        return any(
-            each.holds(topic, number, stand) and group in each.groups.get(topic, ()) for each in others
-        )
-    if trail.groups.get(topic) == (group,):
-        # It seemed to be this group's alone itself, while another group of its client was not known yet.
-        return False
-    return any(
-        each.groups.get(topic) == (group,)
-        and (its := each.of(topic).get(number)) is not None
-        and (stand is None or its.holds(stand.offset))
-        for each in others
-    )

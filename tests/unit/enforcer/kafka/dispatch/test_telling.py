@@ -102,7 +102,7 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
         proxy.world.now_ms = 12_000.0
         _, plan = rigs[proxy].sent({"t": 1})
         assert plan.cut is not None
-        rigs[proxy].fetches._trail.had(T, 0, end)
+        rigs[proxy].fetches._trail.had(T, 0, 0, end)
     a.tells(b)
     b.tells(a)
     a.desk.stands("alice", [Place("h", "t", 0, 12)])

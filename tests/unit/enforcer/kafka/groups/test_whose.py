@@ -4,7 +4,7 @@ import pytest
 
 from enforcer.kafka.groups import whose
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.groups.trails import TRAIL_MAX, Stand, Trail
+from enforcer.kafka.groups.trails import TRAIL_MAX, Trail
 from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, SETTLED_MS, Whose
 
 SAME = Client("alice", "10.0.0.1", "rdkafka")
@@ -42,12 +42,13 @@ class Scene(Whose):
 
     def gets(self, trail: Trail, end: int, part: int = 0) -> None:
         """A connection is delivered up to an offset."""
-        trail.had(T, part, end)
+        had = trail.of(T).get(part)
+        trail.had(T, part, 0 if had is None else had.end, end)
 
     def commits(self, group: str, offset: int, part: int = 0) -> None:
         """A group says where it stands, a moment later."""
         self.now_ms += 10
-        self.moved("alice", group, T, part, Stand(offset, self.now_ms))
+        self.moved("alice", group, T, part, offset)
 
     def settles(self) -> None:
         """Time enough passes to judge what was committed."""
@@ -180,7 +181,7 @@ def test_a_group_that_fetches_under_another_client_id() -> None:
 
 
 def test_who_goes_on_where_one_may_have_ended() -> None:
-    """For a moment it may be the same consumer on a new connection; then the old one is still there, or not."""
+    """For a moment it may be the same consumer again; then the old connection is there still, or not."""
     scene = Scene()
     scene.joins(SLOW)
     own, new = scene.connection(), scene.connection()
@@ -240,6 +241,31 @@ def test_who_is_alone_need_not_wait_for_others() -> None:
         assert scene.fetches(a, offset) == {FREE}
         scene.commits(SLOW, offset)
     assert scene.fetches(a, 6_000) == {FREE, SLOW}
+
+
+@pytest.mark.parametrize("client", [OTHER, SAME])
+def test_what_a_decoy_only_asks_for_explains_nothing(client: Client) -> None:
+    """Neither ahead of what is committed, nor a little before each time; what it was delivered must join."""
+    for ahead in (True, False):
+        scene = Scene()
+        scene.alone = True
+        scene.joins(SLOW, Client("alice", "10.0.0.1", "commits"))
+        scene.joins(FREE)
+        a, end = scene.connection(), 0
+        free = 0
+        for _ in range(20):
+            decoy = scene.connection()
+            scene.fetches(decoy, 10**6 if ahead else end, Client("alice", "10.0.0.1", "commits"))
+            free += SLOW not in scene.fetches(a, end, client)
+            end += 590
+            if SLOW in a.groups[T]:
+                scene.gets(a, end)
+            if not ahead:
+                scene.fetches(decoy, end - 10, decoy.client)
+                decoy.had(T, 0, end - 10, end)
+            scene.commits(SLOW, end)
+            scene.now_ms += 100
+        assert free <= 3
 
 
 def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
