@@ -15,10 +15,12 @@ from admin_process_kit import Admin
 from cluster_kit import Cluster
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from prometheus_client import Gauge
 from proxy_kit import PolicyWriter, ProxyThread, until
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
+from streaming.job.process.host_clock import HostClock
 from streaming.job.process.ticker import Ticker
 from streaming.kafka_io.policy_topic import Update
 from streaming.kafka_io.policy_turn import change_policies
@@ -72,7 +74,7 @@ def test_our_own_parts_bring_no_topic_back(
     """All that run go on, try to write, and make nothing; each says what is missing."""
     assert guarding.proxy is not None
     where = cluster.kafka.bootstrap
-    ticker = Ticker(where, topics, {}, 1000)
+    ticker = Ticker(where, topics, {}, 1000, HostClock(Gauge("ahead", "s", registry=None)))
     delete(broker, *topics.all())
     guarding.call(lambda: guarding.proxy and guarding.proxy.brain.send_usage({"type": "tick"}, ""))
     ticker._in_use, ticker._assigned = True, True

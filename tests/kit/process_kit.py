@@ -78,8 +78,8 @@ def proxy_process(cluster: Cluster, folder: Path, topics: Topics, **settings: An
     log, listen, metrics = folder / "proxy.log", *(f"127.0.0.1:{free_port()}" for _ in range(2))
     given = folder / "weir.yaml"
     given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}))
-    options = ["--kafka", cluster.kafka.bootstrap, "--settings", str(given), "--id", "process"]
-    options += ["--listen", listen, "--metrics", metrics]
+    options = ["--kafka", cluster.kafka.bootstrap, "--settings", str(given)]
+    options += ["--listen", listen, "--metrics", metrics, "--id", f"process-{listen.rpartition(':')[2]}"]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "weir", "proxy", *options], stdout=output, stderr=output
