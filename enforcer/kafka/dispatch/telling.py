@@ -116,7 +116,7 @@ class Telling:
             fits = type(number) is int and isinstance(acts, list) and isinstance(groups, list)
             if fits and _are_texts(*client, topic, *acts, *groups):
                 trail = whose.trails.told(proxy, number, Client(*client))
-                trail.acts[topic], trail.groups[topic] = tuple(acts), tuple(groups)
+                whose.found(trail, topic, tuple(acts), tuple(groups))
                 rows = _numbers(parts, 5)
                 trail.learn(topic, ((at, Stretch(a, b, c, d, now_ms)) for at, a, b, c, d in rows))
                 whose.trails.join(trail, topic)

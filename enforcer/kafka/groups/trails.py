@@ -71,6 +71,7 @@ class Trail:
         number: of the connection at its proxy.
         acts: topic -> the groups of its client that may read what it asked for last.
         groups: topic -> the groups that it may read for, as was found last.
+        found: topic -> `Readers.changes` when that was found last, and since when it is so, ms.
         ruled_out: (topic, group) that it was found not to read for.
         untold: topics of which something has changed since others were told.
         told_ms: another proxy has said so then; None: the connection is here.
@@ -82,6 +83,7 @@ class Trail:
         self.number = number
         self.acts: dict[str, tuple[str, ...]] = {}
         self.groups: dict[str, tuple[str, ...]] = {}
+        self.found: dict[str, tuple[int, float]] = {}
         self.ruled_out: set[tuple[str, str]] = set()
         self.untold: set[str] = set()
         self.told_ms: float | None = None

@@ -100,11 +100,27 @@ class Whose:
         found = matching + [group for group in strange if may_read(group, trail, topic, names, parts)]
         if len(found) > 1:
             found = [group for group in found if not self._is_others(group, trail, topic, parts)]
-        if trail.groups.get(topic) != (groups := tuple(found)):
-            trail.acts[topic], trail.groups[topic] = tuple(matching), groups
-            trail.untold.add(topic)
-            self.trails.join(trail, topic)
+        groups = tuple(found)
+        self.trails.join(trail, topic)
+        self.found(trail, topic, tuple(matching), groups)
         return groups, not strange and len(groups) == min(1, len(matching))
+
+    def found(self, trail: Trail, topic: str, acts: tuple[str, ...], groups: tuple[str, ...]) -> None:
+        """A connection may read a topic for these groups, here or as another proxy says."""
+        since_ms = self._steady_ms()
+        if trail.groups.get(topic) == groups:
+            since_ms = trail.found[topic][1]
+        else:
+            trail.untold.add(topic)
+        trail.acts[topic], trail.groups[topic] = acts, groups
+        trail.found[topic] = self.readers.changes, since_ms
+
+    def _is_certain(self, trail: Trail, topic: str) -> bool:
+        """Whether what was found of a connection goes by all that is known, of others' news too."""
+        changes, since_ms = trail.found[topic]
+        if trail.told_ms is None and changes != self.readers.changes:
+            return False
+        return self._alone() or since_ms + SETTLED_MS <= self._steady_ms()
 
     def moved(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
         """A group has said where it stands in a partition."""
@@ -289,7 +305,7 @@ class Whose:
         """Whether a partition is read for a group by another connection than this one."""
         had = trail.of(topic)[number]
         its = [
-            (each.groups[topic], each.of(topic)[number])
+            (each.groups[topic] if self._is_certain(each, topic) else (), each.of(topic)[number])
             for each in others
             if number in each.of(topic) and group in each.groups.get(topic, ())
         ]
@@ -300,8 +316,7 @@ class Whose:
             its = [(of, has) for of, has in its if (has.explains(stand) if limited else offset <= has.reach)]
             if stand.at_ms > had.since_ms and offset > had.reach:
                 return bool(its)
-        # One that seemed to be this group's alone, while its client had no other that was known, is as good.
-        return trail.groups.get(topic) != (group,) and any(of == (group,) for of, _ in its)
+        return any(of == (group,) for of, _ in its)
 
 
 def _later(table: dict[K, float], now_ms: float) -> dict[K, float]:

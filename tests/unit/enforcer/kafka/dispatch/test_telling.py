@@ -109,6 +109,7 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
     a.tells(b)
     assert b.desk.groups_of(CLIENT, rigs[b].fetches._trail, T, ["t"], [0])[0] == (GROUP,)
     b.tells(a)
+    b.tells(a, 3_000.0)
     assert a.desk.groups_of(CLIENT, rigs[a].fetches._trail, T, ["t"], [0])[0] == ("h",)
     # What has ended is told, what is not said again is forgotten.
     ended = Rig(a.world)

@@ -75,6 +75,9 @@ def test_who_never_had_an_offset_is_not_the_one_that_commits_it(scene: Scene) ->
     assert scene.fetches(a, 300) == scene.fetches(b, 200) == {SLOW, FREE}
     scene.commits(FREE, 300)
     assert scene.fetches(b, 200) == {SLOW}
+    # Others may have news that matters to this.
+    assert scene.fetches(a, 300) == {SLOW, FREE}
+    scene.settles()
     assert scene.fetches(a, 300) == {FREE}
     # What was found stays, however far the free one goes.
     scene.commits(FREE, 50_000)
@@ -124,7 +127,25 @@ def test_who_seemed_to_be_one_groups_alone_is_not_ruled_out_by_another_such() ->
     scene.gets(c, 200)
     scene.gets(d, 100)
     scene.commits(FREE, 200)
-    assert (scene.fetches(d, 100), scene.fetches(c, 200)) == ({SLOW}, {FREE})
+    assert scene.fetches(d, 100) == {SLOW}
+    scene.settles()
+    assert scene.fetches(c, 200) == {FREE}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_was_found_before_a_group_was_known_rules_nobody_out(alone: bool) -> None:
+    """The free one had the limited one's client id alone at first, and is looked at again later than that."""
+    scene = Scene()
+    scene.alone = alone
+    scene.joins(SLOW)
+    d, c = scene.connection(), scene.connection()
+    for trail in (c, d):
+        scene.fetches(trail, 0)
+        scene.gets(trail, 100)
+    scene.commits(SLOW, 100)
+    scene.joins(FREE)
+    for _ in range(3):
+        assert scene.fetches(d, 100) == {SLOW, FREE}
 
 
 def test_partitions_one_by_one(scene: Scene) -> None:
@@ -275,7 +296,9 @@ def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
         scene.fetches(trail, 0)
         scene.gets(trail, end)
     scene.commits(FREE, 300)
-    assert (scene.fetches(b, 200), scene.fetches(a, 300)) == ({SLOW}, {FREE})
+    assert scene.fetches(b, 200) == {SLOW}
+    scene.settles()
+    assert scene.fetches(a, 300) == {FREE}
     for offset in (8_000, 9_000):
         scene.gets(a, offset)
         scene.commits(SLOW, offset)
