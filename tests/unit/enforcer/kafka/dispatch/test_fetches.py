@@ -5,14 +5,13 @@ from uuid import UUID
 
 import pytest
 from counted_kit import Delivered
-from fetch_rig import ADDRESS, BROKER, CLIENT, GROUP, Rig, World, full, sizes
+from fetch_rig import ADDRESS, BROKER, CLIENT, Rig, World, full, sizes
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import build, decode, request
 from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch.desk import LARGE_MS
 from enforcer.kafka.dispatch.session import TOPICS_MAX
-from enforcer.kafka.groups.readers import Member
 from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
 
@@ -253,95 +252,6 @@ def test_whoever_has_caught_up() -> None:
     rig = Rig(World())
     _, plan = rig.sent({"t": 1})
     assert sizes(rig.got(plan, {"t": [SIX * 3]}, high=6)) == [[len(SIX) * 2]]
-
-
-def test_groups() -> None:
-    """A group's limit is its own; a fetch of one of two groups counts for each that has a limit."""
-    rates = {(full("t"), GROUP): (6, 0), (full("t"), "i"): (12, 0)}
-    world = World(subscriptions=rates, topics={full("t"): (60, 0)})
-    rig = Rig(world)
-    world.desk.readers.assigned(CLIENT, GROUP, "m", {"t": frozenset({0})})
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX)]]
-    assert rig.plan({"t": 1}) is None
-    for group in "hi":
-        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
-    assert rig.plan({"t": 1}) is None
-    world.now_ms += 1_000
-    _, plan = rig.sent({"t": 1})
-    assert sizes(rig.got(plan, {"t": [SIX * 3]})) == [[len(SIX)]]
-    assert [delivered.place[2] for delivered in world.counted.delivered] == [GROUP, GROUP, "i"]
-    assert world.counted.held[-1] == (BROKER, full("t"), GROUP, "subscription", "msgs")
-
-
-def test_what_may_be_of_several_groups_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """Once for a client, with what to do; each fetch is counted, though it is planned again and again."""
-    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
-    world.now_ms = 6_000.0
-    rig = Rig(world)
-    for group in (GROUP, "h"):
-        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
-    _, plan = rig.sent({"t": 1})
-    rig.got(plan, {"t": [SIX * 3]})
-    assert rig.plan({"t": 1}) is None and rig.plan({"t": 1}) is None
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "'g', 'h'" in said and "client.id" in said
-    assert world.counter("ambiguous") == 2
-
-
-def test_another_client_id_in_a_session() -> None:
-    """A session that is nobody's limited one is looked at again for who asks next."""
-    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
-    rig = Rig(world)
-    world.desk.readers.saw(CLIENT, GROUP)
-    for client, session in ((CLIENT._replace(client_id="x"), 9), (CLIENT, -1)):
-        rig.fetches.plan(*fetch_request(12, {"t": 1}, epoch=0), client._replace(client_id="x"), ADDRESS)
-        plan = rig.fetches.plan(*fetch_request(12, {}, epoch=1, session=9), client, ADDRESS)
-        assert plan is not None and decode(FetchRequest, 12, plan.frame).session_id == session
-
-
-def test_what_may_be_of_several_groups_leaves_out_seconds() -> None:
-    """One of four, by chance, so that two that read at one pace come to stand at different offsets."""
-    world = World(subscriptions={(full("t"), GROUP): (1_000, 0)})
-    rigs = [Rig(world), Rig(world)]
-    for group in (GROUP, "h"):
-        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
-    came: list[list[bool]] = [[], []]
-    for _ in range(40):
-        for rig, its in zip(rigs, came, strict=True):
-            its.append(rig.plan({"t": 1}) is not None)
-        world.now_ms += 1_000
-    assert came[0] != came[1] and all(25 <= sum(its) < 40 for its in came)
-
-
-def test_ambiguous_fetches_may_pass() -> None:
-    """With the setting the limit of a subscription alone does not hold; there is no session all the same."""
-    world = World({"ambiguous_fetch": "pass"}, subscriptions={(full("t"), GROUP): (6, 0)})
-    rig = Rig(world)
-    for group in (GROUP, "h"):
-        world.desk.readers.assigned(CLIENT, group, "m", {"t": frozenset({0})})
-    request, plan = rig.sent({"t": 1}, session=5)
-    assert (request.session_id, request.session_epoch) == (5, -1) and plan.cut is None
-    assert world.counter("ambiguous") == 1
-
-
-def test_an_unknown_client_waits_for_what_others_may_say() -> None:
-    """Two seconds once, where there are other proxies and groups have limits; then it is of no group."""
-    world = World(subscriptions={(full("t"), GROUP): (6, 0)})
-    world.counted.others = 1
-    rig = Rig(world)
-    assert rig.plan({"t": 1}) is None and rig.pauses == [50.0]
-    world.now_ms += 1_999
-    assert rig.plan({"t": 1}) is None
-    world.now_ms += 1
-    _, plan = rig.sent({"t": 1})
-    assert plan.cut is None
-    rig = Rig(world)
-    assert rig.plan({"t": 1}) is None
-    world.desk.told([Member(CLIENT, GROUP, "m", None)], [])
-    _, plan = rig.sent({"t": 1})
-    assert plan.cut is not None
-    assert Rig(world).plan({"u": 1}) is not None
 
 
 def test_topics_of_one_connection_have_their_turns() -> None:
