@@ -301,10 +301,10 @@ def whole(file: str) -> Iterator[str]:
     Raises:
         OSError: the file cannot be put in its place.
     """
-    target = os.path.realpath(file)
-    if os.path.exists(target) and not os.path.isfile(target):
-        yield target
+    if os.path.exists(file) and not os.path.isfile(file):
+        yield file
         return
+    target = os.path.realpath(file)
     draft = f"{target}.partial"
     try:
         yield draft

@@ -52,7 +52,7 @@ def check_writable(path: Path | str) -> None:
     with named(path, "written"):
         target = os.path.realpath(path)
         try:
-            mode = os.stat(target).st_mode
+            mode = os.stat(path).st_mode
         except FileNotFoundError:
             mode = stat.S_IFREG
         if stat.S_ISDIR(mode) or stat.S_ISSOCK(mode):

@@ -5,11 +5,11 @@ import contextlib
 import ipaddress
 import itertools
 import logging
+import random
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from zlib import crc32
 
 from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.health.heartbeat import Heartbeat
@@ -103,7 +103,7 @@ class KafkaProxy:
         self.frame_meter = FrameMeter(self.meter, self.settings)
         self.fetch_desk = FetchDesk(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms,
-            seed=crc32(proxy_id.encode()),
+            seed=random.getrandbits(32),
         )  # fmt: skip
         self._telling = Telling(self.fetch_desk, proxy_id, self.brain.send_usage)
         self.brain.take_saying = self._telling.take

@@ -89,9 +89,12 @@ def elsewhere_in(value: bytes, said_ms: int = 0) -> Elsewhere:
     if "removed" in columns:
         stands = pc.and_(stands, columns["removed"].is_null())
     if told is not None and "repeat" not in columns:
-        lasts = pc.max_element_wise(lives, LATE_MS)
-        # Unlike a sum the difference of two times has room.
-        stands = pc.and_(stands, pc.greater_equal(lasts, pc.subtract(said_ms, told)))
+        try:
+            lasts = pc.max_element_wise(lives, LATE_MS)
+            # Unlike a sum the difference of two times has room.
+            stands = pc.and_(stands, pc.greater_equal(lasts, pc.subtract(said_ms, told)))
+        except pa.ArrowException as error:
+            raise BadEvent(f"a time that is none: {error}") from error
     ttl_ms = min(TS_MAX_MS, max(0, pc.max(lives).as_py() or 0))
     return Elsewhere(slots=slots_of(groups.filter(stands).to_pylist()), ttl_ms=ttl_ms)
 

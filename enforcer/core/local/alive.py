@@ -109,8 +109,12 @@ class Alive:
         """Whether one that had our name before us has said since that it lives."""
         own_ts = self._own_ts
         return own_ts is not None and any(
-            heard.first_ts <= own_ts and not self._precedes(heard) and heard.alive(self._newest_ts)
-            for heard in self._namesakes()
+            # Of two of one time one must go.
+            (heard.first_ts, instance) < (own_ts, self.instance)
+            and not self._precedes(heard)
+            and heard.alive(self._newest_ts)
+            for (name, instance), heard in self._others.items()
+            if name == self._own
         )
 
     def decided(self, ts: int) -> None:

@@ -31,8 +31,8 @@ LARGE_MS: Final = 1_000.0
 """Fetches of more partitions than can be told apart go on one after the other, with so much time between."""
 _NOBODY: Final = Client("", "", "")
 _SAID_MAX: Final = 100
-"""Clients of which it was said lately that they cannot be told apart."""
 _SAID_AGAIN_MS: Final = 600_000.0
+"""Of so many clients it is said within that time that they cannot be told apart; others are only counted."""
 _SECOND_MS: Final = 1_000.0
 _SAT_OUT_OF: Final = 4
 """A connection that may be of several groups leaves out one second of so many."""
@@ -81,11 +81,12 @@ class FetchDesk:
         self.names = names
         self._large_from_ms = 0.0
         self._seed = seed
-        self._connections = count()
+        # Others know them by their numbers, and knew those of a process before us of our name.
+        self._connections = count(seed << 20)
         self._brokers = brokers
         self._namespaces = Namespaces(settings.namespace_pattern)
         self._passes_ambiguous = settings.ambiguous_fetch is AmbiguousFetch.PASS
-        self._said: LRUCache[tuple[Client, str], float] = LRUCache(_SAID_MAX)
+        self._said: dict[tuple[Client, str], float] = {}
         self._terms_at = -1
         self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(settings.topics_max)
 
@@ -206,12 +207,14 @@ class FetchDesk:
 
     def _say(self, client: Client, topic: str, groups: Sequence[str]) -> None:
         now_ms = self.steady_ms()
-        if self._said.get((client, topic), -_SAID_AGAIN_MS) + _SAID_AGAIN_MS > now_ms:
+        while self._said and next(iter(self._said.values())) + _SAID_AGAIN_MS <= now_ms:
+            del self._said[next(iter(self._said))]
+        if (client, topic) in self._said or len(self._said) >= _SAID_MAX:
             return
         self._said[client, topic] = now_ms
         logger.warning(
             "fetches of %s by client id %r (user %s at %s) may be of the groups %s: until their offsets tell,"
-            " they %s; give the consumers of each group a client.id of its own",
+            " they %s; consumers with a client.id of their own group's, that commit, are told apart at once",
             topic, client.client_id, client.user, client.host, ", ".join(map(repr, groups[:10])),
             "count for none" if self._passes_ambiguous else "wait for the strictest limit of these",
         )  # fmt: skip

@@ -26,7 +26,7 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.parts import TooManyParts
 from enforcer.kafka.dispatch.session import Known, LookUp, Naming, Reading, Session
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.protocol.frames import Reason, RequestHeader
+from enforcer.kafka.protocol.frames import BadFrame, Reason, RequestHeader
 from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching, with_limit
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
 from enforcer.metering.turns.line_up import Pause
@@ -43,8 +43,9 @@ _LOOK_MS: Final = 1_000.0
 """How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
-_TO_BE_TOLD_MS: Final = 2_000.0
-"""So long the first Fetch of an unknown client waits for what other proxies may tell of it."""
+_KNOWN_MS: Final = 1_000.0
+_UNKNOWN_MS: Final = 2_000.0
+"""So long a connection's first Fetch waits for what other proxies may tell of its client, known or not."""
 _LOOK_AGAIN_MS: Final = 50.0
 _LIMITED_MAX: Final = 1_000
 """Topics of a connection of which it is remembered that a limit was reached."""
@@ -90,8 +91,8 @@ class Fetches:
         self._held_since_ms = inf
         self._known = Known(desk)
         self._was_limited = False
-        # Until when it may turn out for which group it reads.
-        self._met_by_ms = inf
+        # Since when it may turn out for which group it reads, and whether that is over.
+        self._began_ms, self._met = inf, False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -167,8 +168,10 @@ class Fetches:
             return None
         asked, (at, session, _) = fetching(frame, header), session_of(frame, header)
         self._session.forget()
-        if asked.limit_offset is not None:
-            frame = with_limit(frame, asked, _PART_BYTES_MIN)
+        if asked.limit_offset is None:
+            # Versions 0 to 2, of clients before Kafka 0.10.1, cannot be asked for one batch.
+            raise BadFrame(Reason.TOO_MANY_ITEMS)
+        frame = with_limit(frame, asked, _PART_BYTES_MIN)
         return Plan(with_session(frame, at, session, NO_SESSION) if at else frame)
 
     def take_back(self) -> None:
@@ -238,19 +241,23 @@ class Fetches:
         return reading
 
     def _may_be_told_of(self, client: Client, keys: Sequence[bytes], ids: bool) -> bool:
-        """Whether another proxy may say right now for which group the client reads; the connection waits."""
+        """Whether another proxy may say right now for which group a connection reads, which waits for that.
+
+        Its client may be known here for other groups already, and this one be a further one's.
+        """
         desk = self._desk
-        if self._met_by_ms <= desk.steady_ms() or desk.alone or not desk.dispatch.by_subscription:
+        if self._met or desk.alone or not desk.dispatch.by_subscription:
             return False
         names = (desk.topic(key, ids) for key in keys)
         if not any(name is not None and desk.dispatch.may_limit_groups(name) for name in names):
             return False
-        if desk.readers.groups(client):
-            self._met_by_ms = 0.0
-            return False
-        self._met_by_ms = min(self._met_by_ms, desk.steady_ms() + _TO_BE_TOLD_MS)
-        self._pause.pause(_LOOK_AGAIN_MS)
-        return True
+        now_ms = desk.steady_ms()
+        self._began_ms = min(self._began_ms, now_ms)
+        known = bool(desk.readers.groups(client))
+        self._met = now_ms >= self._began_ms + (_KNOWN_MS if known else _UNKNOWN_MS)
+        if not self._met:
+            self._pause.pause(_LOOK_AGAIN_MS)
+        return not self._met
 
     def _track(self, name: str, topic: AskedTopic) -> None:
         asked = ((part.number, part.offset) for part in topic.parts)

@@ -6,6 +6,7 @@ second, all that one has seen itself again each AGAIN_MS (docs/contract.md 3.1).
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -32,7 +33,11 @@ REST_MS: Final = 1_000.0
 ROWS_MAX: Final = 100_000
 """Rows that wait; of more the first are not told until all is told again."""
 PARTS_MAX: Final = 1_000
-"""Partitions of a row; of a member that reads more it is not said what it reads."""
+"""Partitions of a row."""
+NAMES_MAX: Final = 5_000
+"""Partitions, and characters of topics, of a member; of one with more it is not said what it reads."""
+
+logger = logging.getLogger(__name__)
 
 Row = tuple[str, list[Any]]
 Fields = Mapping[str, Any]
@@ -51,7 +56,9 @@ class Telling:
         self._desk = desk
         self._proxy_id = proxy_id
         self._send = send
+        self._urgent: deque[Row] = deque(maxlen=ROWS_MAX)
         self._rows: deque[Row] = deque(maxlen=ROWS_MAX)
+        self._came = False
         self._others = 1
         self._again_ms = self._next_ms = 0.0
         self._count = 0
@@ -62,7 +69,11 @@ class Telling:
             await asyncio.sleep(MEMBERS_S)
             if self._desk.steady_ms() >= self._next_ms:
                 self._next_ms = self._desk.steady_ms() + REST_MS
-                self.tell()
+                try:
+                    self.tell()
+                except Exception:
+                    # One row's trouble must not end what proxies know of each other.
+                    logger.exception("other proxies could not be told who reads for which group")
             elif self._tells:
                 self._add(*self._desk.readers.news())
                 self._write()
@@ -75,17 +86,24 @@ class Telling:
         told, left = desk.readers.news()
         stands = desk.whose.stands.news()
         others = desk.dispatch.proxies()
-        came, self._others = others > self._others, others
+        self._came |= others > self._others
+        self._others = others
         if not self._tells:
             self._rows.clear()
+            self._urgent.clear()
             desk.whose.trails.gone.clear()
             return
-        every = came or now_ms >= self._again_ms
-        if every and not self._rows:
+        every = (self._came or now_ms >= self._again_ms) and not self._rows
+        if every:
+            self._came = False
             self._again_ms = now_ms + AGAIN_MS
             told = list(desk.readers.all(own=True))
         self._add(told, left)
-        self._rows.extend(("stands", row) for row in stands)
+        self._rows.extend(
+            ("stands", [*key, parts[first : first + PARTS_MAX]])
+            for *key, parts in stands
+            for first in range(0, len(parts), PARTS_MAX)
+        )
         self._rows.extend(("trails", row) for row in self._trails(every))
         gone = desk.whose.trails.gone
         self._rows.extend(("gone", [number]) for number in gone)
@@ -97,8 +115,8 @@ class Telling:
         return self._others > 1 and self._desk.dispatch.by_subscription
 
     def _add(self, told: Iterable[Member], left: Iterable[Member]) -> None:
-        self._rows.extend(("members", [*_who(each), _packed(each.assigned)]) for each in told)
-        self._rows.extend(("left", _who(each)) for each in left)
+        self._urgent.extend(("members", [*_who(each), _packed(each.assigned)]) for each in told)
+        self._urgent.extend(("left", _who(each)) for each in left)
 
     def take(self, proxy: str, fields: Fields) -> None:
         """Another proxy has told something; what is no row of ours is passed over."""
@@ -116,11 +134,13 @@ class Telling:
             fits = type(number) is int and isinstance(acts, list) and isinstance(groups, list)
             if fits and _are_texts(*client, topic, *acts, *groups):
                 trail = whose.trails.told(proxy, number, Client(*client))
-                whose.found(trail, topic, tuple(acts), tuple(groups))
+                if trail is None:
+                    continue
                 rows = _numbers(parts, 5)
                 trail.learn(topic, ((at, Stretch(a, b, c, d, now_ms)) for at, a, b, c, d in rows))
-                whose.trails.join(trail, topic)
-
+                if trail.of(topic):
+                    whose.found(trail, topic, tuple(acts), tuple(groups))
+                    whose.trails.join(trail, topic)
         for (number,) in _rows(fields, "gone", 1):
             if type(number) is int:
                 whose.trails.ended(proxy, number)
@@ -138,11 +158,11 @@ class Telling:
     def _write(self) -> None:
         """Send what waits, as much as may go at once."""
         room = AT_ONCE_BYTES
-        while self._rows and room > 0:
+        while (self._rows or self._urgent) and room > 0:
             record: dict[str, list[Any]] = {}
             size = 0
-            while self._rows and size < RECORD_BYTES:
-                kind, row = self._rows.popleft()
+            while (rows := self._urgent or self._rows) and size < RECORD_BYTES:
+                kind, row = rows.popleft()
                 record.setdefault(kind, []).append(row)
                 size += len(orjson.dumps(row))
             room -= size
@@ -158,7 +178,7 @@ def _who(member: Member) -> list[str]:
 
 def _packed(assigned: Assigned | None) -> list[Any] | None:
     """What a member reads, as JSON: rows of a topic's name, or `id:` and its id, and its partitions."""
-    if assigned is None or sum(map(len, assigned.values())) > PARTS_MAX:
+    if assigned is None or sum(map(len, (*assigned, *assigned.values()))) > NAMES_MAX:
         return None
     names = (f"id:{key.hex()}" if isinstance(key, bytes) else key for key in assigned)
     return [[name, sorted(parts)] for name, parts in zip(names, assigned.values(), strict=True)]

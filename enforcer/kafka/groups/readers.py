@@ -242,7 +242,8 @@ class Readers:
 
     def _drop(self, client: Client, group: str, member: str) -> None:
         found = self._clients.get(client, {}).get(group)
-        if found is None:
+        # Whoever was never seen in it takes nobody along.
+        if found is None or member not in found.members:
             return
         self.changes += 1
         self._parts -= _size(found.members.pop(member, None))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from enforcer.kafka.groups.readers import Client
+from streaming.contract.fields import INT64_MAX
 
 TRAIL_MAX: Final = 10_000
 """Partitions of a connection that are remembered; by further ones nothing is told apart."""
@@ -17,8 +18,8 @@ TOLD_MAX: Final = 10_000
 """Connections of other proxies whose trails are known."""
 GROUPS_MAX: Final = 10_000
 """Groups whose offsets are known; those of the one that committed longest ago are forgotten."""
-OFFSETS_MAX: Final = 10_000
-"""Partitions of a group whose offsets are known."""
+OFFSETS_MAX: Final = 200_000
+"""Partitions of all groups together whose offsets are known."""
 
 
 class Stand(NamedTuple):
@@ -76,6 +77,7 @@ class Trail:
         untold: topics of which something has changed since others were told.
         told_ms: another proxy has said so then; None: the connection is here.
         ended: its client is gone, so it reads for nobody.
+        untracked: what stands for partitions that found no room: nothing, or anything once one did not.
     """
 
     def __init__(self, client: Client, number: int = 0) -> None:
@@ -88,6 +90,7 @@ class Trail:
         self.untold: set[str] = set()
         self.told_ms: float | None = None
         self.ended = False
+        self.untracked = Stretch(0, 1, 0, 0, 0.0)
         self._topics: dict[str, dict[int, Stretch]] = {}
         self._size = 0
 
@@ -97,11 +100,16 @@ class Trail:
 
     def asked(self, topic: str, parts: Iterable[tuple[int, int]], now_ms: float) -> None:
         """It asks for partitions from these offsets on: it may have had all before."""
-        known = self._topics.setdefault(topic, {})
+        known = self._topics.get(topic)
+        if known is None:
+            known = {}
+            if self._size < TRAIL_MAX:
+                self._topics[topic] = known
         for number, offset in parts:
             found = known.get(number)
             if found is None:
                 if self._size >= TRAIL_MAX:
+                    self.untracked.reach = INT64_MAX
                     continue
                 known[number] = Stretch(offset, offset, offset, offset, now_ms)
                 self._size += 1
@@ -113,7 +121,7 @@ class Trail:
 
     def learn(self, topic: str, parts: Iterable[tuple[int, Stretch]]) -> None:
         """Take what another proxy has told of it."""
-        known = self._topics.setdefault(topic, {})
+        known = self._topics.get(topic, {})
         for number, had in parts:
             before = known.get(number)
             if before is not None:
@@ -123,6 +131,7 @@ class Trail:
             else:
                 continue
             known[number] = had
+            self._topics[topic] = known
 
     def had(self, topic: str, number: int, start: int, end: int) -> None:
         """It was delivered a partition between two offsets."""
@@ -150,18 +159,23 @@ class Trails:
         self._steady_ms = steady_ms
         self._by_topic: dict[str, dict[Trail, None]] = {}
         self._told: dict[tuple[str, int], Trail] = {}
+        # Connections with more than is remembered of them: they may read any topic.
+        self._full: dict[Trail, None] = {}
         self.gone: deque[int] = deque(maxlen=TOLD_MAX)
 
     def join(self, trail: Trail, topic: str) -> None:
         """A connection reads a topic."""
-        if not trail.ended:
+        if not trail.ended and trail.of(topic):
             self._by_topic.setdefault(topic, {})[trail] = None
+        elif not trail.ended:
+            self._full[trail] = None
 
     def leave(self, trail: Trail) -> None:
         """The connection is gone."""
         if trail.told_ms is None and not trail.ended and trail.topics():
             self.gone.append(trail.number)
         trail.ended = True
+        self._full.pop(trail, None)
         for topic in trail.topics():
             found = self._by_topic.get(topic, {})
             found.pop(trail, None)
@@ -174,24 +188,25 @@ class Trails:
 
     def on(self, topic: str, user: str) -> Iterator[Trail]:
         """All connections of a principal that read a topic."""
-        return (each for each in self._by_topic.get(topic, ()) if each.client.user == user)
+        here = self._by_topic.get(topic, {})
+        full = (each for each in self._full if each not in here)
+        return (each for each in (*here, *full) if each.client.user == user)
 
     def own(self) -> Iterator[Trail]:
         """Those of connections here, each once."""
         all_of_them = (each for found in self._by_topic.values() for each in found)
         return iter(dict.fromkeys(each for each in all_of_them if each.told_ms is None))
 
-    def told(self, proxy: str, number: int, client: Client) -> Trail:
-        """The trail of another proxy's connection."""
+    def told(self, proxy: str, number: int, client: Client) -> Trail | None:
+        """The trail of another proxy's connection; None: there is no room for one more."""
         key = proxy, number
         found = self._told.get(key)
         if found is None or found.client != client:
             if found is not None:
                 self.leave(found)
-            found = Trail(client, number)
-            found.told_ms = self._steady_ms()
-            if key in self._told or len(self._told) < TOLD_MAX:
-                self._told[key] = found
+            elif len(self._told) >= TOLD_MAX:
+                return None
+            found = self._told[key] = Trail(client, number)
         found.told_ms = self._steady_ms()
         return found
 
@@ -213,6 +228,7 @@ class Stands:
     """Where groups stand."""
 
     def __init__(self) -> None:
+        self._size = 0
         self._untold: dict[tuple[str, str, str], dict[int, int]] = {}
         self._groups: OrderedDict[tuple[str, str], dict[tuple[str, int], Stand]] = OrderedDict()
 
@@ -224,18 +240,18 @@ class Stands:
         """It has said where it stands."""
         known = self._groups.setdefault((user, group), {})
         self._groups.move_to_end((user, group))
-        if len(self._groups) > GROUPS_MAX:
-            self._groups.popitem(last=False)
-        if (topic, number) not in known and len(known) >= OFFSETS_MAX:
-            del known[next(iter(known))]
+        self._size += (topic, number) not in known
         known[topic, number] = stand
+        while len(self._groups) > GROUPS_MAX or self._size > OFFSETS_MAX:
+            _, gone = self._groups.popitem(last=False)
+            self._size -= len(gone)
 
     def seen(self, user: str, group: str, topic: str, number: int, offset: int) -> None:
         """Others are to be told of it."""
         key = user, group, topic
         if len(self._untold) < GROUPS_MAX or key in self._untold:
             parts = self._untold.setdefault(key, {})
-            if len(parts) < OFFSETS_MAX or number in parts:
+            if len(parts) < TRAIL_MAX or number in parts:
                 parts[number] = offset
 
     def news(self) -> list[list[Any]]:

@@ -25,6 +25,8 @@ GROUPS_OF_TOPIC_MAX: Final = 1_000
 """Limited groups of a topic that are looked at for who fetches without a group that is known."""
 SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
+LEFT_MS: Final = 60_000.0
+"""A limited group for which nobody acts any more is looked at for so long: it may be one that comes back."""
 ENDED_MS: Final = 2_000.0
 """The end of a connection is noticed so late at most: one that begins where it read may go on for it."""
 UNREAD_MS: Final = 10_000.0
@@ -69,7 +71,8 @@ class Whose:
         self._limited = limited
         self._alone = alone
         self._steady_ms = steady_ms
-        self._limited_groups: dict[tuple[str, str], dict[str, None]] = {}
+        # Until when they are looked at though nobody acts for them.
+        self._limited_groups: dict[tuple[str, str], dict[str, float]] = {}
         self._pending: dict[Place, Stand] = {}
         # What groups have committed and nobody is known to have read; by principal and topic.
         self._unread: dict[tuple[str, str], dict[tuple[str, int], Stand]] = {}
@@ -102,7 +105,8 @@ class Whose:
             found = [group for group in found if not self._is_others(group, trail, topic, parts)]
         groups = tuple(found)
         self.trails.join(trail, topic)
-        self.found(trail, topic, tuple(matching), groups)
+        if trail.of(topic):
+            self.found(trail, topic, tuple(matching), groups)
         return groups, not strange and len(groups) == min(1, len(matching))
 
     def found(self, trail: Trail, topic: str, acts: tuple[str, ...], groups: tuple[str, ...]) -> None:
@@ -163,8 +167,10 @@ class Whose:
         self._suspected, self._hunted = _later(self._suspected, now_ms), _later(self._hunted, now_ms)
         self.version += before != len(self._hunted)
         for (user, topic), groups in list(self._limited_groups.items()):
-            for group in [each for each in groups if not self.readers.lives(user, each)]:
-                del groups[group]
+            over = [each for each, until_ms in groups.items() if until_ms <= now_ms]
+            for group in over:
+                if not (self.readers.lives(user, group) or self.is_hunted(user, group, topic)):
+                    del groups[group]
             if not groups:
                 del self._limited_groups[user, topic]
 
@@ -174,9 +180,8 @@ class Whose:
             del self._pending[key]
             user, group, topic, number = key
             found = [
-                (group in trail.groups.get(topic, ()), trail.of(topic)[number])
+                (group in trail.groups.get(topic, ()), trail.of(topic).get(number, trail.untracked))
                 for trail in self.trails.on(topic, user)
-                if number in trail.of(topic)
             ]
             if any(counts and had.explains(stand) for counts, had in found):
                 self._settle(key, stand)
@@ -209,13 +214,16 @@ class Whose:
 
     def _note(self, user: str, group: str, topic: str) -> None:
         groups = self._limited_groups.setdefault((user, topic), {})
-        if group not in groups and len(groups) < GROUPS_OF_TOPIC_MAX:
-            groups[group] = None
-            self.version += 1
+        known = group in groups
+        # Who is hunted has its place whatever others there are.
+        if known or len(groups) < GROUPS_OF_TOPIC_MAX or self.is_hunted(user, group, topic):
+            groups[group] = self._steady_ms() + LEFT_MS
+            self.version += not known
 
     def _suspect(self, key: Key, until_ms: float) -> None:
         """Once an offset may have been set by hand; who does it again has others read."""
-        again = key in self._suspected
+        # Where there is no room to remember the first time, it counts as the second.
+        again = key in self._suspected or len(self._suspected) >= HUNTED_MAX
         table = self._hunted if again else self._suspected
         if len(table) >= HUNTED_MAX and key not in table:
             del table[next(iter(table))]
@@ -224,6 +232,7 @@ class Whose:
             return
         self.version += 1
         user, group, topic = key
+        self._note(user, group, topic)
         for trail in self.trails.on(topic, user):
             trail.ruled_out.discard((topic, group))
 

@@ -55,6 +55,7 @@ def test_shares_of_others_that_were_too_late_do_not_stand(repeat: dict[str, Any]
 
 
 NUMBERS = pa.array([1], pa.int64())
+HUGE = pa.array([2**64 - 1], pa.uint64())
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,7 @@ NUMBERS = pa.array([1], pa.int64())
         stream_of(pa.record_batch({"group": ["g"], "ttl_ms": ["x"]}), "share"),
         stream_of(pa.record_batch({"group": ["g"], "ttl_ms": NUMBERS}), "limit"),
         stream_of(pa.record_batch({"group": ["g"], "ttl_ms": NUMBERS}), None),
+        stream_of(pa.record_batch({"group": ["g"], "ttl_ms": NUMBERS, "ts": HUGE}), "share"),
     ],
 )  # fmt: skip
 def test_what_is_no_pack_of_shares_is_told(value: bytes) -> None:

@@ -83,7 +83,11 @@ def test_an_unknown_client_waits_for_what_others_may_say() -> None:
     assert plan.cut is None
     rig = Rig(world)
     assert rig.plan({"t": 1}) is None
+    world.now_ms += 999
     world.desk.told([Member(CLIENT, GROUP, "m", None)], [])
+    # A new connection may be of a group more.
+    assert rig.plan({"t": 1}) is None
+    world.now_ms += 1
     _, plan = rig.sent({"t": 1})
     assert plan.cut is not None
     assert Rig(world).plan({"u": 1}) is not None

@@ -113,9 +113,9 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
     assert a.desk.groups_of(CLIENT, rigs[a].fetches._trail, T, ["t"], [0])[0] == ("h",)
     # What has ended is told, what is not said again is forgotten.
     ended = Rig(a.world)
-    ended.fetches._desk.groups_of(CLIENT, ended.fetches._trail, T, ["t"], [0])
-    ended.fetches._trail.asked(T, [(0, 0)], 0.0)
     ended.fetches._trail.client = CLIENT
+    ended.fetches._trail.asked(T, [(0, 0)], 0.0)
+    a.desk.groups_of(CLIENT, ended.fetches._trail, T, ["t"], [0])
     a.tells(b)
     assert len(list(b.desk.whose.trails.on(T, "alice"))) == 3
     ended.fetches.close()
@@ -162,6 +162,26 @@ def test_bounds(pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch) -> N
     a.tells(b)
     assert b.desk.readers.matching(CLIENT, ["other"], frozenset({0})) != []
     assert a.telling._rows.maxlen == telling.ROWS_MAX
+
+
+def test_what_cannot_all_be_told_in_time_does_not_pile_up(
+    pair: tuple[Proxy, Proxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is told again while something waits, and new members go before it."""
+    a, b = pair
+    monkeypatch.setattr(telling, "AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(telling, "RECORD_BYTES", 1)
+    for _ in range(50):
+        rig = Rig(a.world)
+        rig.fetches._trail.asked(T, [(0, 0)], 0.0)
+        rig.fetches._trail.client = CLIENT
+        a.desk.groups_of(CLIENT, rig.fetches._trail, T, ["t"], [0])
+    for _ in range(40):
+        a.tells(b)
+    assert len(a.telling._rows) <= 50
+    a.desk.readers.saw(CLIENT, "new", "m")
+    a.tells(b)
+    assert "new" in b.desk.readers.groups(CLIENT)
 
 
 def test_it_is_an_event_that_decides_nothing(pair: tuple[Proxy, Proxy]) -> None:

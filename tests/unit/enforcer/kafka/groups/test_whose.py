@@ -5,7 +5,7 @@ import pytest
 from enforcer.kafka.groups import whose
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.groups.trails import TRAIL_MAX, Trail
-from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, SETTLED_MS, Whose
+from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, LEFT_MS, SETTLED_MS, Whose
 
 SAME = Client("alice", "10.0.0.1", "rdkafka")
 OTHER = SAME._replace(client_id="mine")
@@ -331,7 +331,10 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whose, "GROUPS_OF_TOPIC_MAX", 1)
     scene.reads("bob", "slow-1", T)
     scene.reads("bob", "slow-2", T)
-    assert scene._limited_groups["bob", T] == {"slow-1": None}
+    assert list(scene._limited_groups["bob", T]) == ["slow-1"]
+    # Who is hunted has its place all the same, and where there is no room for the suspected all are.
+    scene._suspect(("bob", "slow-3", T), scene.now_ms + 1)
+    assert list(scene._limited_groups["bob", T]) == ["slow-1", "slow-3"]
 
 
 def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
@@ -341,6 +344,54 @@ def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
     scene.trails.leave(a)
     assert list(scene.trails.on(T, "alice")) == []
     scene.readers.left(SAME, SLOW, [f"{SLOW}-m"])
+    scene.look()
     assert scene.matters(T, "alice")
+    scene.now_ms += LEFT_MS
     scene.look()
     assert not scene.matters(T, "alice")
+
+
+def test_who_leaves_after_each_commit_is_not_forgotten() -> None:
+    """Nor does a member that was never seen take its group along."""
+    scene = Scene()
+    scene.alone = True
+    scene.readers.saw(SAME, SLOW)
+    a = scene.connection()
+    scene.fetches(a, 0, OTHER)
+    for offset in range(500, 3_000, 500):
+        scene.readers.left(SAME, SLOW, ["nobody"])
+        scene.commits(SLOW, offset)
+        scene.readers.left(SAME, SLOW, [""])
+        scene.now_ms += 1_100
+        scene.look()
+        assert scene.matters(T, "alice") and scene.fetches(a, offset, OTHER) == {SLOW}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_connection_that_reads_more_than_is_remembered_is_suspected(alone: bool) -> None:
+    """Made-up partitions do not hide what it reads."""
+    scene = Scene()
+    scene.alone = alone
+    scene.joins(SLOW, OTHER)
+    scene.joins(FREE)
+    own, a = scene.connection(), scene.connection()
+    a.asked(T, ((part, 0) for part in range(1, TRAIL_MAX + 1)), scene.now_ms)
+    scene.fetches(own, 0, OTHER)
+    for offset in (500, 1_000, 1_500):
+        scene.fetches(a, offset)
+        scene.commits(SLOW, offset)
+        scene.settles()
+    assert scene.is_hunted("alice", SLOW, T) and scene.fetches(a, 2_000) == {FREE, SLOW}
+
+
+def test_made_up_topics_take_no_room_of_a_trail() -> None:
+    """Beyond the bound none is remembered, and the connection counts for all."""
+    scene = Scene()
+    a = scene.connection()
+    for number in range(3):
+        a.asked(f"t{number}", ((part, 0) for part in range(TRAIL_MAX // 2)), scene.now_ms)
+        scene.of(SAME, a, f"t{number}", ["t"], [0])
+    assert a.topics() == ["t0", "t1"] and list(a.groups) == ["t0", "t1"]
+    assert list(scene.trails.on("t9", "alice")) == [a]
+    scene.trails.leave(a)
+    assert list(scene.trails.on("t9", "alice")) == []
