@@ -207,7 +207,7 @@ class Brain:
                     break
             elif now_ms - complained_ms >= _COMPLAIN_S * 1000:
                 complained_ms = now_ms
-                logger.warning("no probe decided yet: is the job running? what is decided strictly gets on_late_decision")
+                logger.warning("no probe decided yet: does the job run? strict requests get on_late_decision")
             if not first_ms and now_ms >= self._start_until_ms:
                 self._serve_alone()
         logger.info("ready: a probe was decided, after %.1f s", (self.clock.steady_ms() - started_ms) / 1000)

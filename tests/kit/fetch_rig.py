@@ -63,15 +63,17 @@ class Rig:
         world: what it shares with others.
         version: of its requests.
         proven: whether the broker has answered it before.
+        met: whether it has waited for what other proxies know of it.
     """
 
-    def __init__(self, world: World, version: int = 12, proven: bool = True) -> None:
+    def __init__(self, world: World, version: int = 12, proven: bool = True, met: bool = True) -> None:
         self.world, self.version = world, version
         self.pauses: list[float] = []
         self.woken = 0
         self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
         self.fetches = Fetches(world.desk, self, lambda topics, done: self.asked.append((topics, done)))
         self.fetches.naming.proven = proven
+        self.fetches.meeting.over = met
 
     def pause(self, wait_ms: float) -> None:
         """Noted (line_up.Pause)."""

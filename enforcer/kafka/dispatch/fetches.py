@@ -5,7 +5,7 @@ for a moment and then answered without records, as a broker answers a throttled 
 gets an answer for each partition that it asked for, in the order of its requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
 )
 from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.parts import TooManyParts
-from enforcer.kafka.dispatch.session import Known, LookUp, Naming, Reading, Session
+from enforcer.kafka.dispatch.session import Known, LookUp, Meeting, Naming, Reading, Session
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.protocol.frames import BadFrame, Reason, RequestHeader
 from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching, with_limit
@@ -43,10 +43,6 @@ _LOOK_MS: Final = 1_000.0
 """How often it is looked what a limit of a longer period leaves, though nobody said that it has changed."""
 _COME_BACK_MS: Final = 100.0
 """A client has so long to ask again when its time has come, or loses its place to who does."""
-_KNOWN_MS: Final = 1_000.0
-_UNKNOWN_MS: Final = 2_000.0
-"""So long a connection's first Fetch waits for what other proxies may tell of its client, known or not."""
-_LOOK_AGAIN_MS: Final = 50.0
 _LIMITED_MAX: Final = 1_000
 """Topics of a connection of which it is remembered that a limit was reached."""
 
@@ -80,6 +76,8 @@ class Fetches:
         self._session = Session(desk)
         self.naming = Naming(desk.names, pause, look_up, desk.steady_ms)
         """The names of its topics, and whether it was let in."""
+        self.meeting = Meeting(desk, pause)
+        """What other proxies may know of its client."""
         self._trail = desk.new_trail()
         self._deliveries = Deliveries(desk, self._trail)
         # Until when it need not be asked what is left for them, unless it was woken.
@@ -91,8 +89,6 @@ class Fetches:
         self._held_since_ms = inf
         self._known = Known(desk)
         self._was_limited = False
-        # Since when it may turn out for which group it reads, and whether that is over.
-        self._began_ms, self._met = inf, False
 
     def wake(self) -> None:
         """It may be its turn (lines.Waiter)."""
@@ -138,7 +134,7 @@ class Fetches:
             return Plan(with_session(frame, at, UNKNOWN_SESSION, epoch))
         if ids and self.naming.must_wait(keys):
             return None
-        if self._may_be_told_of(client, keys, ids):
+        if self.meeting.must_wait(client, keys, ids):
             return None
         (session.begin if full else session.add)(keys, ids)
         self._was_limited = session.is_limited(client)
@@ -239,25 +235,6 @@ class Fetches:
         if stays:
             self._known.keep(topic, groups, reading, name if tracked else "")
         return reading
-
-    def _may_be_told_of(self, client: Client, keys: Sequence[bytes], ids: bool) -> bool:
-        """Whether another proxy may say right now for which group a connection reads, which waits for that.
-
-        Its client may be known here for other groups already, and this one be a further one's.
-        """
-        desk = self._desk
-        if self._met or desk.alone or not desk.dispatch.by_subscription:
-            return False
-        names = (desk.topic(key, ids) for key in keys)
-        if not any(name is not None and desk.dispatch.may_limit_groups(name) for name in names):
-            return False
-        now_ms = desk.steady_ms()
-        self._began_ms = min(self._began_ms, now_ms)
-        known = bool(desk.readers.groups(client))
-        self._met = now_ms >= self._began_ms + (_KNOWN_MS if known else _UNKNOWN_MS)
-        if not self._met:
-            self._pause.pause(_LOOK_AGAIN_MS)
-        return not self._met
 
     def _track(self, name: str, topic: AskedTopic) -> None:
         asked = ((part.number, part.offset) for part in topic.parts)

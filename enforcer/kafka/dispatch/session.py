@@ -4,6 +4,7 @@ KIP-227 for sessions, KIP-516 for topic ids.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.core.dispatch.lines import Claim
@@ -20,6 +21,10 @@ _AGAIN_MS: Final = 1_000.0
 TOPICS_MAX: Final = 1_000
 """Topics of a session that are remembered; with more it is taken to be limited, and has no session."""
 
+KNOWN_MS: Final = 1_000.0
+UNKNOWN_MS: Final = 2_000.0
+"""So long a connection's first Fetch waits for what other proxies may tell of its client, known or not."""
+_LOOK_AGAIN_MS: Final = 50.0
 _NEW: Final = (-1, -1, -1, None)
 KNOWN_MAX: Final = 1_000
 """Topics of a connection that are remembered; of more each is looked up with each request."""
@@ -179,6 +184,42 @@ class Naming:
             self._pause.wake()
 
         self._look_up(topic_ids, learn)
+
+
+class Meeting:
+    """The wait of a new connection for what other proxies may tell of its client.
+
+    Attributes:
+        over: nothing is waited for any more.
+
+    Args:
+        desk: knows whether there are others, and the client's groups.
+        pause: holds the connection back.
+    """
+
+    def __init__(self, desk: FetchDesk, pause: Pause) -> None:
+        self.over = False
+        self._desk = desk
+        self._pause = pause
+        self._began_ms = inf
+
+    def must_wait(self, client: Client, keys: Sequence[bytes], ids: bool) -> bool:
+        """Whether it may turn out right now for which group a connection reads, which waits for that.
+
+        Its client may be known here for other groups already, and this one be a further one's.
+        """
+        desk = self._desk
+        if self.over or desk.alone or not desk.dispatch.by_subscription:
+            return False
+        names = (desk.topic(key, ids) for key in keys)
+        if not any(name is not None and desk.dispatch.may_limit_groups(name) for name in names):
+            return False
+        now_ms = desk.steady_ms()
+        self._began_ms = min(self._began_ms, now_ms)
+        self.over = now_ms >= self._began_ms + (KNOWN_MS if desk.readers.groups(client) else UNKNOWN_MS)
+        if not self.over:
+            self._pause.pause(_LOOK_AGAIN_MS)
+        return not self.over
 
 
 class Reading(NamedTuple):

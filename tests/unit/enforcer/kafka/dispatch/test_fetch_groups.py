@@ -74,14 +74,14 @@ def test_an_unknown_client_waits_for_what_others_may_say() -> None:
     """Two seconds once, where there are other proxies and groups have limits; then it is of no group."""
     world = World(subscriptions={(full("t"), GROUP): (6, 0)})
     world.counted.others = 1
-    rig = Rig(world)
+    rig = Rig(world, met=False)
     assert rig.plan({"t": 1}) is None and rig.pauses == [50.0]
     world.now_ms += 1_999
     assert rig.plan({"t": 1}) is None
     world.now_ms += 1
     _, plan = rig.sent({"t": 1})
     assert plan.cut is None
-    rig = Rig(world)
+    rig = Rig(world, met=False)
     assert rig.plan({"t": 1}) is None
     world.now_ms += 999
     world.desk.told([Member(CLIENT, GROUP, "m", None)], [])
@@ -90,7 +90,7 @@ def test_an_unknown_client_waits_for_what_others_may_say() -> None:
     world.now_ms += 1
     _, plan = rig.sent({"t": 1})
     assert plan.cut is not None
-    assert Rig(world).plan({"u": 1}) is not None
+    assert Rig(world, met=False).plan({"u": 1}) is not None
 
 
 def test_another_client_id_in_a_session() -> None:
