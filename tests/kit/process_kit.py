@@ -4,7 +4,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,15 @@ def series_at(url: str) -> dict[str, float]:
 
 
 @contextmanager
-def proxy_process(cluster: Cluster, folder: Path, topics: Topics, **settings: Any) -> Iterator[ProxyProcess]:
-    """Run one before a cluster; clients are let in when this is entered."""
+def proxy_process(
+    cluster: Cluster, folder: Path, topics: Topics, name: str = "process", **settings: Any
+) -> Iterator[ProxyProcess]:
+    """Run one before a cluster; clients are let in when this is entered. In the end it says that it leaves."""
     log, listen, metrics = folder / "proxy.log", *(f"127.0.0.1:{free_port()}" for _ in range(2))
     given = folder / "weir.yaml"
     given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}))
     options = ["--kafka", cluster.kafka.bootstrap, "--settings", str(given)]
-    options += ["--listen", listen, "--metrics", metrics, "--id", f"process-{listen.rpartition(':')[2]}"]
+    options += ["--listen", listen, "--metrics", metrics, "--id", name]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "weir", "proxy", *options], stdout=output, stderr=output
@@ -89,6 +91,9 @@ def proxy_process(cluster: Cluster, folder: Path, topics: Topics, **settings: An
             until(proxy.serves, 60, what="a proxy that serves")
             yield proxy
         finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(10)
             process.kill()
             process.wait(5)
 
