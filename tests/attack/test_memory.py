@@ -169,7 +169,9 @@ def test_the_greediest_goes_first(
 ) -> None:
     """Above half of the bound who holds most is ended, counted and logged; the others are served."""
     with (
-        proxy_process(cluster, tmp_path_factory.mktemp("b"), cluster.topics, "budget", memory_mb=128) as proxy,
+        proxy_process(
+            cluster, tmp_path_factory.mktemp("budget"), cluster.topics, "budget", memory_mb=128
+        ) as proxy,
         ExitStack() as stack,
     ):
         bystander = stack.enter_context(WireClient(proxy.bootstrap))

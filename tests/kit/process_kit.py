@@ -76,7 +76,7 @@ def series_at(url: str) -> dict[str, float]:
 def proxy_process(
     cluster: Cluster, folder: Path, topics: Topics, name: str = "process", **settings: Any
 ) -> Iterator[ProxyProcess]:
-    """Run one before a cluster; clients are let in when this is entered. In the end it says that it leaves."""
+    """Run one before a cluster; clients are let in when this is entered. It says when it leaves."""
     log, listen, metrics = folder / "proxy.log", *(f"127.0.0.1:{free_port()}" for _ in range(2))
     given = folder / "weir.yaml"
     given.write_text(yaml.safe_dump({"kafka": {"topic_prefix": topics.prefix}, "proxy": settings}))
