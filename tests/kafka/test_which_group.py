@@ -3,6 +3,7 @@
 Real broker, `weir proxy` as processes, real consumers; figures are printed.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -126,6 +127,24 @@ def test_two_groups_at_several_proxies(
     prepared(company.kafka.bootstrap, company.put, name, name)
     with several(company.kafka.bootstrap, tmp_path) as (one, other):
         holds_apart(make(one, name, name), make(other, fresh("free"), name), True, say)
+
+
+@pytest.mark.soak
+def test_a_group_that_begins_again_beside_a_free_one(company: Company, tmp_path: Path, say: Say) -> None:
+    """Its client id is known at every worker, for the free group; the news of its own must come in time."""
+    name = fresh("slow")
+    prepared(company.kafka.bootstrap, company.put, name, name)
+    with (
+        workers(company.kafka.bootstrap, tmp_path) as (one, other),
+        as_by_default(other, fresh("free"), name) as free,
+    ):
+        until(lambda: len(free.came) >= RECORDS, 60, "the free one has read all")
+        for _ in range(6):
+            with as_by_default(one, name, name) as limited:
+                until(lambda limited=limited: limited.came, 60, "the limited one reads")
+                time.sleep(3.0)
+            say(f"began again: {len(limited.came)} in 3 s, {excess(limited.came):.0f} above {RATE}/s")
+            assert excess(limited.came) <= RATE + FETCH
 
 
 @pytest.mark.parametrize(
