@@ -14,7 +14,7 @@ from enforcer.core.feeds.shares import Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
-from enforcer.kafka.traffic.connection_meter import ConnectionMeter
+from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.metering.account import PUBLISH, Wait
 from enforcer.metering.meter import Meter
@@ -342,3 +342,35 @@ class World:
 def _taken(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     taken, events[:] = list(events), []
     return taken
+
+
+class Line:
+    """A connection: how it was paused, and look-ups that a test answers."""
+
+    def __init__(self, desk: "Desk", proven: bool = True) -> None:
+        self.pauses: list[float] = []
+        self.woken = 0
+        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
+        self.connection_meter = ConnectionMeter(
+            desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
+        )
+        self.connection_meter.proven = proven
+
+    def pause(self, wait_ms: float) -> None:
+        """Noted (line_up.Pause)."""
+        self.pauses.append(wait_ms)
+
+    def wake(self) -> None:
+        """Counted (line_up.Pause)."""
+        self.woken += 1
+
+    def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> Admitted | None:
+        """Produce some records."""
+        frame, header = produce(version, {topic: [batch(count)]})
+        return self.connection_meter.produce(frame, header, user)
+
+    def told(self, count: int, user: str = "bob") -> int:
+        """Produce some records, which must be admitted; returns the throttle time."""
+        admitted = self.produce(count, user=user)
+        assert admitted is not None
+        return admitted.told_ms

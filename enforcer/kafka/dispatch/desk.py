@@ -174,7 +174,7 @@ class FetchDesk:
         if len(found) < 2:
             return tuple(found) or ("",), False, stays
         limited = tuple(group for group in found if self._is_limited(topic, group))
-        if limited:
+        if limited and len(trail.acts.get(topic, ())) > 1:
             self._say(client, topic, found)
         return ("",) if self._passes_ambiguous or not limited else limited, bool(limited), False
 

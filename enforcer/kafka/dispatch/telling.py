@@ -67,16 +67,16 @@ class Telling:
         """Tell what is new, until cancelled."""
         while True:
             await asyncio.sleep(MEMBERS_S)
-            if self._desk.steady_ms() >= self._next_ms:
-                self._next_ms = self._desk.steady_ms() + REST_MS
-                try:
+            try:
+                if self._desk.steady_ms() >= self._next_ms:
+                    self._next_ms = self._desk.steady_ms() + REST_MS
                     self.tell()
-                except Exception:
-                    # One row's trouble must not end what proxies know of each other.
-                    logger.exception("other proxies could not be told who reads for which group")
-            elif self._tells:
-                self._add(*self._desk.readers.news())
-                self._write()
+                elif self._tells:
+                    self._add(*self._desk.readers.news())
+                    self._write()
+            except Exception:
+                # One row's trouble must not end what proxies know of each other.
+                logger.exception("other proxies could not be told who reads for which group")
 
     def tell(self) -> None:
         """Tell all that is new; nothing while there is nobody to tell."""

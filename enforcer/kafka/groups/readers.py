@@ -184,11 +184,11 @@ class Readers:
         self.heard(client, found)
         return found
 
-    def may_want(self, user: str, group: str, topic: Iterable[str | bytes], part: int) -> bool:
-        """Whether some member of a group, whoever it says it is, was told to read a partition."""
+    def wanted(self, user: str, group: str, topic: Iterable[str | bytes]) -> set[int]:
+        """The partitions that some member of a group, whoever it says it is, was told to read."""
         names = tuple(topic)
         clients = self._acting.get((user, group), ())
-        return any(part in self._clients[client][group].held(names) for client in clients)
+        return set[int]().union(*(self._clients[client][group].held(names) for client in clients))
 
     def lives(self, user: str, group: str) -> bool:
         """Whether anybody acts for a group."""

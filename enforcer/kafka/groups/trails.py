@@ -7,7 +7,7 @@ committed last, or was told when it asked.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from enforcer.kafka.groups.readers import Client
 from streaming.contract.fields import INT64_MAX
@@ -22,6 +22,9 @@ OFFSETS_MAX: Final = 200_000
 """Partitions of all groups together whose offsets are known."""
 
 
+K = TypeVar("K")
+
+
 class Stand(NamedTuple):
     """Where a group stands in a partition.
 
@@ -33,7 +36,7 @@ class Stand(NamedTuple):
 
     offset: int
     at_ms: float
-    base: int = -1
+    base: int
 
 
 class Stretch:
@@ -150,6 +153,8 @@ class Trails:
 
     Attributes:
         gone: numbers of connections here that have ended since others were told so.
+        left: how many have ended that acted for some group, which may have no reader since.
+        changes: topic -> another number each time that some connection acts for others than before.
 
     Args:
         steady_ms: the clock.
@@ -158,10 +163,15 @@ class Trails:
     def __init__(self, steady_ms: Callable[[], float]) -> None:
         self._steady_ms = steady_ms
         self._by_topic: dict[str, dict[Trail, None]] = {}
+        # By topic and group: which act for it, or may read for it. They are few where the topic's are many.
+        self._by_group: dict[tuple[str, str], dict[Trail, None]] = {}
         self._told: dict[tuple[str, int], Trail] = {}
         # Connections with more than is remembered of them: they may read any topic.
         self._full: dict[Trail, None] = {}
         self.gone: deque[int] = deque(maxlen=TOLD_MAX)
+        self.left = 0
+        self.changes: dict[str, int] = {}
+        self._count = 0
 
     def join(self, trail: Trail, topic: str) -> None:
         """A connection reads a topic."""
@@ -174,17 +184,38 @@ class Trails:
         """The connection is gone."""
         if trail.told_ms is None and not trail.ended and trail.topics():
             self.gone.append(trail.number)
+        self.left += not trail.ended and any(trail.acts.values())
         trail.ended = True
         self._full.pop(trail, None)
         for topic in trail.topics():
-            found = self._by_topic.get(topic, {})
-            found.pop(trail, None)
-            if not found:
-                self._by_topic.pop(topic, None)
+            _take_out(self._by_topic, topic, trail)
+            self._changed(topic)
+            for group in {*trail.acts.get(topic, ()), *trail.groups.get(topic, ())}:
+                _take_out(self._by_group, (topic, group), trail)
 
-    def others(self, topic: str, trail: Trail) -> Iterator[Trail]:
-        """The connections of the same principal that read a topic, without this one."""
-        return (each for each in self.on(topic, trail.client.user) if each is not trail)
+    def note(self, trail: Trail, topic: str, acts: tuple[str, ...], groups: tuple[str, ...]) -> None:
+        """A connection acts for these groups, or may read for those."""
+        if trail.ended:
+            return
+        before = {*trail.acts.get(topic, ()), *trail.groups.get(topic, ())}
+        now = {*acts, *groups}
+        for group in before - now:
+            _take_out(self._by_group, (topic, group), trail)
+        for group in now - before:
+            self._by_group.setdefault((topic, group), {})[trail] = None
+        if trail.acts.get(topic) != acts:
+            self._changed(topic)
+        trail.acts[topic], trail.groups[topic] = acts, groups
+
+    def _changed(self, topic: str) -> None:
+        self._count += 1
+        self.changes[topic] = self._count
+        if topic not in self._by_topic:
+            del self.changes[topic]
+
+    def of_group(self, topic: str, user: str, group: str) -> Iterator[Trail]:
+        """The connections of a principal that act for a group, or may read for it."""
+        return (each for each in self._by_group.get((topic, group), ()) if each.client.user == user)
 
     def on(self, topic: str, user: str) -> Iterator[Trail]:
         """All connections of a principal that read a topic."""
@@ -222,6 +253,13 @@ class Trails:
             if trail.told_ms is not None and trail.told_ms < before_ms:
                 self.leave(trail)
                 del self._told[key]
+
+
+def _take_out(index: dict[K, dict[Trail, None]], key: K, trail: Trail) -> None:
+    found = index.get(key, {})
+    found.pop(trail, None)
+    if not found:
+        index.pop(key, None)
 
 
 class Stands:

@@ -15,6 +15,8 @@ count for it is read for by them: for HUNTED_MS all that its principal reads of 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from cachetools import LRUCache
+
 from enforcer.kafka.groups.readers import Client, Readers
 from enforcer.kafka.groups.trails import Stand, Stands, Stretch, Trail, Trails
 
@@ -34,7 +36,11 @@ UNREAD_MS: Final = 10_000.0
 PENDING_MAX: Final = 10_000
 """Offsets that wait to be judged; further ones are not judged."""
 
+TOPICS_MAX: Final = 10_000
+"""Topics of which it is remembered which groups lack a reader; of more it is looked for again."""
+
 K = TypeVar("K")
+_Asked = tuple[str, str, tuple[str | bytes, ...]]
 Key = tuple[str, str, str]
 """Principal, group, topic."""
 Place = tuple[str, str, str, int]
@@ -45,7 +51,6 @@ class Whose:
     """What is concluded, of one proxy's own facts and those that it was told.
 
     Attributes:
-        version: counts up when groups begin or end to be hunted, or a topic has one more limited group.
         readers: who acts for which group.
         trails: what connections were delivered.
         stands: where groups stand.
@@ -64,7 +69,7 @@ class Whose:
         alone: Callable[[], bool],
         steady_ms: Callable[[], float],
     ) -> None:
-        self.version = 0
+        self._version = 0
         self.readers = Readers(readers_max, steady_ms)
         self.trails = Trails(steady_ms)
         self.stands = Stands()
@@ -73,11 +78,17 @@ class Whose:
         self._steady_ms = steady_ms
         # Until when they are looked at though nobody acts for them.
         self._limited_groups: dict[tuple[str, str], dict[str, float]] = {}
+        self._lacks: LRUCache[_Asked, tuple[tuple[int, int, int], list[str]]] = LRUCache(TOPICS_MAX)
         self._pending: dict[Place, Stand] = {}
         # What groups have committed and nobody is known to have read; by principal and topic.
         self._unread: dict[tuple[str, str], dict[tuple[str, int], Stand]] = {}
         self._hunted: dict[Key, float] = {}
         self._suspected: dict[Key, float] = {}
+
+    @property
+    def version(self) -> int:
+        """Counts up when what was found of a connection may be so no more, though no group came or went."""
+        return self._version + self.trails.left
 
     def of(
         self, client: Client, trail: Trail, topic: str, names: Iterable[str | bytes], parts: Sequence[int]
@@ -97,9 +108,11 @@ class Whose:
         if (client.user, topic) in self._unread:
             self._look_for_unread(trail, topic)
         matching = self.readers.matching(client, names, frozenset(parts))
-        limited = self._limited_groups.get((client.user, topic), ())
+        limited: Iterable[str] = self._limited_groups.get((client.user, topic), ())
+        may_read = self._may_read_for
+        if matching:
+            limited, may_read = self._lacking(client.user, topic, names), self._lacks_a_reader
         strange = [group for group in limited if group not in matching]
-        may_read = self._lacks_a_reader if matching else self._may_read_for
         found = matching + [group for group in strange if may_read(group, trail, topic, names, parts)]
         if len(found) > 1:
             found = [group for group in found if not self._is_others(group, trail, topic, parts)]
@@ -107,16 +120,16 @@ class Whose:
         self.trails.join(trail, topic)
         if trail.of(topic):
             self.found(trail, topic, tuple(matching), groups)
-        return groups, not strange and len(groups) == min(1, len(matching))
+        # Of a client of some group it stays until a reader of another one ends, which `version` tells.
+        return groups, groups == tuple(matching) if len(matching) == 1 else not (matching or strange)
 
     def found(self, trail: Trail, topic: str, acts: tuple[str, ...], groups: tuple[str, ...]) -> None:
         """A connection may read a topic for these groups, here or as another proxy says."""
-        since_ms = self._steady_ms()
-        if trail.groups.get(topic) == groups:
-            since_ms = trail.found[topic][1]
-        else:
+        before = trail.acts.get(topic), trail.groups.get(topic)
+        if before != (acts, groups):
             trail.untold.add(topic)
-        trail.acts[topic], trail.groups[topic] = acts, groups
+            self.trails.note(trail, topic, acts, groups)
+        since_ms = trail.found[topic][1] if before[1] == groups else self._steady_ms()
         trail.found[topic] = self.readers.changes, since_ms
 
     def _is_certain(self, trail: Trail, topic: str) -> bool:
@@ -165,7 +178,7 @@ class Whose:
                 del self._unread[user, topic]
         before = len(self._hunted)
         self._suspected, self._hunted = _later(self._suspected, now_ms), _later(self._hunted, now_ms)
-        self.version += before != len(self._hunted)
+        self._version += before != len(self._hunted)
         for (user, topic), groups in list(self._limited_groups.items()):
             over = [each for each, until_ms in groups.items() if until_ms <= now_ms]
             for group in over:
@@ -179,14 +192,15 @@ class Whose:
         for key, stand in [(key, stand) for key, stand in self._pending.items() if self._is_settled(stand)]:
             del self._pending[key]
             user, group, topic, number = key
-            found = [
-                (group in trail.groups.get(topic, ()), trail.of(topic).get(number, trail.untracked))
-                for trail in self.trails.on(topic, user)
-            ]
-            if any(counts and had.explains(stand) for counts, had in found):
+            found = self.trails.of_group(topic, user, group)
+            counted = (trail for trail in found if _counts(trail, topic, group))
+            if any(_had(trail, topic, number).explains(stand) for trail in counted):
                 self._settle(key, stand)
-            elif not any(self._catch(key, stand, had) for counts, had in found if not counts):
+                continue
+            others = (trail for trail in self.trails.on(topic, user) if not _counts(trail, topic, group))
+            if not any(self._catch(key, stand, _had(trail, topic, number)) for trail in others):
                 self._unread.setdefault((user, topic), {})[group, number] = stand
+                self._version += 1
 
     def _catch(self, key: Place, stand: Stand, had: Stretch) -> bool:
         """Whether a connection that does not count for a group may have read what it has committed."""
@@ -208,7 +222,7 @@ class Whose:
         user, mine = trail.client.user, trail.of(topic)
         unread = self._unread.get((user, topic), {})
         for (group, number), stand in list(unread.items()):
-            counts = number not in mine or group in trail.groups.get(topic, ())
+            counts = number not in mine or _counts(trail, topic, group)
             if not counts and self._catch((user, group, topic, number), stand, mine[number]):
                 del unread[group, number]
 
@@ -218,7 +232,7 @@ class Whose:
         # Who is hunted has its place whatever others there are.
         if known or len(groups) < GROUPS_OF_TOPIC_MAX or self.is_hunted(user, group, topic):
             groups[group] = self._steady_ms() + LEFT_MS
-            self.version += not known
+            self._version += not known
 
     def _suspect(self, key: Key, until_ms: float) -> None:
         """Once an offset may have been set by hand; who does it again has others read."""
@@ -230,11 +244,30 @@ class Whose:
         table[key] = until_ms
         if not again:
             return
-        self.version += 1
+        self._version += 1
         user, group, topic = key
         self._note(user, group, topic)
         for trail in self.trails.on(topic, user):
             trail.ruled_out.discard((topic, group))
+
+    def _lacking(self, user: str, topic: str, names: tuple[str | bytes, ...]) -> list[str]:
+        """The limited groups that may lack a reader: looked for once for all connections of a topic."""
+        state = self.readers.changes, self.version, self.trails.changes.get(topic, 0)
+        known = self._lacks.get((user, topic, names))
+        if known is None or known[0] != state:
+            groups = self._limited_groups.get((user, topic), ())
+            lacking = [group for group in groups if self._is_lacking(user, group, topic, names)]
+            known = self._lacks[user, topic, names] = state, lacking
+        return known[1]
+
+    def _is_lacking(self, user: str, group: str, topic: str, names: tuple[str | bytes, ...]) -> bool:
+        if self.is_hunted(user, group, topic):
+            return True
+        wanted = self.readers.wanted(user, group, names)
+        for trail in self.trails.of_group(topic, user, group) if wanted else ():
+            if group in trail.acts.get(topic, ()):
+                wanted -= trail.of(topic).keys()
+        return bool(wanted)
 
     def _lacks_a_reader(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
@@ -243,11 +276,9 @@ class Whose:
         user = trail.client.user
         if self.is_hunted(user, group, topic):
             return True
-        its = self._own_readers(group, trail, topic)
-        return any(
-            self.readers.may_want(user, group, names, number) and not any(number in each for each in its)
-            for number in parts
-        )
+        wanted = self.readers.wanted(user, group, names).intersection(parts)
+        its = self._own_readers(group, trail, topic) if wanted else []
+        return any(not any(number in each for each in its) for number in wanted)
 
     def _may_read_for(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
@@ -255,9 +286,10 @@ class Whose:
         """Whether a connection of nobody's may read for a group: none of its own has been where it stands."""
         user, mine = trail.client.user, trail.of(topic)
         its = [] if self.is_hunted(user, group, topic) else self._own_readers(group, trail, topic)
+        wanted = self.readers.wanted(user, group, names)
         for number in parts:
             stand = self.stands.of(user, group, topic, number)
-            if stand is None and not self.readers.may_want(user, group, names, number):
+            if stand is None and number not in wanted:
                 continue
             had = [each[number] for each in its if number in each]
             if not any(self._explains(each, stand, mine.get(number)) for each in had):
@@ -265,8 +297,8 @@ class Whose:
         return False
 
     def _own_readers(self, group: str, trail: Trail, topic: str) -> list[dict[int, Stretch]]:
-        others = self.trails.others(topic, trail)
-        return [each.of(topic) for each in others if group in each.acts.get(topic, ())]
+        found = self.trails.of_group(topic, trail.client.user, group)
+        return [each.of(topic) for each in found if each is not trail and group in each.acts.get(topic, ())]
 
     def _explains(self, its: Stretch, stand: Stand | None, mine: Stretch | None) -> bool:
         """Whether a group's own connection has been where it stands, and this one does not go on for it."""
@@ -287,7 +319,8 @@ class Whose:
             return True
         if self.is_hunted(trail.client.user, group, topic):
             return False
-        others = list(self.trails.others(topic, trail))
+        found = self.trails.of_group(topic, trail.client.user, group)
+        others = [each for each in found if each is not trail and _counts(each, topic, group)]
         mine, proven = trail.of(topic), False
         for number in parts:
             had = mine.get(number)
@@ -316,7 +349,7 @@ class Whose:
         its = [
             (each.groups[topic] if self._is_certain(each, topic) else (), each.of(topic)[number])
             for each in others
-            if number in each.of(topic) and group in each.groups.get(topic, ())
+            if number in each.of(topic)
         ]
         # Of a group without a limit it is not read what it is delivered; nor does that have to be proven.
         limited = self._limited(topic, group)
@@ -326,6 +359,14 @@ class Whose:
             if stand.at_ms > had.since_ms and offset > had.reach:
                 return bool(its)
         return any(of == (group,) for of, _ in its)
+
+
+def _counts(trail: Trail, topic: str, group: str) -> bool:
+    return group in trail.groups.get(topic, ())
+
+
+def _had(trail: Trail, topic: str, number: int) -> Stretch:
+    return trail.of(topic).get(number, trail.untracked)
 
 
 def _later(table: dict[K, float], now_ms: float) -> dict[K, float]:

@@ -337,6 +337,37 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(scene._limited_groups["bob", T]) == ["slow-1", "slow-3"]
 
 
+def test_what_is_found_of_a_client_of_its_own_stays_until_another_groups_reader_ends() -> None:
+    """Else each Fetch would look through all limited groups of its topics."""
+    scene = Scene()
+    scene.joins(SLOW)
+    scene.joins("slow-2", OTHER)
+    own, a = scene.connection(), scene.connection()
+    scene.fetches(own, 0)
+    assert scene.of(OTHER, a, T, ["t"], [0]) == (("slow-2",), True)
+    before = scene.version
+    scene.trails.leave(own)
+    assert scene.version > before
+    assert scene.of(OTHER, a, T, ["t"], [0]) == (("slow-2", SLOW), False)
+    again = scene.connection()
+    scene.fetches(again, 0)
+    assert scene.of(OTHER, a, T, ["t"], [0]) == (("slow-2",), True)
+
+
+def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
+    """Also at a connection of which was found before whose it is."""
+    scene = Scene()
+    scene.joins(SLOW, OTHER)
+    scene.joins(FREE)
+    own, a = scene.connection(), scene.connection()
+    scene.fetches(own, 0, OTHER)
+    scene.fetches(a, 0)
+    before = scene.version
+    scene.commits(SLOW, 500)
+    scene.settles()
+    assert scene.version > before
+
+
 def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
     """Nothing of them is kept."""
     a = scene.connection()

@@ -1,59 +1,25 @@
 """What a connection is told of its frames, by name and by id, and how much its fetches bring."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka_kit import decode
-from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, used, whole
+from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
 from enforcer.kafka.protocol.frames import FETCH, RequestHeader
-from enforcer.kafka.protocol.traffic import STEP_PARTS, fetching
+from enforcer.kafka.protocol.traffic import fetching
 from enforcer.kafka.traffic.connection_meter import (
     ABSENT_MAX,
     ABSENT_MS,
     ASKED_AT_ONCE,
     LEARN_MAX_BYTES,
     SESSION_TOPICS_MAX,
-    Admitted,
-    ConnectionMeter,
 )
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
 from enforcer.metering.account import Account
 from streaming.policy.policy_set import PolicySet
-
-
-class Line:
-    """A connection: how it was paused, and look-ups that a test answers."""
-
-    def __init__(self, desk: Desk, proven: bool = True) -> None:
-        self.pauses: list[float] = []
-        self.woken = 0
-        self.asked: list[tuple[list[bytes], Callable[[Mapping[bytes, str]], None]]] = []
-        self.connection_meter = ConnectionMeter(
-            desk.frames, desk.metrics, self, lambda ids, done: self.asked.append((ids, done))
-        )
-        self.connection_meter.proven = proven
-
-    def pause(self, wait_ms: float) -> None:
-        """Noted (line_up.Pause)."""
-        self.pauses.append(wait_ms)
-
-    def wake(self) -> None:
-        """Counted (line_up.Pause)."""
-        self.woken += 1
-
-    def produce(self, count: int, topic: str = TOPIC, version: int = 9, user: str = "bob") -> Admitted | None:
-        """Produce some records."""
-        frame, header = produce(version, {topic: [batch(count)]})
-        return self.connection_meter.produce(frame, header, user)
-
-    def told(self, count: int, user: str = "bob") -> int:
-        """Produce some records, which must be admitted; returns the throttle time."""
-        admitted = self.produce(count, user=user)
-        assert admitted is not None
-        return admitted.told_ms
 
 
 def test_a_group_in_debt_keeps_the_next_request_waiting() -> None:
@@ -351,38 +317,6 @@ def test_fetched_records_are_charged_by_id() -> None:
     assert desk.meter.accounts["rg1"].used == [0, 0, 300, len(data)]
     desk.now_ms = 10_000.0
     assert sessions(line, 16, {}, epoch=1) == 5_000
-
-
-def test_a_large_response_is_read_in_steps() -> None:
-    """Others have their turn between two; all of it is charged at the end."""
-    desk = Desk(GROUPS)
-    topics = {f"t{number}": [b""] for number in range(2 * STEP_PARTS)} | {TOPIC: [batch(7)]}
-    response = fetch_response(12, topics)
-    steps = Line(desk).connection_meter.fetched(response, RequestHeader(FETCH, 12, 1, "c", 0), "bob")
-    for _ in range(4):
-        assert next(steps) is None and not used(desk.meter)
-    assert whole(steps) == (response, 0) and used(desk.meter)["rg1"][2] == 7
-
-
-def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By id the names of the others are asked for once they bring something, which does not pass before."""
-    monkeypatch.setattr("enforcer.kafka.protocol.traffic.FETCH_PARTS_MAX", 4)
-    desk = Desk(GROUPS)
-    line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
-    names = ["a", "b", TOPIC]
-    desk.frames.learn({key_of(name, True): name for name in names[:2]})
-    frame, asked = fetch_request(16, dict.fromkeys(names, 1))
-    data = fetch_response(16, {"a": [b""], TOPIC: [batch(9)]})
-    assert fetching(frame, asked).more and line.connection_meter.fetch(frame, asked, "bob") is not None
-    brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
-    assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
-    assert line.connection_meter.fetch(frame, asked, "bob") is None
-    ((ids, done),) = line.asked
-    assert ids == [key_of(TOPIC, True)]
-    done({ids[0]: TOPIC})
-    assert line.connection_meter.fetch(frame, asked, "bob") is not None
-    assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
-    assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
 
 
 def test_what_has_no_name_passes_once_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,42 @@
+"""Fetches of very many topics and partitions, metered all the same."""
+
+import pytest
+from kafka.protocol.consumer import FetchResponse
+from kafka_kit import decode
+from meter_kit import GROUPS, TOPIC, Desk, Line, used, whole
+from traffic_kit import batch, fetch_request, fetch_response, key_of
+
+from enforcer.kafka.protocol.frames import FETCH, RequestHeader
+from enforcer.kafka.protocol.traffic import STEP_PARTS, fetching
+
+
+def test_a_large_response_is_read_in_steps() -> None:
+    """Others have their turn between two; all of it is charged at the end."""
+    desk = Desk(GROUPS)
+    topics = {f"t{number}": [b""] for number in range(2 * STEP_PARTS)} | {TOPIC: [batch(7)]}
+    response = fetch_response(12, topics)
+    steps = Line(desk).connection_meter.fetched(response, RequestHeader(FETCH, 12, 1, "c", 0), "bob")
+    for _ in range(4):
+        assert next(steps) is None and not used(desk.meter)
+    assert whole(steps) == (response, 0) and used(desk.meter)["rg1"][2] == 7
+
+
+def test_more_topics_than_are_read_are_metered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By id the names of the others are asked for once they bring something, which does not pass before."""
+    monkeypatch.setattr("enforcer.kafka.protocol.traffic.FETCH_PARTS_MAX", 4)
+    desk = Desk(GROUPS)
+    line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
+    names = ["a", "b", TOPIC]
+    desk.frames.learn({key_of(name, True): name for name in names[:2]})
+    frame, asked = fetch_request(16, dict.fromkeys(names, 1))
+    data = fetch_response(16, {"a": [b""], TOPIC: [batch(9)]})
+    assert fetching(frame, asked).more and line.connection_meter.fetch(frame, asked, "bob") is not None
+    brought, _ = whole(line.connection_meter.fetched(data, header, "bob"))
+    assert decode(FetchResponse, 16, bytes(brought)).responses == [] and not used(desk.meter)
+    assert line.connection_meter.fetch(frame, asked, "bob") is None
+    ((ids, done),) = line.asked
+    assert ids == [key_of(TOPIC, True)]
+    done({ids[0]: TOPIC})
+    assert line.connection_meter.fetch(frame, asked, "bob") is not None
+    assert whole(line.connection_meter.fetched(data, header, "bob"))[0] == data
+    assert used(desk.meter)["rg1"][2] == 9 and desk.meter.unmetered == 0
