@@ -60,7 +60,7 @@ class Dispatched:
             try:
                 said = told(response, key, version) if key in TOLD_KEYS else None
                 known = let_in(found, response, key, version)
-                self._desk.stands(client.user, places(frame, header, response) if known else ())
+                stood = places(frame, header, response) if known else []
             except BadFrame:
                 # As of tens of thousands of partitions: it is the client's, and teaches nothing.
                 return
@@ -72,6 +72,8 @@ class Dispatched:
                 readers.saw(client, group, member)
                 if said is not None:
                     self._desk.assigned(client, group, short(said[0]) or member, said[1])
+            # By now it is known that this client acts for them.
+            self._desk.stands(client.user, stood)
 
         return learn
 

@@ -6,10 +6,10 @@ consumer that sets none), and a group may fetch under another client id than it 
 - A connection that never had an offset is not the one that commits it, if another one had it that may be its.
 - A partition is one member's. Where one connection can be no other group's, no other is this group's.
 - Who fetches for no group that is known may read for each that stands in nothing that its own were delivered,
-  and everybody for one that has a partition and no connection of its own that reads it.
+  and everybody for one that begins, as long as no connection of its own reads its partitions.
 
-Until they tell, a fetch may be of each. A group that commits, twice, what only connections had that did not
-count for it is read for by them: for HUNTED_MS all that its principal reads of that topic may be its.
+Until they tell, a fetch may be of each. A group that commits, twice, what no connections of its own had is
+read for by others: for HUNTED_MS all that its principal reads of that topic may be its.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +27,8 @@ GROUPS_OF_TOPIC_MAX: Final = 1_000
 """Limited groups of a topic that are looked at for who fetches without a group that is known."""
 SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
+BEGIN_MS: Final = 10_000.0
+"""A group that was told what to read has connections that do so within that time; if it pauses it has none."""
 LEFT_MS: Final = 60_000.0
 """A limited group for which nobody acts any more is looked at for so long: it may be one that comes back."""
 ENDED_MS: Final = 2_000.0
@@ -79,6 +81,8 @@ class Whose:
         # Until when they are looked at though nobody acts for them.
         self._limited_groups: dict[tuple[str, str], dict[str, float]] = {}
         self._lacks: LRUCache[_Asked, tuple[tuple[int, int, int], list[str]]] = LRUCache(TOPICS_MAX)
+        # Since when they are known.
+        self._began: dict[Key, float] = {}
         self._pending: dict[Place, Stand] = {}
         # What groups have committed and nobody is known to have read; by principal and topic.
         self._unread: dict[tuple[str, str], dict[tuple[str, int], Stand]] = {}
@@ -183,24 +187,28 @@ class Whose:
             over = [each for each, until_ms in groups.items() if until_ms <= now_ms]
             for group in over:
                 if not (self.readers.lives(user, group) or self.is_hunted(user, group, topic)):
-                    del groups[group]
+                    del groups[group], self._began[user, group, topic]
             if not groups:
                 del self._limited_groups[user, topic]
 
     def _judge(self) -> None:
-        """Whether those that count for a group have had what it has committed."""
+        """Whether a group's own connections have had what it has committed."""
         for key, stand in [(key, stand) for key, stand in self._pending.items() if self._is_settled(stand)]:
             del self._pending[key]
             user, group, topic, number = key
             found = self.trails.of_group(topic, user, group)
-            counted = (trail for trail in found if _counts(trail, topic, group))
-            if any(_had(trail, topic, number).explains(stand) for trail in counted):
+            its = [trail for trail in found if self._is_own(trail, topic, group)]
+            if any(_had(trail, topic, number).explains(stand) for trail in its):
                 self._settle(key, stand)
                 continue
-            others = (trail for trail in self.trails.on(topic, user) if not _counts(trail, topic, group))
+            others = (trail for trail in self.trails.on(topic, user) if trail not in its)
             if not any(self._catch(key, stand, _had(trail, topic, number)) for trail in others):
                 self._unread.setdefault((user, topic), {})[group, number] = stand
                 self._version += 1
+
+    def _is_own(self, trail: Trail, topic: str, group: str) -> bool:
+        """Whether a connection counts for a group, and its client acts for it."""
+        return _counts(trail, topic, group) and group in self.readers.groups(trail.client)
 
     def _catch(self, key: Place, stand: Stand, had: Stretch) -> bool:
         """Whether a connection that does not count for a group may have read what it has committed."""
@@ -222,8 +230,8 @@ class Whose:
         user, mine = trail.client.user, trail.of(topic)
         unread = self._unread.get((user, topic), {})
         for (group, number), stand in list(unread.items()):
-            counts = number not in mine or _counts(trail, topic, group)
-            if not counts and self._catch((user, group, topic, number), stand, mine[number]):
+            own = number not in mine or self._is_own(trail, topic, group)
+            if not own and self._catch((user, group, topic, number), stand, mine[number]):
                 del unread[group, number]
 
     def _note(self, user: str, group: str, topic: str) -> None:
@@ -232,6 +240,7 @@ class Whose:
         # Who is hunted has its place whatever others there are.
         if known or len(groups) < GROUPS_OF_TOPIC_MAX or self.is_hunted(user, group, topic):
             groups[group] = self._steady_ms() + LEFT_MS
+            self._began.setdefault((user, group, topic), self._steady_ms())
             self._version += not known
 
     def _suspect(self, key: Key, until_ms: float) -> None:
@@ -261,8 +270,8 @@ class Whose:
         return known[1]
 
     def _is_lacking(self, user: str, group: str, topic: str, names: tuple[str | bytes, ...]) -> bool:
-        if self.is_hunted(user, group, topic):
-            return True
+        if self.is_hunted(user, group, topic) or not self._begins(user, group, topic):
+            return self.is_hunted(user, group, topic)
         wanted = self.readers.wanted(user, group, names)
         for trail in self.trails.of_group(topic, user, group) if wanted else ():
             if group in trail.acts.get(topic, ()):
@@ -274,11 +283,14 @@ class Whose:
     ) -> bool:
         """Whether a group has partitions that none of its own connections reads: then each may be its."""
         user = trail.client.user
-        if self.is_hunted(user, group, topic):
-            return True
+        if self.is_hunted(user, group, topic) or not self._begins(user, group, topic):
+            return self.is_hunted(user, group, topic)
         wanted = self.readers.wanted(user, group, names).intersection(parts)
         its = self._own_readers(group, trail, topic) if wanted else []
         return any(not any(number in each for each in its) for number in wanted)
+
+    def _begins(self, user: str, group: str, topic: str) -> bool:
+        return self._began.get((user, group, topic), 0.0) + BEGIN_MS > self._steady_ms()
 
     def _may_read_for(
         self, group: str, trail: Trail, topic: str, names: Sequence[str | bytes], parts: Sequence[int]
