@@ -5,8 +5,8 @@ consumer that sets none), and a group may fetch under another client id than it 
 
 - A connection that never had an offset is not the one that commits it, if another one had it that may be its.
 - A partition is one member's. Where one connection can be no other group's, no other is this group's.
-- Who fetches for no group that is known may read for each that stands in nothing that its own were delivered,
-  and everybody for one that begins, as long as no connection of its own reads its partitions.
+- Who fetches for no group that is known may read for each that stands in nothing that its own were delivered;
+  where there are several proxies, everybody for one that begins, until a connection of its own reads.
 
 Until they tell, a fetch may be of each. A group that commits, twice, what no connections of its own had is
 read for by others: for HUNTED_MS all that its principal reads of that topic may be its.
@@ -28,7 +28,7 @@ GROUPS_OF_TOPIC_MAX: Final = 1_000
 SETTLED_MS: Final = 3_000.0
 """What other proxies have delivered is known so long after; before, nothing is concluded from its absence."""
 BEGIN_MS: Final = 10_000.0
-"""A group that was told what to read has connections that do so within that time; if it pauses it has none."""
+"""A group that was told what to read has connections that do by then; one that pauses may have none."""
 LEFT_MS: Final = 60_000.0
 """A limited group for which nobody acts any more is looked at for so long: it may be one that comes back."""
 ENDED_MS: Final = 2_000.0
@@ -117,10 +117,10 @@ class Whose:
         if matching:
             limited, may_read = self._lacking(client.user, topic, names), self._lacks_a_reader
         strange = [group for group in limited if group not in matching]
-        found = matching + [group for group in strange if may_read(group, trail, topic, names, parts)]
-        if len(found) > 1:
-            found = [group for group in found if not self._is_others(group, trail, topic, parts)]
-        groups = tuple(found)
+        found = matching
+        if len(matching) > 1:
+            found = [group for group in matching if not self._is_others(group, trail, topic, parts)]
+        groups = *found, *(group for group in strange if may_read(group, trail, topic, names, parts))
         self.trails.join(trail, topic)
         if trail.of(topic):
             self.found(trail, topic, tuple(matching), groups)
@@ -290,6 +290,9 @@ class Whose:
         return any(not any(number in each for each in its) for number in wanted)
 
     def _begins(self, user: str, group: str, topic: str) -> bool:
+        # Who is alone sees at once what it commits; of several it may be told too late.
+        if self._alone():
+            return False
         return self._began.get((user, group, topic), 0.0) + BEGIN_MS > self._steady_ms()
 
     def _may_read_for(
