@@ -230,6 +230,7 @@ class Fetches:
             if unsure and self._held_since_ms == inf:
                 desk.metrics.ambiguous_fetches.inc()
         limited = any(desk.dispatch.limits(name, group) for group in groups)
+        limited = limited or desk.whose.watches(name, client.user)
         claim = self, name, "|".join(groups)
         reading = Reading(broker, name, groups, claim, tracked, unsure) if limited else None
         if stays:

@@ -37,7 +37,6 @@ UNREAD_MS: Final = 10_000.0
 """So long it is looked for who has read what a group has committed; until then each unknown may be it."""
 PENDING_MAX: Final = 10_000
 """Offsets that wait to be judged; further ones are not judged."""
-
 TOPICS_MAX: Final = 10_000
 """Topics of which it is remembered which groups lack a reader; of more it is looked for again."""
 
@@ -86,6 +85,8 @@ class Whose:
         self._pending: dict[Place, Stand] = {}
         # What groups have committed and nobody is known to have read; by principal and topic.
         self._unread: dict[tuple[str, str], dict[tuple[str, int], Stand]] = {}
+        # Until when it is looked at what is delivered there, since that has happened.
+        self._watched: dict[tuple[str, str], float] = {}
         self._hunted: dict[Key, float] = {}
         self._suspected: dict[Key, float] = {}
 
@@ -109,8 +110,7 @@ class Whose:
             parts: the partitions of one request.
         """
         names = tuple(names)
-        if (client.user, topic) in self._unread:
-            self._look_for_unread(trail, topic)
+        self._look_for_unread(trail, topic)
         matching = self.readers.matching(client, names, frozenset(parts))
         limited: Iterable[str] = self._limited_groups.get((client.user, topic), ())
         may_read = self._may_read_for
@@ -170,19 +170,20 @@ class Whose:
         """Whether it matters which of a principal's groups reads a topic: some of them is limited there."""
         return (user, topic) in self._limited_groups
 
+    def watches(self, topic: str, user: str) -> bool:
+        """Whether it matters what a principal is delivered of a topic, though nothing limits it."""
+        # Who has a connection for each fetch never asks where it has read to.
+        return (user, topic) in self._unread or (user, topic) in self._watched
+
     def look(self) -> None:
         """Judge what is settled, and forget; to be called once a second."""
         now_ms = self._steady_ms()
         self._judge()
-        for (user, topic), unread in list(self._unread.items()):
-            for (group, number), stand in list(unread.items()):
-                if stand.at_ms + UNREAD_MS <= now_ms:
-                    self._settle((user, group, topic, number), unread.pop((group, number)))
-            if not unread:
-                del self._unread[user, topic]
-        before = len(self._hunted)
+        self._forget_unread(now_ms)
+        before = len(self._hunted) + len(self._watched)
         self._suspected, self._hunted = _later(self._suspected, now_ms), _later(self._hunted, now_ms)
-        self._version += before != len(self._hunted)
+        self._watched = _later(self._watched, now_ms)
+        self._version += before != len(self._hunted) + len(self._watched)
         for (user, topic), groups in list(self._limited_groups.items()):
             over = [each for each, until_ms in groups.items() if until_ms <= now_ms]
             for group in over:
@@ -190,6 +191,16 @@ class Whose:
                     del groups[group], self._began[user, group, topic]
             if not groups:
                 del self._limited_groups[user, topic]
+
+    def _forget_unread(self, now_ms: float) -> None:
+        for (user, topic), unread in list(self._unread.items()):
+            for (group, number), stand in list(unread.items()):
+                if stand.at_ms + UNREAD_MS <= now_ms:
+                    self._settle((user, group, topic, number), unread.pop((group, number)))
+                    self._watch(user, topic)
+            if not unread:
+                del self._unread[user, topic]
+                self._version += 1
 
     def _judge(self) -> None:
         """Whether a group's own connections have had what it has committed."""
@@ -207,8 +218,9 @@ class Whose:
                 self._version += 1
 
     def _is_own(self, trail: Trail, topic: str, group: str) -> bool:
-        """Whether a connection counts for a group, and its client acts for it."""
-        return _counts(trail, topic, group) and group in self.readers.groups(trail.client)
+        """Whether a connection counts for a group, if that was looked at, and its client acts for it."""
+        counts = topic not in trail.groups or _counts(trail, topic, group)
+        return counts and group in self.readers.groups(trail.client)
 
     def _catch(self, key: Place, stand: Stand, had: Stretch) -> bool:
         """Whether a connection that does not count for a group may have read what it has committed."""
@@ -221,8 +233,7 @@ class Whose:
 
     def _settle(self, key: Place, stand: Stand) -> None:
         """It is known who has read until a group stood so, or nobody need be looked for any more."""
-        now = self.stands.of(*key)
-        if now is not None:
+        if (now := self.stands.of(*key)) is not None:
             self.stands.moved(*key, now._replace(base=min(now.offset, stand.offset)))
 
     def _look_for_unread(self, trail: Trail, topic: str) -> None:
@@ -230,8 +241,10 @@ class Whose:
         user, mine = trail.client.user, trail.of(topic)
         unread = self._unread.get((user, topic), {})
         for (group, number), stand in list(unread.items()):
-            own = number not in mine or self._is_own(trail, topic, group)
-            if not own and self._catch((user, group, topic, number), stand, mine[number]):
+            key, had, own = (user, group, topic, number), mine.get(number), self._is_own(trail, topic, group)
+            if had is not None and own and had.explains(stand):
+                self._settle(key, unread.pop((group, number)))
+            elif had is not None and not own and self._catch(key, stand, had):
                 del unread[group, number]
 
     def _note(self, user: str, group: str, topic: str) -> None:
@@ -243,8 +256,13 @@ class Whose:
             self._began.setdefault((user, group, topic), self._steady_ms())
             self._version += not known
 
+    def _watch(self, user: str, topic: str) -> None:
+        if len(self._watched) < HUNTED_MAX or (user, topic) in self._watched:
+            self._watched[user, topic] = self._steady_ms() + HUNTED_MS
+
     def _suspect(self, key: Key, until_ms: float) -> None:
         """Once an offset may have been set by hand; who does it again has others read."""
+        self._watch(key[0], key[2])
         # Where there is no room to remember the first time, it counts as the second.
         again = key in self._suspected or len(self._suspected) >= HUNTED_MAX
         table = self._hunted if again else self._suspected
@@ -351,13 +369,7 @@ class Whose:
         return proven
 
     def _reads_elsewhere(
-        self,
-        group: str,
-        trail: Trail,
-        stand: Stand | None,
-        topic: str,
-        number: int,
-        others: Sequence[Trail],
+        self, group: str, trail: Trail, stand: Stand | None, topic: str, number: int, others: Sequence[Trail]
     ) -> bool:
         """Whether a partition is read for a group by another connection than this one."""
         had = trail.of(topic)[number]

@@ -5,7 +5,7 @@ import pytest
 from enforcer.kafka.groups import whose
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.groups.trails import TRAIL_MAX, Trail
-from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, LEFT_MS, SETTLED_MS, Whose
+from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, LEFT_MS, SETTLED_MS, UNREAD_MS, Whose
 
 SAME = Client("alice", "10.0.0.1", "rdkafka")
 OTHER = SAME._replace(client_id="mine")
@@ -366,6 +366,40 @@ def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
     scene.commits(SLOW, 500)
     scene.settles()
     assert scene.version > before
+
+
+def test_who_reads_on_a_connection_for_each_fetch_is_watched() -> None:
+    """Though its client acts for a free group, and no fetch of its shows where the one before has read to."""
+    scene = Scene()
+    scene.alone = True
+    scene.joins(SLOW, OTHER)
+    scene.joins(FREE)
+    found: list[set[str]] = []
+    for offset in range(0, 2_000, 500):
+        a = scene.connection()
+        found.append(scene.fetches(a, offset))
+        if scene.watches(T, "alice"):
+            scene.gets(a, offset + 500)
+        scene.commits(SLOW, offset + 500)
+        scene.trails.leave(a)
+        scene.now_ms += UNREAD_MS
+        scene.look()
+    assert found == [{FREE}, {FREE}, {FREE}, {FREE, SLOW}]
+
+
+def test_who_has_read_what_its_group_committed_is_watched_no_more() -> None:
+    """As after a start of the proxy, where a group is told where it stands before it reads on from there."""
+    scene = Scene()
+    scene.alone = True
+    scene.joins(SLOW)
+    scene.commits(SLOW, 500)
+    assert scene.watches(T, "alice")
+    scene.fetches(scene.connection(), 500)
+    scene.look()
+    assert not scene.watches(T, "alice")
+    scene.now_ms += UNREAD_MS
+    scene.look()
+    assert not scene.watches(T, "alice")
 
 
 def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
