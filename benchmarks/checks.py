@@ -16,11 +16,11 @@ from benchmarks.kit.result import Result, Row, percentile
 from benchmarks.peers.build import CLIENT, GUBERNATOR, RATELIMIT, Program, Unavailable, build
 from benchmarks.peers.service import PEERS, Answers, Service
 from enforcer.core.clock import Clock
-from enforcer.core.coordinator import QuotaCoordinator
-from enforcer.core.gate import Action
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.gate import Action
 from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
 

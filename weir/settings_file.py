@@ -2,7 +2,7 @@
 
 import sys
 
-from enforcer.admin.settings import AdminSettings
+from enforcer.control.settings import AdminSettings
 from enforcer.core.settings import ProxySettings
 from enforcer.http.settings import HttpSettings
 from enforcer.pulsar.settings import PulsarSettings

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from benchmarks.load.events import POLICIES, SEED, user
 from enforcer.core.clock import Clock
-from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.metrics import Metrics
-from enforcer.core.questions.request_events import Asked
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.request_events import Asked
 from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
 

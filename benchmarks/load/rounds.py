@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.load.events import T0
-from enforcer.metering.usage_packs import report_rows
+from enforcer.laws.shares.usage_packs import report_rows
 from streaming.columns.packed import pack
 
 ROUND_MS: Final = 60_000
@@ -64,7 +64,7 @@ class Cluster:
                 yield name.encode(), value
 
     def _rows(self, name: str, broker: int, number: int) -> pa.RecordBatch:
-        """The report of one broker, as `enforcer.metering.usage_packs` makes its columns."""
+        """The report of one broker, as `enforcer.laws.shares.usage_packs` makes its columns."""
         groups, uses, held = zip(*self._used(broker, number), strict=True)
         use, times = np.array(uses, dtype=np.int64), np.array(held, dtype=np.int64)
         counts = np.stack([use, use * 100, use // 2, use * 50], axis=1)

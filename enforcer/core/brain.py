@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any
 
 from enforcer.core.clock import Clock
-from enforcer.core.coordinator import QuotaCoordinator
-from enforcer.core.deciding.joining import Joining
 from enforcer.core.feeds.decisions import Decision, Read, Standing, standing
 from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.feeds.limits import LimitDecision
@@ -21,9 +19,11 @@ from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Elsewhere, Share
 from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.metrics import Metrics
-from enforcer.core.questions.request_events import probe
 from enforcer.core.reports import Reports
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.joining import Joining
+from enforcer.laws.mutation.request_events import probe
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.topics import CHECK_MS, Topics
 from streaming.kafka_io.brokers_clock import BrokersClock

@@ -6,8 +6,8 @@ A request is held for its subject's not-before time, or while somebody owes (met
 import asyncio
 from collections.abc import Callable
 
-from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.mute import Mute
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
 
 CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
 

@@ -11,8 +11,6 @@ import httpx2
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from enforcer.core.deciding.mutations import Answer, Mutations
-from enforcer.core.questions.request_events import Asked
 from enforcer.http.counting import Count, count
 from enforcer.http.filling import Filling, Fillings, lookups
 from enforcer.http.metrics import OTHER, HttpMetrics
@@ -31,6 +29,8 @@ from enforcer.http.principal import Principals
 from enforcer.http.refusal import Refused, refuse
 from enforcer.http.rules import BadPath, Match, plain
 from enforcer.http.settings import HttpSettings
+from enforcer.laws.mutation.mutations import Answer, Mutations
+from enforcer.laws.mutation.request_events import Asked
 
 logger = logging.getLogger(__name__)
 

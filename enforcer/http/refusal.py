@@ -6,8 +6,8 @@ from typing import Final
 
 import orjson
 
-from enforcer.core.deciding.mutations import Answer
 from enforcer.http.passing.upstream import Headers
+from enforcer.laws.mutation.mutations import Answer
 from streaming.contract.errors import WeirError
 
 POLICY: Final = "partition-mutations"

@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
 from enforcer.core.brain import Brain
-from enforcer.core.deciding.mutations import Mutations
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.http.filling import Filling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings
+from enforcer.laws.mutation.mutations import Mutations
 from streaming.contract.topics import Cluster
 
 logger = logging.getLogger(__name__)

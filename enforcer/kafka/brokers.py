@@ -8,9 +8,9 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enforcer.core.sockets.listening import listen_on
+from enforcer.host.listening import listen_on
 from enforcer.kafka.passing.repeats import Repeats
-from enforcer.kafka.protocol.addresses import Rewriter
+from enforcer.wire.kafka.addresses import Rewriter
 from streaming.contract.errors import WeirError
 
 logger = logging.getLogger(__name__)

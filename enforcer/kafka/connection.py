@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from enforcer.core.health.pool import LARGE_BYTES, Seat
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import DelegationTokens, ProxySettings
-from enforcer.core.sockets.sockets import peer_of
+from enforcer.host.moving import Moving
+from enforcer.host.pool import LARGE_BYTES, Seat
+from enforcer.host.sockets import peer_of
 from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.incoming import Incoming
@@ -19,12 +20,11 @@ from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.life.keeping import kept_bytes
 from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.link import Hub, Slot
-from enforcer.kafka.passing.moving import Moving
-from enforcer.kafka.protocol.frames import FETCH, BadFrame
-from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
 from enforcer.kafka.upstream import Owner, Upstream
+from enforcer.wire.kafka.frames import FETCH, BadFrame
+from enforcer.wire.kafka.sasl import SaslObserver
 
 # A large request that others wait for, for its place or its slot, has this part of the time.
 _HURRY = 12

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from enforcer.core.gate import Action, MutationQuota, Verdict
 from enforcer.core.pacing import Pacer
-from enforcer.core.questions.open_questions import line_of
 from enforcer.kafka.backlog.producing import NO_ACKS, Producing, both
 from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.dispatch.dispatched import Dispatched
@@ -17,8 +15,12 @@ from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
 from enforcer.kafka.mutations.auto_creation import forbids_creation
 from enforcer.kafka.mutations.permissive import Permissive
 from enforcer.kafka.mutations.refusal import Refused
-from enforcer.kafka.protocol.answers import POLICY_VIOLATION, refuse_all
-from enforcer.kafka.protocol.frames import (
+from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
+from enforcer.kafka.responses import SASL_KEYS
+from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
+from enforcer.laws.mutation.open_questions import line_of
+from enforcer.wire.kafka.answers import POLICY_VIOLATION, refuse_all
+from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FETCH,
     METADATA,
@@ -29,16 +31,14 @@ from enforcer.kafka.protocol.frames import (
     parse_header,
     produce_acks,
 )
-from enforcer.kafka.protocol.messages import api_versions_refusal, unsupported
-from enforcer.kafka.protocol.mutations import (
+from enforcer.wire.kafka.messages import api_versions_refusal, unsupported
+from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     MutationRequest,
     TooManyItems,
     decode_request,
 )
-from enforcer.kafka.protocol.sasl import SaslObserver, Unreadable
-from enforcer.kafka.requests import ASKED_KEYS, METERED_KEYS, Requests
-from enforcer.kafka.responses import SASL_KEYS
+from enforcer.wire.kafka.sasl import SaslObserver, Unreadable
 
 _ITEM_BYTES: Final = 500
 """What an item of a request for mutations takes beside its frame, about."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from enforcer.core.health.turns import Turns
+from enforcer.host.turns import Turns
 
 
 class Incoming:

@@ -5,26 +5,26 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from enforcer.core.coordinator import QuotaCoordinator
-from enforcer.core.deciding.free_questions import FreeQuestions
-from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.health.pool import Pool
-from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.moving import Mover
+from enforcer.host.pool import Pool
+from enforcer.host.turns import Turns
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.passing.moving import Mover
-from enforcer.kafka.protocol.frames import RequestHeader, client_id_field
-from enforcer.kafka.protocol.messages import decode_topics, topics_request
-from enforcer.kafka.protocol.mutations import is_legal_name
-from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.metering.meter import Meter
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.laws.shares.meter import Meter
+from enforcer.wire.kafka.frames import RequestHeader, client_id_field
+from enforcer.wire.kafka.messages import decode_topics, topics_request
+from enforcer.wire.kafka.mutations import is_legal_name
+from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN, TopicCounts
 
 T = TypeVar("T")
 

@@ -9,16 +9,16 @@ from functools import partial
 
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.link import Hub, Line, NameQuestions, Slot
-from enforcer.kafka.protocol.frames import (
+from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
+from enforcer.wire.kafka.frames import (
     FETCH,
     PRODUCE,
     RequestHeader,
     produce_acks,
 )
-from enforcer.kafka.protocol.outcomes import with_acks
-from enforcer.kafka.protocol.throttle import patch_throttle
-from enforcer.kafka.protocol.traffic import Frame
-from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
+from enforcer.wire.kafka.outcomes import with_acks
+from enforcer.wire.kafka.throttle import patch_throttle
+from enforcer.wire.kafka.traffic import Frame
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from enforcer.core.deciding.free_questions import FreeQuestions
-from enforcer.core.health.heartbeat import Heartbeat
-from enforcer.core.health.memory import MemoryBudget
-from enforcer.core.health.pool import Pool
-from enforcer.core.health.tasks import Tasks
-from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.core.sockets.descriptors import Room
-from enforcer.core.sockets.listening import listen_at
-from enforcer.core.sockets.sockets import ended
+from enforcer.host.descriptors import Room
+from enforcer.host.heartbeat import Heartbeat
+from enforcer.host.listening import listen_at
+from enforcer.host.memory import MemoryBudget
+from enforcer.host.moving import Mover
+from enforcer.host.pool import Pool
+from enforcer.host.sockets import ended
+from enforcer.host.tasks import Tasks
+from enforcer.host.turns import Turns
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Broker, Brokers
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
@@ -34,9 +34,9 @@ from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.metering.enforcement import Enforcement
+from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.free_questions import FreeQuestions
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 

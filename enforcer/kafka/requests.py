@@ -16,7 +16,7 @@ from enforcer.kafka.guard.produce import PLAIN_TOPICS_AT, head_names_ours, names
 from enforcer.kafka.guard.protected import NOTHING, Protected
 from enforcer.kafka.link import Slot
 from enforcer.kafka.passing.known import InForce, Known
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     FETCH,
     FLEXIBLE_FROM,
@@ -31,7 +31,7 @@ from enforcer.kafka.protocol.frames import (
     parse_header,
     produce_acks,
 )
-from enforcer.kafka.protocol.mutations import MUTATION_KEYS
+from enforcer.wire.kafka.mutations import MUTATION_KEYS
 
 STREAMED_FROM_BYTES: Final = 16_384
 """A request at least so long is passed on while it comes; shorter ones are not worth two writes."""

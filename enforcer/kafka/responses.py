@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from enforcer.host.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
 from enforcer.kafka.guard.shown import SHOWN_KEYS
 from enforcer.kafka.link import Slot
 from enforcer.kafka.passing.fetch_walk import FetchWalk
-from enforcer.kafka.passing.moving import MOVED_FROM_BYTES, MOVED_FROM_READ_BYTES
 from enforcer.kafka.passing.repeats import Repeats
-from enforcer.kafka.protocol.addresses import REWRITTEN_KEYS, may_hold_endpoints
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka.addresses import REWRITTEN_KEYS, may_hold_endpoints
+from enforcer.wire.kafka.frames import (
     API_VERSIONS,
     CORRELATION_BYTES,
     DESCRIBE_CLUSTER,
@@ -30,8 +30,8 @@ from enforcer.kafka.protocol.frames import (
     Reason,
     Unread,
 )
-from enforcer.kafka.protocol.messages import limit_api_versions
-from enforcer.kafka.protocol.sasl import SaslObserver
+from enforcer.wire.kafka.messages import limit_api_versions
+from enforcer.wire.kafka.sasl import SaslObserver
 from streaming.contract.errors import WeirError
 
 SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})

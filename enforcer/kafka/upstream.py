@@ -5,8 +5,8 @@ from collections import deque
 from typing import Final, Protocol, cast
 
 from enforcer.core.settings import ProxySettings
-from enforcer.core.sockets.sockets import descriptor_of, unread
-from enforcer.kafka.protocol.frames import LENGTH_BYTES
+from enforcer.host.sockets import descriptor_of, unread
+from enforcer.wire.kafka.frames import LENGTH_BYTES
 
 _COPIED_BYTES: Final = 262_144
 

@@ -10,18 +10,18 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
-from enforcer.core.concurrency.limiter import Limiter
 from enforcer.core.settings import ProxySettings
-from enforcer.core.sockets.sockets import descriptor_of, peer_of
+from enforcer.host.sockets import descriptor_of, peer_of
+from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Features, Part
 from enforcer.pulsar.outlet import Outlet
-from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, error
-from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, BadFrame, Reason
 from enforcer.pulsar.staying.targets import Address
 from enforcer.pulsar.upstream import Upstream
+from enforcer.wire.pulsar.commands import CONNECTION, ServerError, error
+from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 

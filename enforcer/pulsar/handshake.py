@@ -10,8 +10,9 @@ from typing import Final
 from enforcer.core.credentials import name_of_password, name_of_token
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Features
-from enforcer.pulsar.protocol.commands import ServerError, parse, rewritten
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.staying.targets import Address, parse_target
+from enforcer.wire.pulsar.commands import ServerError, parse, rewritten
+from enforcer.wire.pulsar.frames import (
     AUTH_CHALLENGE,
     AUTH_RESPONSE,
     CONNECT,
@@ -23,7 +24,6 @@ from enforcer.pulsar.protocol.frames import (
     BadFrame,
     Reason,
 )
-from enforcer.pulsar.staying.targets import Address, parse_target
 from streaming.contract.events import ANONYMOUS
 
 _FROM_CLIENT: Final = frozenset({AUTH_RESPONSE, PING, PONG})

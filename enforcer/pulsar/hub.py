@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.turns import Turns
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.core.health.turns import Turns
-from enforcer.pulsar.protocol.frames import Splitter
+from enforcer.host.turns import Turns
+from enforcer.wire.pulsar.frames import Splitter
 
 _TURN: Final = "turn"
 _LOOKS_EVERY: Final = 16

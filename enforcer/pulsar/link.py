@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from enforcer.core.concurrency.limiter import Limiter
-from enforcer.pulsar.protocol.frames import MESSAGE_BYTES_DEFAULT
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.wire.pulsar.frames import MESSAGE_BYTES_DEFAULT
 
 
 class Features(NamedTuple):

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from enforcer.core.dispatch.smoothing import Smoothing
-from enforcer.core.health.heartbeat import Heartbeat
-from enforcer.core.health.memory import MemoryBudget
-from enforcer.core.health.tasks import Tasks
-from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.core.sockets.descriptors import Room
-from enforcer.core.sockets.listening import listen_at
-from enforcer.core.sockets.sockets import ended
-from enforcer.metering.enforcement import Enforcement
+from enforcer.host.descriptors import Room
+from enforcer.host.heartbeat import Heartbeat
+from enforcer.host.listening import listen_at
+from enforcer.host.memory import MemoryBudget
+from enforcer.host.sockets import ended
+from enforcer.host.tasks import Tasks
+from enforcer.host.turns import Turns
+from enforcer.laws.dispatch.smoothing import Smoothing
+from enforcer.laws.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.creating.creating import creating
 from enforcer.pulsar.delivering.delivering import Delivering

@@ -4,7 +4,7 @@ import asyncio
 from typing import Protocol, cast
 
 from enforcer.core.settings import ProxySettings
-from enforcer.core.sockets.sockets import descriptor_of
+from enforcer.host.sockets import descriptor_of
 from enforcer.pulsar.staying.targets import Address
 
 

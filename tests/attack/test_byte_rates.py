@@ -21,8 +21,8 @@ from proxy_kit import ProxyThread, until
 from traffic_kit import batch, fetch_request, produce
 from wire_client import Closed, WireClient
 
-from enforcer.kafka.protocol.batches import count_records
-from enforcer.metering.account import Account
+from enforcer.laws.shares.account import Account
+from enforcer.wire.kafka.batches import count_records
 
 LIMIT = 100_000
 BATCH = batch(1, size=40_000)

@@ -17,8 +17,8 @@ from traffic_kit import batch, produce_to
 from wire_client import WireClient
 
 from enforcer.kafka.dispatch.desk import LARGE_MS
-from enforcer.kafka.protocol.batches import count_records
-from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX
+from enforcer.wire.kafka.batches import count_records
+from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
 VERSION = 12
 PER_BATCH, BATCHES = 10, 20

@@ -16,7 +16,7 @@ from fuzz_rig import KINDS, Rig, resident_bytes
 from proxy_kit import Decider, PolicyWriter
 from watched_proxy import WatchedProxy
 
-from enforcer.kafka.protocol.frames import METADATA
+from enforcer.wire.kafka.frames import METADATA
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics

@@ -9,7 +9,7 @@ from process_kit import ProxyProcess, proxy_process
 from proxy_kit import until
 from wire_client import Closed, WireClient
 
-from enforcer.kafka.protocol import fields
+from enforcer.wire.kafka import fields
 
 ALLOWED_S = 0.25
 """What the proxy allows itself is 0.05; but the machine is shared with the broker and with other tests."""

@@ -12,7 +12,7 @@ from proxy_kit import until
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
-from enforcer.kafka.protocol import fields
+from enforcer.wire.kafka import fields
 
 GROWTH_MAX = 64 * MIB
 METERED = "memory"

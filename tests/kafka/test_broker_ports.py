@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from enforcer.core.sockets.listening import listen_on
+from enforcer.host.listening import listen_on
 from enforcer.kafka.brokers import Broker, Brokers, TooManyBrokers
 
 

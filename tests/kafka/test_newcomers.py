@@ -9,7 +9,7 @@ from proxy_kit import PolicyWriter, ProxyThread, until
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
-from enforcer.metering.account import State
+from enforcer.laws.shares.account import State
 from streaming.contract.topics import Topics
 
 LIMIT = 100.0

@@ -21,7 +21,7 @@ from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
 from enforcer.core.settings import AutoCreation
-from enforcer.kafka.passing.moving import Mover
+from enforcer.host.moving import Mover
 
 COUNT = 2_000
 

@@ -20,8 +20,8 @@ from proxy_kit import Decider, ProxyThread, until
 from traffic_kit import batch, fetch_request, produce, produce_by_id
 from wire_client import WireClient, metadata_request
 
-from enforcer.kafka.protocol.batches import count_records
-from enforcer.metering.account import Account
+from enforcer.laws.shares.account import Account
+from enforcer.wire.kafka.batches import count_records
 from weir.jars.java import java_command
 
 INTERVAL = {"resourceUsagePublishIntervalInSecs": 1}

@@ -12,7 +12,7 @@ from proxy_kit import PolicyWriter, ProxyThread
 from traffic_kit import batch, produce
 from wire_client import WireClient
 
-from enforcer.metering.account import State
+from enforcer.laws.shares.account import State
 from streaming.contract.topics import Topics
 
 LIFE_MS = 180_000

@@ -5,15 +5,15 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from enforcer.admin.api import create_app
-from enforcer.admin.auth import Grant
-from enforcer.admin.backlog.table import BacklogTable
-from enforcer.admin.dispatch.table import DeliveryTable
-from enforcer.admin.groups import Changes, Entries
-from enforcer.admin.metrics import AdminMetrics
-from enforcer.admin.parts import Parts, Unavailable
-from enforcer.admin.settings import AdminSettings
-from enforcer.admin.usage import UsageTable
+from enforcer.control.api import create_app
+from enforcer.control.auth import Grant
+from enforcer.control.backlog.table import BacklogTable
+from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.groups import Changes, Entries
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.parts import Parts, Unavailable
+from enforcer.control.settings import AdminSettings
+from enforcer.control.usage import UsageTable
 
 
 class MemoryStore:

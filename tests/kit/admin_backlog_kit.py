@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from enforcer.admin.backlog.records import report_of
-from enforcer.admin.backlog.table import BacklogTable
+from enforcer.control.backlog.records import report_of
+from enforcer.control.backlog.table import BacklogTable
 from streaming.contract.backlog.actions import backlog_action
 from streaming.contract.backlog.decisions import backlog_decision
 

@@ -9,11 +9,11 @@ from kafka.protocol.admin import topics
 from kafka_kit import build, decode, request, response
 from wire_client import create_request
 
-from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.kafka.mutations.admission import Admission
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.protocol.mutations import MutationRequest, decode_request
-from enforcer.kafka.protocol.topic_counts import TopicCounts
+from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.wire.kafka.mutations import MutationRequest, decode_request
+from enforcer.wire.kafka.topic_counts import TopicCounts
 
 CREATED = topics.CreateTopicsResponse
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from enforcer.core.clock import Clock
-from enforcer.core.concurrency.limiter import Limiter
-from enforcer.core.concurrency.partitions import Partitions
-from enforcer.core.concurrency.reservoir import Reservoir, Sample
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.concurrency.partitions import Partitions
+from enforcer.laws.concurrency.reservoir import Reservoir, Sample
 from streaming.policy.timeline import PolicyTimeline
 
 MS = 1_000_000

@@ -7,12 +7,10 @@ from typing import Any, cast
 
 from coordinator_kit import Desk
 
-from enforcer.core.backlog.blocks import Blocks
-from enforcer.core.deciding.free_questions import FreeQuestions
-from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.health.pool import Pool
-from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
+from enforcer.host.moving import Mover
+from enforcer.host.pool import Pool
+from enforcer.host.turns import Turns
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.connection import Connection
@@ -22,10 +20,12 @@ from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.passing.moving import Mover
 from enforcer.kafka.traffic.frame_meter import FrameMeter
 from enforcer.kafka.upstream import Owner, Upstream
-from enforcer.metering.meter import Meter
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.laws.shares.meter import Meter
 from streaming.contract.topics import Topics
 
 METADATA, PRODUCE, API_VERSIONS = 3, 0, 18

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from enforcer.core.clock import Clock
-from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.metrics import Metrics
-from enforcer.core.questions.request_events import Asked
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.request_events import Asked
 from streaming.contract.events import PolicyChange
 
 EPOCH_MS = 1_795_166_668_375

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from enforcer.core.dispatch.lines import Others
+from enforcer.laws.dispatch.lines import Others
 from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
 
 SECOND = 1_000

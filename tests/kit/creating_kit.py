@@ -12,8 +12,9 @@ from enforcer.pulsar.creating.creation import Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.link import Features, Part
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import (
     ERROR,
     PARTITIONED_METADATA,
     PARTITIONED_METADATA_RESPONSE,
@@ -22,7 +23,6 @@ from enforcer.pulsar.protocol.frames import (
     SUBSCRIBE,
     SUCCESS,
 )
-from enforcer.pulsar.settings import PulsarSettings
 
 NOT_FOUND = 11
 HERE = "persistent://public/default/"

@@ -9,7 +9,7 @@ import pulsar
 from pulsar_kit import client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
-from enforcer.core.questions.request_events import Asked
+from enforcer.laws.mutation.request_events import Asked
 from streaming.contract.events import PolicyChange
 
 

@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from enforcer.core.clock import Clock
-from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.dispatch.smoothing import Smoothing
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.metering.dispatch.shares import DispatchShares
-from enforcer.metering.meter import Meter
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.dispatch.shares import DispatchShares
+from enforcer.laws.dispatch.smoothing import Smoothing
+from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.delivering.delivering import Delivering
 from enforcer.pulsar.delivering.desk import Desk
 from enforcer.pulsar.delivering.limits import Laws
 from enforcer.pulsar.link import Features
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import build, command, parse
-from enforcer.pulsar.protocol.schema import CLASSES, new_body
 from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import build, command, parse
+from enforcer.wire.pulsar.schema import CLASSES, new_body
 from streaming.contract.events import PolicyChange
 
 EPOCH_MS = 1_795_166_700_000

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from enforcer.admin.dispatch.records import dispatch_of
-from enforcer.admin.dispatch.table import DeliveryTable
+from enforcer.control.dispatch.records import dispatch_of
+from enforcer.control.dispatch.table import DeliveryTable
 from streaming.contract.usage_events import DispatchUsage
 
 T: Final = "persistent://a/b/t"

@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 from usage_kit import Event, decide
 
-from enforcer.core.dispatch.book import Book
-from enforcer.core.dispatch.counter import Delivery
 from enforcer.core.feeds.dispatches import Dispatched, dispatch_of
+from enforcer.laws.dispatch.book import Book
+from enforcer.laws.dispatch.counter import Delivery
 from streaming.contract.fields import TS_MAX_MS
 from streaming.laws.dispatch.law import LEVELS
 from streaming.laws.dispatch.table import DispatchTable

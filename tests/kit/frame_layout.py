@@ -11,7 +11,7 @@ from typing import Any
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.schemas.load_json import load_json
 
-from enforcer.kafka.protocol.frames import is_flexible
+from enforcer.wire.kafka.frames import is_flexible
 
 _FIXED = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8,

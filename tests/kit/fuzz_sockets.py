@@ -6,7 +6,7 @@ from typing import Any
 
 from fuzz_kit import Seed, framed, mutated, numbered, pieces, seeds
 
-from enforcer.kafka.protocol.frames import BadFrame, parse_header, produce_acks
+from enforcer.wire.kafka.frames import BadFrame, parse_header, produce_acks
 
 _PRODUCE = 0
 

@@ -11,11 +11,11 @@ import orjson
 from coordinator_kit import Desk
 from prometheus_client import CollectorRegistry
 
-from enforcer.core.deciding.mutations import Mutations
 from enforcer.http.filling import Filling
 from enforcer.http.metrics import HttpMetrics
 from enforcer.http.proxy import HttpProxy
 from enforcer.http.settings import HttpSettings
+from enforcer.laws.mutation.mutations import Mutations
 
 HOME = "http://pulsar:8080"
 TOPIC = "/admin/v2/persistent/acme/orders/t1"

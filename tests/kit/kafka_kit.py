@@ -4,7 +4,7 @@ from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
 
-from enforcer.kafka.protocol.frames import RequestHeader, parse_header
+from enforcer.wire.kafka.frames import RequestHeader, parse_header
 
 CORRELATION_ID = 7
 CLIENT_ID = "tests"

@@ -13,13 +13,13 @@ from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.shares import Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.protocol.frames import FETCH, RequestHeader
 from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.metering.account import PUBLISH, Wait
-from enforcer.metering.meter import Meter
-from enforcer.metering.topic_accounts import TopicAccounts
-from enforcer.metering.usage import UsageReports
+from enforcer.laws.shares.account import PUBLISH, Wait
+from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.topic_accounts import TopicAccounts
+from enforcer.laws.shares.usage import UsageReports
+from enforcer.wire.kafka.frames import FETCH, RequestHeader
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import unpack
 from streaming.columns.records import Records

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from coordinator_kit import Desk, asked
 
-from enforcer.core.deciding.mutations import Answer, Mutations
+from enforcer.laws.mutation.mutations import Answer, Mutations
 
 
 class Timer:

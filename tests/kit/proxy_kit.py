@@ -10,10 +10,10 @@ import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from enforcer.core.ledger import Ask
 from enforcer.core.local.forms import Own
 from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
-from enforcer.metering.meter import Meter
+from enforcer.laws.mutation.ledger import Ask
+from enforcer.laws.shares.meter import Meter
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
 from streaming.laws.law import StepContext

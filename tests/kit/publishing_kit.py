@@ -8,16 +8,20 @@ from typing import Any
 
 from backlog_kit import HOLD, decision, quota
 
-from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.clock import Clock
-from enforcer.core.concurrency.limiter import Limiter
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.metering.meter import Meter
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.link import Features
-from enforcer.pulsar.protocol.commands import build, command, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.proxy import NAMES
+from enforcer.pulsar.publishing.desk import Desk
+from enforcer.pulsar.publishing.publishing import Publishing
+from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import build, command, parse
+from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
     ERROR,
     PRODUCER,
@@ -27,11 +31,7 @@ from enforcer.pulsar.protocol.frames import (
     SEND_RECEIPT,
     kind_of,
 )
-from enforcer.pulsar.protocol.schema import CLASSES, new_body
-from enforcer.pulsar.proxy import NAMES
-from enforcer.pulsar.publishing.desk import Desk
-from enforcer.pulsar.publishing.publishing import Publishing
-from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.schema import CLASSES, new_body
 from streaming.contract.events import PolicyChange
 from streaming.policy.policy_set import PolicySet
 

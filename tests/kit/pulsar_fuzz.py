@@ -16,12 +16,12 @@ from pulsar_rig import FakeUpstream, connect, connected
 
 from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.connection import Connection
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import build
-from enforcer.pulsar.protocol.schema import BODIES, CLASSES, MESSAGES, new_body
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.upstream import Upstream
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import build
+from enforcer.wire.pulsar.schema import BODIES, CLASSES, MESSAGES, new_body
 from streaming.contract.events import PolicyChange
 from weir.stack.kafka import free_port
 

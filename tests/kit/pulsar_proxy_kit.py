@@ -8,7 +8,7 @@ from backlog_kit import decision
 from proxy_kit import ProxyThread
 
 from enforcer.core.settings import ProxySettings
-from enforcer.metering.meter import Meter
+from enforcer.laws.shares.meter import Meter
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
 from streaming.contract.events import PolicyChange

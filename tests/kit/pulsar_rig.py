@@ -6,19 +6,19 @@ from typing import Any, cast
 
 from connection_kit import FakeTransport, Timer
 
-from enforcer.core.health.turns import Turns
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import command
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
 from enforcer.pulsar.staying.targets import Address, Targets
 from enforcer.pulsar.upstream import Upstream
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import command
 
 BROKER = ("broker-1", 6650)
 

@@ -5,9 +5,9 @@ import struct
 from types import TracebackType
 from typing import Any, Self
 
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import CONNECT, CONNECTED
-from enforcer.pulsar.protocol.schema import BODIES
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import CONNECT, CONNECTED
+from enforcer.wire.pulsar.schema import BODIES
 
 _SIZE = struct.Struct(">I")
 _LIMIT_S = 20.0

@@ -11,7 +11,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecordsBuilder
 from kafka_kit import CLIENT_ID, build, request, response
 
-from enforcer.kafka.protocol.frames import RequestHeader, parse_header
+from enforcer.wire.kafka.frames import RequestHeader, parse_header
 
 Topics = Mapping[str, list[bytes]]
 """Topic name -> the record batches of each of its partitions."""

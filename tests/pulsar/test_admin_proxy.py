@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from proxy_kit import until
 from pulsar_kit import Admin, fresh
 
-from enforcer.admin.backlog.stats import LIMITS
+from enforcer.control.backlog.stats import LIMITS
 from weir.stack.pulsar import LocalPulsar
 
 __all__ = ["cluster"]

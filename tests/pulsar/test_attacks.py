@@ -9,10 +9,10 @@ from pulsar_dispatch_kit import Limited, fill, limited, namespace, new_topic, ra
 from pulsar_kit import fresh
 from raw_pulsar import RawPulsar
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import build, command
-from enforcer.pulsar.protocol.frames import command_end
-from enforcer.pulsar.protocol.schema import new_body
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import build, command
+from enforcer.wire.pulsar.frames import command_end
+from enforcer.wire.pulsar.schema import new_body
 from weir.stack.pulsar import LocalPulsar
 
 pytestmark = pytest.mark.soak

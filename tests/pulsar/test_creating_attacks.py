@@ -15,8 +15,8 @@ from pulsar_kit import Admin, fresh
 from pulsar_proxy_kit import PulsarThread
 from raw_pulsar import RawPulsar
 
-from enforcer.pulsar.protocol.commands import command
-from enforcer.pulsar.protocol.frames import (
+from enforcer.wire.pulsar.commands import command
+from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
     ERROR,
     LOOKUP,

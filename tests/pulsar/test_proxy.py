@@ -16,8 +16,8 @@ from pulsar_kit import Admin, Sending, client, fresh, receive, send_all
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 from pulsar_rig import connect, split
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, command, parse
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, parse
 from weir.stack.kafka import free_port
 from weir.stack.pulsar import LocalPulsar
 

@@ -9,14 +9,14 @@ from meter_kit import Desk
 from prometheus_client import CollectorRegistry
 from publishing_kit import World as Publishing
 
-from enforcer.admin.metrics import AdminMetrics
-from enforcer.core.backlog.metrics import BlockMetrics
-from enforcer.core.concurrency.metrics import ConcurrencyCollector
-from enforcer.core.dispatch.book import Book
-from enforcer.core.dispatch.metrics import DispatchCollector
-from enforcer.core.dispatch.terms import Terms
+from enforcer.control.metrics import AdminMetrics
 from enforcer.core.metrics import Metrics
-from enforcer.metering.group_metrics import GroupCollector
+from enforcer.laws.backlog.metrics import BlockMetrics
+from enforcer.laws.concurrency.metrics import ConcurrencyCollector
+from enforcer.laws.dispatch.book import Book
+from enforcer.laws.dispatch.metrics import DispatchCollector
+from enforcer.laws.dispatch.terms import Terms
+from enforcer.laws.shares.group_metrics import GroupCollector
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.metrics import PulsarMetrics
 from streaming.collect.backlog.metrics import BacklogMetrics

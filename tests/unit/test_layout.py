@@ -41,6 +41,8 @@ SCALAR_LAWS = (
     "streaming.laws.concurrency.settings",
 )
 """The arithmetic of each law, which is all that enforcers take of them."""
+PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contract")
+"""What each protocol stands on."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.contract": (),
     "streaming.policy": ("streaming.contract",),
@@ -62,18 +64,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
+    "enforcer.wire": ("streaming.contract", "enforcer.kafka.guard.apis"),
+    "enforcer.host": ("enforcer.core", "streaming.contract"),
     "enforcer.core": (
-        "streaming.contract", "streaming.policy",
+        "enforcer.laws", "enforcer.host", "streaming.contract", "streaming.policy",
         PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
     ),
-    "enforcer.metering": ("enforcer.core", "streaming.contract", "streaming.policy", *SCALAR_LAWS, PACKED),
-    "enforcer.kafka": ("enforcer.core", "enforcer.metering", "streaming.contract"),
-    "enforcer.pulsar": (
-        "enforcer.core", "enforcer.metering", "streaming.contract", "streaming.policy.settings",
+    "enforcer.laws": (
+        "enforcer.core", "enforcer.host", "streaming.contract", "streaming.policy",
+        *SCALAR_LAWS, PACKED, METRICS, BROKERS_CLOCK,
     ),
-    "enforcer.http": ("enforcer.core", "streaming.contract", "streaming.policy"),
-    "enforcer.admin": (
+    "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
+    "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings"),
+    "enforcer.http": (*PROTOCOL, "streaming.policy"),
+    "enforcer.control": (
         "enforcer.core",
+        "enforcer.host",
         METRICS,
         PATHS,
         "streaming.contract",
@@ -154,7 +160,7 @@ def test_imports_go_one_way() -> None:
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("streaming/job/query.py", "enforcer.core.gate"),
+        ("streaming/job/query.py", "enforcer.laws.mutation.gate"),
         ("streaming/laws/mutation/rates.py", "time"),
         ("streaming/contract/names.py", "streaming.policy.schema"),
         ("streaming/columns/outputs.py", "streaming.policy.schema"),
@@ -163,17 +169,17 @@ def test_imports_go_one_way() -> None:
         ("streaming/laws/shares/law.py", "streaming.laws.registry"),
         ("streaming/job/query.py", "streaming.job.process.service"),
         ("streaming/job/spark/session.py", "streaming.job.query"),
-        ("streaming/collect/pulsar/rest.py", "enforcer.core.gate"),
+        ("streaming/collect/pulsar/rest.py", "enforcer.laws.mutation.gate"),
         ("streaming/collect/pulsar/plan.py", "streaming.job.query"),
-        ("enforcer/core/gate.py", "streaming.job.query"),
-        ("enforcer/core/gate.py", "streaming.laws.mutation.table"),
-        ("enforcer/core/gate.py", "pyspark"),
-        ("enforcer/core/gate.py", "enforcer.kafka.connection"),
-        ("enforcer/metering/meter.py", "enforcer.kafka.protocol.frames"),
-        ("enforcer/kafka/connection.py", "enforcer.admin.api"),
-        ("enforcer/admin/api.py", "enforcer.kafka.connection"),
-        ("enforcer/admin/api.py", "enforcer.http.proxy"),
-        ("enforcer/http/proxy.py", "enforcer.kafka.protocol.frames"),
+        ("enforcer/laws/mutation/gate.py", "streaming.job.query"),
+        ("enforcer/laws/mutation/gate.py", "streaming.laws.mutation.table"),
+        ("enforcer/laws/mutation/gate.py", "pyspark"),
+        ("enforcer/laws/mutation/gate.py", "enforcer.kafka.connection"),
+        ("enforcer/laws/shares/meter.py", "enforcer.wire.kafka.frames"),
+        ("enforcer/kafka/connection.py", "enforcer.control.api"),
+        ("enforcer/control/api.py", "enforcer.kafka.connection"),
+        ("enforcer/control/api.py", "enforcer.http.proxy"),
+        ("enforcer/http/proxy.py", "enforcer.wire.kafka.frames"),
         ("weir/stack/local.py", "weir.commands.up"),
         ("weir/cli.py", "benchmarks.kit.stack"),
     ],

@@ -18,8 +18,8 @@ from weir.options import add_cluster_options, cluster_of
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from enforcer.admin.parts import Parts
-    from enforcer.admin.service import AdminService
+    from enforcer.control.parts import Parts
+    from enforcer.control.service import AdminService
     from enforcer.core.settings import ProxySettings
     from enforcer.http.service import HttpService
     from enforcer.http.settings import HttpSettings
@@ -79,8 +79,8 @@ def run(args: argparse.Namespace) -> int:
     # Imported here: `weir --help` need not wait for FastAPI and librdkafka.
     import uvloop
 
-    from enforcer.admin.service import AdminService, read_grants
-    from enforcer.admin.settings import AdminSettings
+    from enforcer.control.service import AdminService, read_grants
+    from enforcer.control.settings import AdminSettings
     from enforcer.core.settings import ProxySettings
     from enforcer.http.settings import HttpSettings
     from weir.stack.topics import check_topics
@@ -132,8 +132,8 @@ class _Front:
 
     def make(self, parts: "Parts") -> "ASGIApp":
         """The proxy; Pulsar's answers get what Weir knows."""
-        from enforcer.admin.backlog import filled as backlog_filled
-        from enforcer.admin.dispatch import filled as dispatch_filled
+        from enforcer.control.backlog import filled as backlog_filled
+        from enforcer.control.dispatch import filled as dispatch_filled
         from enforcer.http.filling import Filling
         from enforcer.http.service import HttpService
         from enforcer.http.settings import Table

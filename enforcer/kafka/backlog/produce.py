@@ -9,16 +9,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import (
     PRODUCE,
     RequestHeader,
     acks_offset,
     is_flexible,
     response_body_offset,
 )
-from enforcer.kafka.protocol.traffic import PRODUCE_IDS_FROM
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]
 """A partition: its topic's name, or id from version 13 on, and its number."""

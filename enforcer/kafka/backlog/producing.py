@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from enforcer.core.backlog.block import Block
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.backlog.produce import Asked, Place, Refused, answer, asked_in, merged, without
 from enforcer.kafka.backlog.waiting import Waiting
 from enforcer.kafka.concurrency.refusal import REQUEST_TIMED_OUT
 from enforcer.kafka.link import Hub, Line, NameQuestions, Slot
-from enforcer.kafka.protocol.answers import POLICY_VIOLATION
-from enforcer.kafka.protocol.frames import BadFrame, RequestHeader, parse_header
-from enforcer.kafka.protocol.traffic import PRODUCE_IDS_FROM
 from enforcer.kafka.requests import Requests
+from enforcer.laws.backlog.block import Block
+from enforcer.wire.kafka.answers import POLICY_VIOLATION
+from enforcer.wire.kafka.frames import BadFrame, RequestHeader, parse_header
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 from streaming.contract.events import ANONYMOUS
 
 HELD, PASSED = "held", "passed"

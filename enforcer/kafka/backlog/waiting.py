@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
-from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.produce import Place
-from enforcer.kafka.protocol.frames import LENGTH_BYTES, PRODUCE
 from enforcer.kafka.requests import Requests
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.wire.kafka.frames import LENGTH_BYTES, PRODUCE
 
 BLIND_MS: Final = 1_000.0
 """A request is held so long when no more may come on its connection: nobody sees what waits behind."""

@@ -3,7 +3,7 @@
 
 from typing import Final
 
-from enforcer.kafka.protocol.frames import FETCH, PRODUCE
+from enforcer.wire.kafka.frames import FETCH, PRODUCE
 
 PRODUCE_CLASS: Final = "produce"
 """Never exempt: what carries records, and the transactions around them."""

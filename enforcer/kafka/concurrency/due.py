@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import SupportsIndex
 
-from enforcer.core.concurrency.limiter import Limiter, Ticket, Waiter
 from enforcer.kafka.concurrency.classes import DELAYED_KEYS, class_of
 from enforcer.kafka.link import Slot
+from enforcer.laws.concurrency.limiter import Limiter, Ticket, Waiter
 
 
 class CountedDue(deque[Slot]):

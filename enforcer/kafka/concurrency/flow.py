@@ -6,18 +6,18 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final, Protocol
 
-from enforcer.core.concurrency.limiter import Limiter
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.concurrency.classes import ADMIN_CLASS, class_of
 from enforcer.kafka.concurrency.due import CountedDue
 from enforcer.kafka.concurrency.prompt import prompt_fetches
 from enforcer.kafka.concurrency.refusal import timed_out
 from enforcer.kafka.link import Line, Slot
-from enforcer.kafka.protocol.answers import refuse_all
-from enforcer.kafka.protocol.frames import PRODUCE, parse_header, produce_acks
-from enforcer.kafka.protocol.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest
 from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.wire.kafka.answers import refuse_all
+from enforcer.wire.kafka.frames import PRODUCE, parse_header, produce_acks
+from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest
 
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000

@@ -3,7 +3,7 @@
 import struct
 from typing import Final
 
-from enforcer.kafka.protocol.frames import FETCH, LENGTH_BYTES, BadFrame, is_flexible, skip_tags
+from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame, is_flexible, skip_tags
 
 _HEAD: Final = struct.Struct(">ihhih")  # length; key, version, correlation id, length of the client id
 _WAITS: Final = struct.Struct(">ii")  # max_wait_ms, min_bytes

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import PRODUCE, RequestHeader, is_flexible
-from enforcer.kafka.protocol.traffic import PRODUCE_IDS_FROM
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, is_flexible
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 REQUEST_TIMED_OUT: Final = 7
 """Kafka's error code; clients try again within their delivery timeout."""

@@ -6,8 +6,6 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.left import Left, both
-from enforcer.core.dispatch.lines import Claim, Counter
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.entries import Entry, entries
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
@@ -19,7 +17,9 @@ from enforcer.kafka.dispatch.fetch_responses import (
     changed,
 )
 from enforcer.kafka.groups.trails import Trail
-from enforcer.kafka.protocol.batches import BATCHES_MAX
+from enforcer.laws.dispatch.left import Left, both
+from enforcer.laws.dispatch.lines import Claim, Counter
+from enforcer.wire.kafka.batches import BATCHES_MAX
 
 MARKS_MAX: Final = 10_000
 """Partitions of a connection whose offsets are remembered; of others none are told while they must wait."""

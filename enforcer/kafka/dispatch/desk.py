@@ -8,8 +8,6 @@ from zlib import crc32
 
 from cachetools import LRUCache
 
-from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.dispatch.lines import Lines
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AmbiguousFetch, ProxySettings
 from enforcer.kafka.brokers import Brokers
@@ -18,8 +16,10 @@ from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.groups.whose import Whose
-from enforcer.kafka.protocol.frames import FETCH
-from enforcer.kafka.protocol.mutations import is_legal_name
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.dispatch.lines import Lines
+from enforcer.wire.kafka.frames import FETCH
+from enforcer.wire.kafka.mutations import is_legal_name
 from streaming.contract.namespaces import Namespaces
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
 from enforcer.kafka.groups.offsets import places
 from enforcer.kafka.groups.readers import Client, short
 from enforcer.kafka.link import Hub, Line, NameQuestions
-from enforcer.kafka.protocol.frames import BadFrame, RequestHeader
+from enforcer.wire.kafka.frames import BadFrame, RequestHeader
 from streaming.contract.events import ANONYMOUS
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.kafka.protocol.batches import BATCHES_MAX, RECORD_BYTES_MIN, count_records
-from enforcer.kafka.protocol.traffic import Frame
+from enforcer.wire.kafka.batches import BATCHES_MAX, RECORD_BYTES_MIN, count_records
+from enforcer.wire.kafka.traffic import Frame
 
 _HEAD: Final = struct.Struct(">qi4xb")  # offset, length, leader epoch or crc, magic
 _HEAD_BYTES: Final = 17

@@ -8,15 +8,15 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic_at
-from enforcer.kafka.protocol.fields import array_length
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka.fields import array_length
+from enforcer.wire.kafka.frames import (
     FETCH,
     BadFrame,
     Reason,
     RequestHeader,
     is_flexible,
 )
-from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
 
 SESSIONS_FROM: Final = 7
 _LIMIT_FROM: Final = 3

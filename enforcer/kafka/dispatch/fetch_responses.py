@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 
 from enforcer.kafka.dispatch.entries import Aborted
 from enforcer.kafka.dispatch.parts import after_tags, count_at, room_left, topic_at
-from enforcer.kafka.protocol.fields import NO_TAGS, array_length, int16, int32, uvarint
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka.fields import NO_TAGS, array_length, int16, int32, uvarint
+from enforcer.wire.kafka.frames import (
     FETCH,
     BadFrame,
     Reason,
     is_flexible,
     response_body_offset,
 )
-from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil, inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.lines import RESERVED_MS, Claim
+from enforcer.core.turns.line_up import Pause
 from enforcer.kafka.dispatch.deliveries import Deliveries, Wanted, counters_of, each, left_for
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import (
@@ -26,10 +26,10 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.parts import TooManyParts
 from enforcer.kafka.dispatch.session import Known, LookUp, Meeting, Naming, Reading, Session
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.protocol.frames import BadFrame, Reason, RequestHeader
-from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, fetching, with_limit
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
-from enforcer.metering.turns.line_up import Pause
+from enforcer.laws.dispatch.lines import RESERVED_MS, Claim
+from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit
 
 _PART_BYTES_MIN: Final = 1_024
 """A partition is never asked for less, bytes."""

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.lines import Claim
+from enforcer.core.turns.line_up import Pause
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
 from enforcer.kafka.groups.readers import Client
 from enforcer.kafka.traffic.connection_meter import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
-from enforcer.metering.turns.line_up import Pause
+from enforcer.laws.dispatch.lines import Claim
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
 _AGAIN_MS: Final = 1_000.0

@@ -8,8 +8,8 @@ KIP-848. Where groups stand is read in offsets.py.
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import (
     HEARTBEAT,
     BadFrame,
     Reason,
@@ -17,7 +17,7 @@ from enforcer.kafka.protocol.frames import (
     is_flexible,
     response_body_offset,
 )
-from enforcer.kafka.protocol.traffic import FETCH_PARTS_MAX, TOPIC_ID_BYTES
+from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX, TOPIC_ID_BYTES
 
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9

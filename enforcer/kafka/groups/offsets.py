@@ -14,9 +14,9 @@ from enforcer.kafka.groups.frames import (
     THROTTLE_FROM,
     TXN_OFFSET_COMMIT,
 )
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import RequestHeader, is_flexible, response_body_offset
-from enforcer.kafka.protocol.traffic import TOPIC_ID_BYTES
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import RequestHeader, is_flexible, response_body_offset
+from enforcer.wire.kafka.traffic import TOPIC_ID_BYTES
 
 _IDS_FROM: Final = 10
 _ROOM: Final = 4

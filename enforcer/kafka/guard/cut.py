@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from enforcer.kafka.guard.layout import ASKED_MAX, Fields
 from enforcer.kafka.guard.rules import Kind, Rule
-from enforcer.kafka.protocol.frames import BadFrame, Reason
+from enforcer.wire.kafka.frames import BadFrame, Reason
 
 CodeOf = Callable[[Rule, Any], int]
 """(list, entry) -> the error that it is refused with; 0: it may pass."""

@@ -26,8 +26,8 @@ from enforcer.kafka.guard.rules import (
     Rule,
     rules_of,
 )
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.frames import (
     FIND_COORDINATOR,
     METADATA,
     PRODUCE,

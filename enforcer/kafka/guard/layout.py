@@ -21,9 +21,9 @@ import orjson
 
 from enforcer.kafka.guard.apis import APIS
 from enforcer.kafka.guard.definitions import DEFINITIONS
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import ELEMENT_ROWS, ROWS_MAX, Cursor
-from enforcer.kafka.protocol.frames import FLEXIBLE_FROM, BadFrame, Reason
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Cursor
+from enforcer.wire.kafka.frames import FLEXIBLE_FROM, BadFrame, Reason
 
 ELEMENTS_MAX: Final = ROWS_MAX // ELEMENT_ROWS
 """Structs of an answer that are read one by one, some 3 µs each."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from enforcer.kafka.guard.protected import Protected
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import INT32_ARRAY, Cursor
-from enforcer.kafka.protocol.frames import METADATA, is_flexible, response_body_offset
-from enforcer.kafka.protocol.messages import skip_brokers
-from enforcer.kafka.protocol.traffic import METADATA_IDS_FROM
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import INT32_ARRAY, Cursor
+from enforcer.wire.kafka.frames import METADATA, is_flexible, response_body_offset
+from enforcer.wire.kafka.messages import skip_brokers
+from enforcer.wire.kafka.traffic import METADATA_IDS_FROM
 
 _ERRORS: Final = 7
 

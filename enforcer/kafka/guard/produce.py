@@ -3,10 +3,10 @@
 from typing import Final
 
 from enforcer.kafka.guard.protected import Protected
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import PRODUCE, RequestHeader, is_flexible
-from enforcer.kafka.protocol.traffic import PRODUCE_IDS_FROM
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, is_flexible
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Bytes = bytes | bytearray
 # acks and timeout

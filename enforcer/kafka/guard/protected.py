@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from enforcer.kafka.guard.apis import FILTERED
-from enforcer.kafka.protocol.fields import NO_ID
-from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE
-from enforcer.kafka.protocol.traffic import FETCH_IDS_FROM, METADATA_IDS_FROM, PRODUCE_IDS_FROM
+from enforcer.wire.kafka.fields import NO_ID
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, METADATA_IDS_FROM, PRODUCE_IDS_FROM
 from streaming.contract.topics import Topics
 
 NEVER: Final = 1 << 15

@@ -7,7 +7,7 @@ from enforcer.kafka.guard.layout import Fields, read_body, response_layout
 from enforcer.kafka.guard.metadata import without_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import SHOWN
-from enforcer.kafka.protocol.frames import METADATA, response_body_offset
+from enforcer.wire.kafka.frames import METADATA, response_body_offset
 
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_QUORUM: Final = 55

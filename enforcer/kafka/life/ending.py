@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from enforcer.core.pacing import Pacer
-from enforcer.core.sockets.sockets import descriptor_of, ended, unread
+from enforcer.host.sockets import descriptor_of, ended, unread
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.link import Hub, Slot
-from enforcer.kafka.protocol.frames import FETCH
 from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
 from enforcer.kafka.upstream import Upstream
+from enforcer.wire.kafka.frames import FETCH
 
 LISTENS_MS: Final = 50
 """How long a client that is gone may take to say so, ms: a reset comes back within a round trip."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.link import Hub
-from enforcer.kafka.protocol.frames import BadFrame, Reason
+from enforcer.wire.kafka.frames import BadFrame, Reason
 from streaming.contract.errors import WeirError
 
 logger = logging.getLogger(__name__)

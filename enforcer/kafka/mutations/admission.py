@@ -13,18 +13,18 @@ from dataclasses import replace
 from math import ceil
 from typing import Protocol
 
-from enforcer.core.coordinator import QuotaCoordinator, Uncharged
-from enforcer.core.deciding.free_questions import FreeQuestions
 from enforcer.core.feeds.decisions import Decision
-from enforcer.core.gate import MutationQuota, explain
-from enforcer.core.ledger import Answered, Ask
-from enforcer.core.questions.request_events import Asked
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.counting import Charged, asked_of, changes_made, charged_items
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.protocol.answers import merge, refuse_all
-from enforcer.kafka.protocol.mutations import MutationRequest, subset
-from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN, TopicCounts
+from enforcer.laws.mutation.coordinator import QuotaCoordinator, Uncharged
+from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.laws.mutation.gate import MutationQuota, explain
+from enforcer.laws.mutation.ledger import Answered, Ask
+from enforcer.laws.mutation.request_events import Asked
+from enforcer.wire.kafka.answers import merge, refuse_all
+from enforcer.wire.kafka.mutations import MutationRequest, subset
+from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN, TopicCounts
 
 
 class Link(Protocol):

@@ -8,15 +8,15 @@ from collections.abc import Collection
 from functools import partial
 from math import ceil
 
-from enforcer.core.coordinator import Uncharged
-from enforcer.core.deciding.receipt import Receipt
-from enforcer.core.gate import explain
-from enforcer.core.ledger import Answered
 from enforcer.kafka.mutations.admission import Deciding, Strict
 from enforcer.kafka.mutations.counting import charged_items
 from enforcer.kafka.mutations.permissive import Permissive
-from enforcer.kafka.protocol.mutations import MutationApi
-from enforcer.kafka.protocol.topic_counts import NOTHING_KNOWN
+from enforcer.laws.mutation.coordinator import Uncharged
+from enforcer.laws.mutation.gate import explain
+from enforcer.laws.mutation.ledger import Answered
+from enforcer.laws.mutation.receipt import Receipt
+from enforcer.wire.kafka.mutations import MutationApi
+from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN
 
 
 class _Receipted(Deciding):

@@ -6,11 +6,11 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.settings import AutoCreation
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import METADATA, RequestHeader, is_flexible
-from enforcer.kafka.protocol.messages import forbid_auto_creation, metadata_answer_as, unknown_topics
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import METADATA, RequestHeader, is_flexible
+from enforcer.wire.kafka.messages import forbid_auto_creation, metadata_answer_as, unknown_topics
 
 _FLAG_FROM: Final = 4
 _NOTED_MAX_BYTES: Final = 262_144

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from enforcer.core.questions.request_events import Asked
-from enforcer.kafka.protocol.answers import decode_answer
-from enforcer.kafka.protocol.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
-from enforcer.kafka.protocol.topic_counts import TopicCounts
+from enforcer.laws.mutation.request_events import Asked
+from enforcer.wire.kafka.answers import decode_answer
+from enforcer.wire.kafka.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
+from enforcer.wire.kafka.topic_counts import TopicCounts
 
 Charged = Mapping[str, tuple[MutationItem, int]]
 """Name -> item and its mutations, of the items that cost something, in the request's order."""

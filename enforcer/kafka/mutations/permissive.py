@@ -1,10 +1,10 @@
 """Requests of old versions, which know no rejection."""
 
-from enforcer.core.gate import explain
-from enforcer.core.ledger import Answered
 from enforcer.kafka.mutations.admission import Deciding
-from enforcer.kafka.protocol.answers import explain_throttle
-from enforcer.kafka.protocol.throttle import patch_throttle
+from enforcer.laws.mutation.gate import explain
+from enforcer.laws.mutation.ledger import Answered
+from enforcer.wire.kafka.answers import explain_throttle
+from enforcer.wire.kafka.throttle import patch_throttle
 
 
 class Permissive(Deciding):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from cachetools import TTLCache
 
-from enforcer.kafka.protocol.topic_counts import TopicCounts
+from enforcer.wire.kafka.topic_counts import TopicCounts
 
 
 class RecentTopics:

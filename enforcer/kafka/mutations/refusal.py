@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from math import ceil
 
-from enforcer.core.gate import explain
 from enforcer.kafka.mutations.admission import Strict
+from enforcer.laws.mutation.gate import explain
 
 
 class Refused(Strict):

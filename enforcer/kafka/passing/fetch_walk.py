@@ -9,9 +9,9 @@ Metadata, as it does of a broker that leaves them out.
 from collections.abc import Callable
 from typing import Final
 
-from enforcer.kafka.protocol import fields
-from enforcer.kafka.protocol.fields import Cursor
-from enforcer.kafka.protocol.frames import CORRELATION_BYTES, TAGS_MAX, BadFrame, Reason
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import CORRELATION_BYTES, TAGS_MAX, BadFrame, Reason
 
 END_MAX_BYTES: Final = 65_536
 """The longest tagged section at the end that is kept to be changed: the addresses of a thousand brokers.

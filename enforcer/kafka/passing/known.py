@@ -10,7 +10,7 @@ from weakref import ref
 
 from enforcer.kafka.guard.produce import ONE_TOPIC, PLAIN_TOPICS_AT, plain_names_ours
 from enforcer.kafka.guard.protected import Protected
-from enforcer.kafka.protocol.frames import API_VERSIONS, HEARTBEAT, METADATA, PRODUCE
+from enforcer.wire.kafka.frames import API_VERSIONS, HEARTBEAT, METADATA, PRODUCE
 
 KNOWN_BYTES: Final = 512
 """What is kept of a request, at most."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from enforcer.kafka.protocol.frames import CORRELATION_BYTES, LENGTH_BYTES
+from enforcer.wire.kafka.frames import CORRELATION_BYTES, LENGTH_BYTES
 
 REPEATS_MAX: Final = 256
 """Answers that are known at a time."""

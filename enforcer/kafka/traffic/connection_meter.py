@@ -4,9 +4,15 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final, NamedTuple
 
 from enforcer.core.metrics import Metrics
-from enforcer.kafka.protocol.frames import RequestHeader
-from enforcer.kafka.protocol.outcomes import emptied, refused, surely_accepted
-from enforcer.kafka.protocol.traffic import (
+from enforcer.core.turns.line_up import LineUp, Pause
+from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.traffic.tails import whole_batches
+from enforcer.kafka.traffic.topic_ids import described
+from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.laws.shares.topic_accounts import Bill, Charged
+from enforcer.wire.kafka.frames import RequestHeader
+from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
+from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     METADATA_IDS_FROM,
     Fetching,
@@ -17,12 +23,6 @@ from enforcer.kafka.protocol.traffic import (
     fetching,
     with_limit,
 )
-from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.kafka.traffic.tails import whole_batches
-from enforcer.kafka.traffic.topic_ids import described
-from enforcer.metering.account import DISPATCH, PUBLISH, Account, Wait
-from enforcer.metering.topic_accounts import Bill, Charged
-from enforcer.metering.turns.line_up import LineUp, Pause
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 

@@ -10,8 +10,11 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.protocol.frames import FETCH, PRODUCE, RequestHeader
-from enforcer.kafka.protocol.traffic import (
+from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account
+from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.topic_accounts import Bill, Owed, TopicAccounts
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, RequestHeader
+from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     PRODUCE_IDS_FROM,
     Fetching,
@@ -20,9 +23,6 @@ from enforcer.kafka.protocol.traffic import (
     Passed,
     produced,
 )
-from enforcer.metering.account import DISPATCH, PUBLISH, Account
-from enforcer.metering.meter import Meter
-from enforcer.metering.topic_accounts import Bill, Owed, TopicAccounts
 
 _DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH}
 _FETCH_LIMIT_MIN: Final = 1_024

@@ -2,7 +2,7 @@
 
 import struct
 
-from enforcer.kafka.protocol.frames import (
+from enforcer.wire.kafka.frames import (
     METADATA,
     BadFrame,
     Reason,
@@ -10,7 +10,7 @@ from enforcer.kafka.protocol.frames import (
     response_body_offset,
     skip_tags,
 )
-from enforcer.kafka.protocol.traffic import TOPIC_ID_BYTES, Frame
+from enforcer.wire.kafka.traffic import TOPIC_ID_BYTES, Frame
 
 
 def described(frame: Frame, version: int) -> dict[bytes, str]:

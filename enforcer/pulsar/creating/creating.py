@@ -6,24 +6,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from enforcer.core.deciding.mutations import Mutations
-from enforcer.core.deciding.receipt import CallLater
-from enforcer.metering.enforcement import Enforcement
+from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.mutations import Mutations
+from enforcer.laws.mutation.receipt import CallLater
 from enforcer.pulsar.creating.creation import KEPT_BYTES, Creation, Found, Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.creating.questions import Questions
 from enforcer.pulsar.creating.wants import ASKING, CLOSING, NAMING, Want, named, read_want
 from enforcer.pulsar.link import Link, Part
-from enforcer.pulsar.protocol.commands import parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import parse
+from enforcer.wire.pulsar.frames import (
     ERROR,
     PARTITIONED_METADATA,
     PARTITIONED_METADATA_RESPONSE,
     PRODUCER_SUCCESS,
     SUCCESS,
 )
-from enforcer.pulsar.settings import PulsarSettings
 
 logger = logging.getLogger(__name__)
 

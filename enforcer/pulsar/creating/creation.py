@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from enforcer.core.deciding.mutations import Answer, Mutations
-from enforcer.core.questions.request_events import Asked
+from enforcer.laws.mutation.mutations import Answer, Mutations
+from enforcer.laws.mutation.request_events import Asked
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.creating.questions import Questions
 from enforcer.pulsar.creating.wants import APIS, Want, refusal
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import ServerError, build
-from enforcer.pulsar.protocol.frames import ERROR, PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE
 from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import ServerError, build
+from enforcer.wire.pulsar.frames import ERROR, PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE
 
 _ANSWER_LIMIT_S: Final = 60.0
 """Clients have given up by then; what is not answered stays charged."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from enforcer.pulsar.protocol.names import Topic
+from enforcer.wire.pulsar.names import Topic
 
 _DEFAULTS_KEEP_MS: Final = 60_000.0
 """Believed for long: whatever comes of the next question is charged all the same."""

@@ -5,9 +5,9 @@ import secrets
 from typing import Any, Final
 
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import build
-from enforcer.pulsar.protocol.frames import PARTITIONED_METADATA
-from enforcer.pulsar.protocol.schema import new_body
+from enforcer.wire.pulsar.commands import build
+from enforcer.wire.pulsar.frames import PARTITIONED_METADATA
+from enforcer.wire.pulsar.schema import new_body
 
 _HIGH: Final = 1 << 63
 """Clients count their requests from below."""

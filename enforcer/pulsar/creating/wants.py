@@ -2,8 +2,8 @@
 
 from typing import Any, Final, NamedTuple
 
-from enforcer.pulsar.protocol.commands import command, error, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.wire.pulsar.commands import command, error, parse
+from enforcer.wire.pulsar.frames import (
     ACTIVE_CONSUMER_CHANGE,
     CLOSE_CONSUMER,
     CLOSE_PRODUCER,
@@ -16,7 +16,7 @@ from enforcer.pulsar.protocol.frames import (
     BadFrame,
     Reason,
 )
-from enforcer.pulsar.protocol.names import BadName, Topic, read_topic
+from enforcer.wire.pulsar.names import BadName, Topic, read_topic
 
 ASKING: Final = frozenset({PRODUCER, SUBSCRIBE, PARTITIONED_METADATA})
 """Kinds of requests that may create a topic."""

@@ -5,9 +5,9 @@ Metadata is never encrypted or compressed, so nothing of a payload is read.
 
 from typing import Any, Final, NamedTuple
 
-from enforcer.pulsar.protocol.frames import BadFrame, message_parts
-from enforcer.pulsar.protocol.schema import read_metadata
-from enforcer.pulsar.protocol.sizes import plausible
+from enforcer.wire.pulsar.frames import BadFrame, message_parts
+from enforcer.wire.pulsar.schema import read_metadata
+from enforcer.wire.pulsar.sizes import plausible
 
 _MASK: Final = 2**64 - 1
 

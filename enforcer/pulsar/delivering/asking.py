@@ -13,8 +13,8 @@ from typing import Final
 from enforcer.pulsar.delivering.consumer import Consumer
 from enforcer.pulsar.delivering.metrics import DeliveryMetrics
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import CONSUMER_STATS
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import CONSUMER_STATS
 
 _AGAIN_MS: Final = 50.0
 _ASKED_MAX: Final = 40

@@ -9,7 +9,7 @@ import asyncio
 from math import inf
 from typing import Final, Protocol
 
-from enforcer.core.dispatch.lines import RESERVED_MS, Counter
+from enforcer.laws.dispatch.lines import RESERVED_MS, Counter
 from enforcer.pulsar.delivering.arrived import Arrived
 from enforcer.pulsar.delivering.desk import Desk, has_room
 from enforcer.pulsar.delivering.held import Held, Queue, Store
@@ -17,8 +17,8 @@ from enforcer.pulsar.delivering.limits import GROUP, NO_TURN, USER, Limits, Room
 from enforcer.pulsar.delivering.mean import MeanEntry
 from enforcer.pulsar.delivering.permits import Permits
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import command
-from enforcer.pulsar.protocol.frames import FLOW
+from enforcer.wire.pulsar.commands import command
+from enforcer.wire.pulsar.frames import FLOW
 
 _SHARE_LOOK_MS: Final = 250.0
 """Shares come without a word to those who wait, so they look this often."""

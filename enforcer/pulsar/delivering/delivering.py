@@ -11,8 +11,8 @@ from enforcer.pulsar.delivering.desk import Desk
 from enforcer.pulsar.delivering.held import Store
 from enforcer.pulsar.delivering.limits import Limits
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import TEXT_MAX, ServerError, command, error, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, command, error, parse
+from enforcer.wire.pulsar.frames import (
     ACTIVE_CONSUMER_CHANGE,
     CLOSE_CONSUMER,
     CONSUMER_STATS_RESPONSE,
@@ -25,7 +25,7 @@ from enforcer.pulsar.protocol.frames import (
     SUCCESS,
     UNSUBSCRIBE,
 )
-from enforcer.pulsar.protocol.names import BadName
+from enforcer.wire.pulsar.names import BadName
 
 _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}

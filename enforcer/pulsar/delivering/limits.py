@@ -10,14 +10,14 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
 
-from enforcer.core.dispatch.dispatch import Dispatch
-from enforcer.core.dispatch.left import UNLIMITED, both
-from enforcer.core.dispatch.lines import Counter
-from enforcer.core.dispatch.smoothing import Limiting, Smoothing
-from enforcer.metering.account import DISPATCH, Account
-from enforcer.metering.dispatch.shares import left_of_account
-from enforcer.metering.meter import Meter
-from enforcer.pulsar.protocol.names import read_topic
+from enforcer.laws.dispatch.dispatch import Dispatch
+from enforcer.laws.dispatch.left import UNLIMITED, both
+from enforcer.laws.dispatch.lines import Counter
+from enforcer.laws.dispatch.shares import left_of_account
+from enforcer.laws.dispatch.smoothing import Limiting, Smoothing
+from enforcer.laws.shares.account import DISPATCH, Account
+from enforcer.laws.shares.meter import Meter
+from enforcer.wire.pulsar.names import read_topic
 from streaming.contract.names import TOPIC
 
 GROUP: Final = "group"

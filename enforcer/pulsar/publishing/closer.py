@@ -3,9 +3,9 @@
 from math import inf
 from typing import Final
 
-from enforcer.core.backlog.block import Block
-from enforcer.core.backlog.blocks import Blocks
-from enforcer.pulsar.protocol.commands import ServerError
+from enforcer.laws.backlog.block import Block
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.wire.pulsar.commands import ServerError
 
 REFUSED, CLOSED = "refused", "closed"
 """What became of a producer: not made, and closed."""

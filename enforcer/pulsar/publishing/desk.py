@@ -5,17 +5,17 @@ from typing import Final
 
 from prometheus_client import Histogram
 
-from enforcer.core.backlog.blocks import Blocks
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.metering.account import PUBLISH, Account
-from enforcer.metering.meter import Meter
-from enforcer.metering.topic_accounts import Bill, Charged, Owed, TopicAccounts
-from enforcer.pulsar.protocol.commands import TEXT_MAX
+from enforcer.laws.backlog.blocks import Blocks
+from enforcer.laws.shares.account import PUBLISH, Account
+from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.topic_accounts import Bill, Charged, Owed, TopicAccounts
 from enforcer.pulsar.publishing.closer import Closer
 from enforcer.pulsar.publishing.metrics import WAIT_BUCKETS_S, Numbers, PublishCollector
 from enforcer.pulsar.publishing.room import Room
 from enforcer.pulsar.settings import PulsarSettings
+from enforcer.wire.pulsar.commands import TEXT_MAX
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 

@@ -4,15 +4,15 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
-from enforcer.core.concurrency.limiter import Limiter
-from enforcer.metering.turns.line_up import LineUp
+from enforcer.core.turns.line_up import LineUp
+from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.names import Topic
 from enforcer.pulsar.publishing.desk import Desk
 from enforcer.pulsar.publishing.metrics import Unsent
 from enforcer.pulsar.publishing.room import Held
 from enforcer.pulsar.publishing.sends import Send
 from enforcer.pulsar.publishing.unfinished import Pending, Unfinished, Window
+from enforcer.wire.pulsar.names import Topic
 
 SEND_CLASS: Final = "produce"
 """What SENDs are to concurrency limits; never exempt (docs/protocol_notes.md 3.7)."""

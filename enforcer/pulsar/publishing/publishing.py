@@ -8,11 +8,18 @@ one of its producer. Producers whose topic is blocked are closed, and not made (
 from math import inf
 from typing import Any, Final
 
-from enforcer.core.concurrency.limiter import Limiter
-from enforcer.metering.account import PUBLISH
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.shares.account import PUBLISH
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import TEXT_MAX, ServerError, error, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.publishing.desk import Desk
+from enforcer.pulsar.publishing.metrics import Unsent
+from enforcer.pulsar.publishing.producer import Lane, Producer
+from enforcer.pulsar.publishing.room import Held
+from enforcer.pulsar.publishing.sends import read_answer, read_send
+from enforcer.pulsar.publishing.shutting import Shutting
+from enforcer.pulsar.publishing.unfinished import Window
+from enforcer.wire.pulsar.commands import TEXT_MAX, ServerError, error, parse
+from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
     ERROR,
     PRODUCER,
@@ -24,14 +31,7 @@ from enforcer.pulsar.protocol.frames import (
     BadFrame,
     Reason,
 )
-from enforcer.pulsar.protocol.names import BadName, read_topic
-from enforcer.pulsar.publishing.desk import Desk
-from enforcer.pulsar.publishing.metrics import Unsent
-from enforcer.pulsar.publishing.producer import Lane, Producer
-from enforcer.pulsar.publishing.room import Held
-from enforcer.pulsar.publishing.sends import read_answer, read_send
-from enforcer.pulsar.publishing.shutting import Shutting
-from enforcer.pulsar.publishing.unfinished import Window
+from enforcer.wire.pulsar.names import BadName, read_topic
 
 _UP: Final = frozenset({PRODUCER, CLOSE_PRODUCER})
 _DOWN: Final = frozenset({PRODUCER_SUCCESS, ERROR, CLOSE_PRODUCER})

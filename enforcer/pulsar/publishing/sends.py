@@ -7,10 +7,10 @@ would put its group into debt with nothing sent.
 
 from typing import NamedTuple
 
-from enforcer.pulsar.protocol.commands import parse
-from enforcer.pulsar.protocol.frames import message_parts
-from enforcer.pulsar.protocol.schema import read_metadata
-from enforcer.pulsar.protocol.sizes import plausible
+from enforcer.wire.pulsar.commands import parse
+from enforcer.wire.pulsar.frames import message_parts
+from enforcer.wire.pulsar.schema import read_metadata
+from enforcer.wire.pulsar.sizes import plausible
 
 
 class Send(NamedTuple):

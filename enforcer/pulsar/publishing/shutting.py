@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, command, error
-from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, SUCCESS
 from enforcer.pulsar.publishing.closer import CLOSED, Closer
 from enforcer.pulsar.publishing.producer import Producer
+from enforcer.wire.pulsar.commands import CONNECTION, ServerError, command, error
+from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, SUCCESS
 
 TOLD_MS: Final = 5_000.0
 """After so long a client is told though the broker has not answered; what it has may then be stored twice."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from enforcer.core.concurrency.limiter import Limiter, Ticket
-from enforcer.metering.topic_accounts import Bill, Charged
+from enforcer.laws.concurrency.limiter import Limiter, Ticket
+from enforcer.laws.shares.topic_accounts import Bill, Charged
 from enforcer.pulsar.publishing.sends import Send
 
 

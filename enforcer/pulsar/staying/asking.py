@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.staying.targets import Address
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import (
     CONNECTED,
     FRAME_OVERHEAD,
     LOOKUP_RESPONSE,
@@ -15,7 +16,6 @@ from enforcer.pulsar.protocol.frames import (
     BadFrame,
     Splitter,
 )
-from enforcer.pulsar.staying.targets import Address
 from streaming.contract.errors import WeirError
 
 _ALL: Final = frozenset(range(128))

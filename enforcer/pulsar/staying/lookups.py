@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import LookupType, ServerError, build, command, parse, rewritten
-from enforcer.pulsar.protocol.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from enforcer.pulsar.staying.asking import Asking, AskingFailed
 from enforcer.pulsar.staying.targets import Address
+from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
+from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from streaming.contract.errors import WeirError
 
 _IDLE_MS: Final = 10_000

@@ -11,8 +11,8 @@ from typing import Final
 
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
-from enforcer.pulsar.protocol.commands import parse, rewritten
-from enforcer.pulsar.protocol.frames import CLOSE_CONSUMER, CLOSE_PRODUCER, TOPIC_MIGRATED
+from enforcer.wire.pulsar.commands import parse, rewritten
+from enforcer.wire.pulsar.frames import CLOSE_CONSUMER, CLOSE_PRODUCER, TOPIC_MIGRATED
 
 _NAMED: Final = ("assignedBrokerServiceUrl", "assignedBrokerServiceUrlTls")
 

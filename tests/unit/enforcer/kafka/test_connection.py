@@ -23,11 +23,11 @@ from meter_kit import TOPIC
 from traffic_kit import batch, produce
 from wire_client import create_request
 
-from enforcer.core.health.pool import Seat
-from enforcer.core.health.turns import TURN_S
+from enforcer.host.pool import Seat
+from enforcer.host.turns import TURN_S
 from enforcer.kafka.guard.layout import read_body, response_layout
-from enforcer.kafka.protocol.frames import CREATE_TOPICS, response_body_offset
 from enforcer.kafka.upstream import Upstream
+from enforcer.wire.kafka.frames import CREATE_TOPICS, response_body_offset
 from streaming.policy.policy_set import PolicySet
 
 REFUSED = framed(header(API_VERSIONS, 99, 2) + b"\0")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from enforcer.core.health.turns import TURN_S, Turns
+from enforcer.host.turns import TURN_S, Turns
 from enforcer.kafka.incoming import Incoming
 
 

@@ -21,13 +21,13 @@ from traffic_kit import (
     topic_id,
 )
 
-from enforcer.core.coordinator import QuotaCoordinator
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.brokers import Brokers
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.metered import Metered
-from enforcer.kafka.protocol.frames import RequestHeader
-from enforcer.kafka.protocol.traffic import STEP_PARTS
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.wire.kafka.frames import RequestHeader
+from enforcer.wire.kafka.traffic import STEP_PARTS
 
 GROUPS: dict[str, Any] = {
     "broker": {"resourceUsagePublishIntervalInSecs": 1},

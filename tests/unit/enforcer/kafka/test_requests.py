@@ -11,8 +11,8 @@ from enforcer.kafka.guard.layout import request_layout
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.link import Slot
-from enforcer.kafka.protocol.frames import BadFrame, Reason, parse_header
 from enforcer.kafka.requests import STREAMED_FROM_BYTES, UNREAD, Requests
+from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 from streaming.contract.topics import Topics
 
 LIMIT_BYTES, ADMIN_BYTES, SMALL_BYTES = 50_000, 40_000, 30_000

@@ -11,9 +11,9 @@ from traffic_kit import fetch_response
 from enforcer.core.metrics import Traffic
 from enforcer.kafka.link import Slot
 from enforcer.kafka.passing.repeats import Repeats
-from enforcer.kafka.protocol.addresses import Rewriter
-from enforcer.kafka.protocol.sasl import SaslObserver
 from enforcer.kafka.responses import Responses, Rewrite
+from enforcer.wire.kafka.addresses import Rewriter
+from enforcer.wire.kafka.sasl import SaslObserver
 from streaming.contract.errors import WeirError
 
 LIMIT_BYTES = 50_000

@@ -3,9 +3,9 @@
 import pytest
 from pulsar_rig import BROKER, PulsarRig, Seeing, connect, connected, kinds, split
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import CONNECTION, ServerError, build, command, error, parse
-from enforcer.pulsar.protocol.schema import new_body
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import CONNECTION, ServerError, build, command, error, parse
+from enforcer.wire.pulsar.schema import new_body
 from streaming.contract.events import ANONYMOUS
 
 TOKEN = b"e30.eyJzdWIiOiJhbGljZSJ9.x"

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
 
-from enforcer.core.health.turns import TURN_S, Turns
+from enforcer.host.turns import TURN_S, Turns
 from enforcer.pulsar.inlet import Inlet
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import command
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import command
 
 FLOW = command(frames.FLOW, consumer_id=1, message_permits=1)
 PING = command(frames.PING)

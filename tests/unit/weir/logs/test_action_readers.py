@@ -3,7 +3,7 @@
 import orjson
 from message_kit import Record
 
-from enforcer.admin.service import _decisions_of
+from enforcer.control.service import _decisions_of
 from enforcer.core.feeds.decisions import decisions_in
 from streaming.contract.backlog.actions import BacklogAction
 from weir.logs.dump_lines import History

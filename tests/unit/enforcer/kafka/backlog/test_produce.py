@@ -8,7 +8,7 @@ from kafka_kit import CORRELATION_ID, decode, with_tag
 from traffic_kit import batch, key_of, produce, produce_response
 
 from enforcer.kafka.backlog.produce import Place, Refused, answer, asked_in, merged, without
-from enforcer.kafka.protocol.frames import BadFrame
+from enforcer.wire.kafka.frames import BadFrame
 
 VERSIONS = range(3, 14)
 TOPICS = {"a": [batch(1), batch(2), batch(3)], "b": [batch(4)]}

@@ -1,8 +1,8 @@
 """Classes of requests."""
 
 from enforcer.kafka.concurrency.classes import DELAYED_KEYS, PRODUCE_CLASS, class_of
-from enforcer.kafka.protocol.frames import FLEXIBLE_FROM
-from enforcer.kafka.protocol.mutations import MUTATION_KEYS
+from enforcer.wire.kafka.frames import FLEXIBLE_FROM
+from enforcer.wire.kafka.mutations import MUTATION_KEYS
 from streaming.policy.concurrency_schema import EXEMPT, RequestClass
 
 

@@ -11,7 +11,7 @@ from kafka_kit import decode, request
 from traffic_kit import batch, produce
 from wire_client import create_request, errors
 
-from enforcer.core.concurrency.limiter import Limiter
+from enforcer.laws.concurrency.limiter import Limiter
 
 HEARTBEAT, FETCH = 12, 1
 EXEMPT = frozenset({"heartbeat", "group", "sasl", "api_versions", "fetch"})

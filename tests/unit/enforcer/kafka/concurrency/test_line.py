@@ -9,8 +9,8 @@ from concurrency_kit import MS, Times, limiter_at
 from connection_kit import API_VERSIONS, Rig, framed, header, opaque
 from traffic_kit import batch, produce
 
-from enforcer.core.concurrency.limiter import Limiter
-from enforcer.core.health.turns import TURN_S, Turns
+from enforcer.host.turns import TURN_S, Turns
+from enforcer.laws.concurrency.limiter import Limiter
 
 HEARTBEAT = 12
 HELD_MS = 20.0

@@ -16,7 +16,7 @@ from enforcer.kafka.dispatch.fetch_requests import (
     session_of,
     with_session,
 )
-from enforcer.kafka.protocol.frames import BadFrame, Reason, parse_header
+from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 
 VERSIONS = range(4, 19)
 TOPICS = {"a": 2, "bc": 1, "d": 3}

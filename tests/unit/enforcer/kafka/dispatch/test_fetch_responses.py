@@ -9,7 +9,7 @@ from kafka_kit import CORRELATION_ID, decode
 from traffic_kit import batch, fetch_response, key_of, old_fetch_response
 
 from enforcer.kafka.dispatch.fetch_responses import Marks, Missing, answer_of, changed, nothing_yet
-from enforcer.kafka.protocol.frames import BadFrame, Reason
+from enforcer.wire.kafka.frames import BadFrame, Reason
 
 VERSIONS = range(4, 19)
 SIX, TEN = batch(6), batch(10)

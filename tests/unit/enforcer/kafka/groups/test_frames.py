@@ -29,8 +29,8 @@ from enforcer.kafka.groups.frames import (
     let_in,
     told,
 )
-from enforcer.kafka.protocol.fields import NO_TAGS, array_length, string
-from enforcer.kafka.protocol.frames import BadFrame, parse_header
+from enforcer.wire.kafka.fields import NO_TAGS, array_length, string
+from enforcer.wire.kafka.frames import BadFrame, parse_header
 
 
 def acts(message: Any) -> list[Acting]:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from enforcer.kafka.guard.apis import APIS, HIDDEN, READABLE, Rule
-from enforcer.kafka.protocol.frames import FLEXIBLE_FROM
+from enforcer.wire.kafka.frames import FLEXIBLE_FROM
 
 NOTES = Path(__file__).resolve().parents[5] / "docs" / "protocol_notes.md"
 

@@ -14,8 +14,8 @@ from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_la
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.kafka.guard.shown import Shown
-from enforcer.kafka.protocol.fields import tags
-from enforcer.kafka.protocol.frames import BadFrame, is_flexible, parse_header, response_body_offset
+from enforcer.wire.kafka.fields import tags
+from enforcer.wire.kafka.frames import BadFrame, is_flexible, parse_header, response_body_offset
 from streaming.contract.topics import Topics
 
 METADATA = 3

@@ -18,7 +18,7 @@ from enforcer.kafka.guard.layout import (
     request_layout,
     response_layout,
 )
-from enforcer.kafka.protocol.frames import BadFrame, Reason
+from enforcer.wire.kafka.frames import BadFrame, Reason
 
 DESCRIBE_QUORUM = 55
 JUDGED = sorted(FILTERED | REFUSED | {DESCRIBE_QUORUM})

@@ -3,7 +3,7 @@
 import pytest
 
 from enforcer.kafka.guard.protected import _LOOKS_MAX, IDS_MAX, Protected
-from enforcer.kafka.protocol.fields import NO_ID, string
+from enforcer.wire.kafka.fields import NO_ID, string
 from streaming.contract.topics import Topics
 
 OURS = b"W" * 16

@@ -12,7 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka_kit import build, request, response
 from wire_client import create_request
 
-from enforcer.core.health.pool import Seat
+from enforcer.host.pool import Seat
 from streaming.policy.policy_set import PolicySet
 
 FETCH = 1

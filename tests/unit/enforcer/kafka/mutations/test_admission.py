@@ -8,13 +8,13 @@ from kafka.protocol.admin import topics
 from kafka_kit import decode, request
 from wire_client import create_request
 
-from enforcer.core.questions import sizes
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.admission import Admission, Passing, Strict
 from enforcer.kafka.mutations.permissive import Permissive
 from enforcer.kafka.mutations.refusal import Refused
-from enforcer.kafka.protocol.frames import BadFrame
-from enforcer.kafka.protocol.mutations import decode_request
+from enforcer.laws.mutation import sizes
+from enforcer.wire.kafka.frames import BadFrame
+from enforcer.wire.kafka.mutations import decode_request
 
 CREATED = topics.CreateTopicsResponse
 

@@ -7,12 +7,12 @@ import pytest
 from admission_kit import FakeLink, Scene
 from coordinator_kit import EPOCH_MS, Desk, decision
 
-from enforcer.core.deciding import local_decisions
-from enforcer.core.ledger import Answered
 from enforcer.core.local.forms import Own
 from enforcer.kafka.mutations.admission import Admission
 from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
-from enforcer.kafka.protocol.topic_counts import TopicCounts
+from enforcer.laws.mutation import local_decisions
+from enforcer.laws.mutation.ledger import Answered
+from enforcer.wire.kafka.topic_counts import TopicCounts
 
 
 class Local(Scene):

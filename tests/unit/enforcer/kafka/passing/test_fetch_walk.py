@@ -12,9 +12,9 @@ from kafka_kit import build
 from traffic_kit import fetch_response
 
 from enforcer.kafka.passing.fetch_walk import END_MAX_BYTES, FetchWalk, fitted
-from enforcer.kafka.protocol.addresses import rewrite_addresses
-from enforcer.kafka.protocol.fields import Cursor, uvarint
-from enforcer.kafka.protocol.frames import FETCH, BadFrame
+from enforcer.wire.kafka.addresses import rewrite_addresses
+from enforcer.wire.kafka.fields import Cursor, uvarint
+from enforcer.wire.kafka.frames import FETCH, BadFrame
 
 PROXY = "proxy"
 TOPICS = st.dictionaries(

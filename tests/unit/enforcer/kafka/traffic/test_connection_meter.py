@@ -8,8 +8,6 @@ from kafka_kit import decode
 from meter_kit import ALICE, GROUPS, POLICIES, TOPIC, Desk, Line, used, whole
 from traffic_kit import batch, fetch_request, fetch_response, key_of, produce, produce_response
 
-from enforcer.kafka.protocol.frames import FETCH, RequestHeader
-from enforcer.kafka.protocol.traffic import fetching
 from enforcer.kafka.traffic.connection_meter import (
     ABSENT_MAX,
     ABSENT_MS,
@@ -18,7 +16,9 @@ from enforcer.kafka.traffic.connection_meter import (
     SESSION_TOPICS_MAX,
 )
 from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
-from enforcer.metering.account import Account
+from enforcer.laws.shares.account import Account
+from enforcer.wire.kafka.frames import FETCH, RequestHeader
+from enforcer.wire.kafka.traffic import fetching
 from streaming.policy.policy_set import PolicySet
 
 
@@ -321,7 +321,7 @@ def test_fetched_records_are_charged_by_id() -> None:
 
 def test_what_has_no_name_passes_once_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with the topics that are read: it is counted as not metered."""
-    monkeypatch.setattr("enforcer.kafka.protocol.traffic.FETCH_PARTS_MAX", 1)
+    monkeypatch.setattr("enforcer.wire.kafka.traffic.FETCH_PARTS_MAX", 1)
     desk = Desk(GROUPS)
     line, header = Line(desk), RequestHeader(FETCH, 16, 1, "c", 0)
     desk.frames.learn({key_of("a", True): "a"})

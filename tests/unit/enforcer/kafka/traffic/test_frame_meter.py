@@ -3,8 +3,8 @@
 from meter_kit import ALICE, GROUPS, Desk
 from traffic_kit import batch, produce
 
-from enforcer.kafka.protocol.frames import FETCH, METADATA, PRODUCE
-from enforcer.metering.account import PUBLISH
+from enforcer.laws.shares.account import PUBLISH
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
 
 
 def test_clients_without_a_byte_rate_are_not_read() -> None:

@@ -8,8 +8,8 @@ from kafka.protocol.metadata.metadata import MetadataResponse
 from kafka_kit import build, response
 from traffic_kit import topic_id
 
-from enforcer.kafka.protocol.frames import BadFrame
 from enforcer.kafka.traffic.topic_ids import described
+from enforcer.wire.kafka.frames import BadFrame
 
 
 def test_topic_ids_are_read_from_metadata() -> None:

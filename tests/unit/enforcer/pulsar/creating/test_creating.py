@@ -9,14 +9,14 @@ from loop_kit import in_a_loop
 from mutations_kit import settle_down
 from publishing_kit import World
 
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.publishing.publishing import Publishing
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import (
     CLOSE_CONSUMER,
     CLOSE_PRODUCER,
     PARTITIONED_METADATA_RESPONSE,
     PRODUCER,
 )
-from enforcer.pulsar.publishing.publishing import Publishing
 
 
 @in_a_loop

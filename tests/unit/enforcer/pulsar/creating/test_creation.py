@@ -8,9 +8,9 @@ from loop_kit import in_a_loop
 from mutations_kit import settle_down
 
 from enforcer.pulsar.creating import creation
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import PRODUCER, SUBSCRIBE
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import PRODUCER, SUBSCRIBE
 
 
 @in_a_loop

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from enforcer.pulsar.creating.known import KnownTopics
-from enforcer.pulsar.protocol.names import read_topic
+from enforcer.wire.pulsar.names import read_topic
 
 
 class Shelf:

@@ -3,7 +3,7 @@
 from creating_kit import HERE, NOT_FOUND, Client, Yard
 from loop_kit import in_a_loop
 
-from enforcer.pulsar.protocol.commands import parse
+from enforcer.wire.pulsar.commands import parse
 
 
 @in_a_loop

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.pulsar.creating.wants import ASKING, Want, read_want, refusal
-from enforcer.pulsar.protocol.commands import command, parse
-from enforcer.pulsar.protocol.frames import (
+from enforcer.wire.pulsar.commands import command, parse
+from enforcer.wire.pulsar.frames import (
     CLOSE_CONSUMER,
     CLOSE_PRODUCER,
     ERROR,

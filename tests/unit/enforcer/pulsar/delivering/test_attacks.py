@@ -6,9 +6,9 @@ import pytest
 from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription
 
 from enforcer.pulsar.delivering.arrived import arrived
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import ServerError, build, command, parse
-from enforcer.pulsar.protocol.schema import new_body
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import ServerError, build, command, parse
+from enforcer.wire.pulsar.schema import new_body
 
 
 class Watched(ModelLink):

@@ -4,8 +4,8 @@ from delivering_kit import NAMESPACE, ModelLink, World, per_subscription
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import command
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import command
 
 STEPS = st.lists(
     st.one_of(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from delivering_kit import NAMESPACE, TOPIC, ModelLink, World, message, per_subscription
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import command
-from enforcer.pulsar.protocol.frames import BadFrame
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import command
+from enforcer.wire.pulsar.frames import BadFrame
 
 DOC = Path(__file__).resolve().parents[5] / "docs" / "metrics.md"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publishing_kit import FREE, LIMITED, TEN, World, send_frame
 
-from enforcer.pulsar.protocol.frames import (
+from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
     ERROR,
     PRODUCER,

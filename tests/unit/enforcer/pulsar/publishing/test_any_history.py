@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publishing_kit import FREE, LIMITED, TEN, FakeLink, World
 
-from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, SEND, BadFrame
+from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, SEND, BadFrame
 
 TOPICS = (LIMITED, FREE, "non-persistent://acme/limited/n", "short", "persistent://pulsar/system/t")
 POLICIES = (TEN, {}, {**TEN, "tenants.acme": {"resourcegroup": "ten"}})

@@ -3,7 +3,7 @@
 import pytest
 from publishing_kit import FREE, LIMITED, TEN, World
 
-from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, PRODUCER_SUCCESS, BadFrame
+from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, PRODUCER_SUCCESS, BadFrame
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from publishing_kit import FREE, LIMITED, TEN, World
 
-from enforcer.pulsar.protocol.frames import PONG
+from enforcer.wire.pulsar.frames import PONG
 
 
 def test_a_connection_above_its_bound_is_not_read_until_half_is_gone() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from publishing_kit import FREE, LIMITED, TEN, World
 
-from enforcer.pulsar.protocol.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, SEND, BadFrame
+from enforcer.wire.pulsar.frames import CLOSE_PRODUCER, ERROR, PRODUCER, PRODUCER_SUCCESS, SEND, BadFrame
 
 
 def test_one_close_waits_for_its_queue() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from publishing_kit import FREE, LIMITED, TEN, World, send_frame
 
-from enforcer.pulsar.protocol.frames import PRODUCER, SEND, SEND_RECEIPT, BadFrame
+from enforcer.wire.pulsar.frames import PRODUCER, SEND, SEND_RECEIPT, BadFrame
 
 
 def test_without_limits_nothing_but_producers_is_looked_at() -> None:

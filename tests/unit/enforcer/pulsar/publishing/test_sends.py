@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from publishing_kit import send_frame
 
-from enforcer.pulsar.protocol.frames import BadFrame, command_end
 from enforcer.pulsar.publishing.sends import read_send
+from enforcer.wire.pulsar.frames import BadFrame, command_end
 
 
 @pytest.mark.parametrize(

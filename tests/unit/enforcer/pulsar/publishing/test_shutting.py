@@ -4,8 +4,10 @@ import pytest
 from backlog_kit import EXCEPTION, HOLD
 from publishing_kit import FREE, LIMITED, TEN, FakeLink, World
 
-from enforcer.pulsar.protocol.commands import CONNECTION
-from enforcer.pulsar.protocol.frames import (
+from enforcer.pulsar.publishing.closer import Closer
+from enforcer.pulsar.publishing.shutting import FORGET_MS, TOLD_MS
+from enforcer.wire.pulsar.commands import CONNECTION
+from enforcer.wire.pulsar.frames import (
     CLOSE_PRODUCER,
     ERROR,
     PRODUCER,
@@ -14,8 +16,6 @@ from enforcer.pulsar.protocol.frames import (
     SEND_RECEIPT,
     SUCCESS,
 )
-from enforcer.pulsar.publishing.closer import Closer
-from enforcer.pulsar.publishing.shutting import FORGET_MS, TOLD_MS
 
 TEXT = f"Cannot produce to {FREE}: its backlog of 10,240 bytes exceeds the quota destination_storage of 5,000"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pulsar_rig import PulsarRig, connected
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import CONNECTION, LookupType, ServerError, command, error, parse
-from enforcer.pulsar.protocol.frames import FRAME_OVERHEAD, Splitter
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import CONNECTION, LookupType, ServerError, command, error, parse
+from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, Splitter
 
 TOPIC = "persistent://public/default/t"
 WAIT_S = 5.0

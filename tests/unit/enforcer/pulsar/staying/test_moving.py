@@ -3,8 +3,8 @@
 import pytest
 from pulsar_rig import PulsarRig
 
-from enforcer.pulsar.protocol import frames
-from enforcer.pulsar.protocol.commands import CONNECTION, command, parse
+from enforcer.wire.pulsar import frames
+from enforcer.wire.pulsar.commands import CONNECTION, command, parse
 
 
 @pytest.mark.parametrize("kind", [frames.CLOSE_PRODUCER, frames.CLOSE_CONSUMER])

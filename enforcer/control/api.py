@@ -1,0 +1,272 @@
+"""The admin API: Pulsar's REST for quotas, as `pulsar-admin` speaks it; of resource groups PIP-82's form too.
+
+The application knows no Kafka: policies come from and go to a `PolicyStore`. docs/admin_api.md lists the
+endpoints with their answers.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response, Security
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
+from starlette.types import Scope
+
+from enforcer.control import docs as admin_docs
+from enforcer.control.auth import ASKS_FIRST_HEADER, BEARER
+from enforcer.control.backlog.routes import quota_routes, stats_routes
+from enforcer.control.dispatch.broker import NAMES
+from enforcer.control.dispatch.routes import NAMES_PATH, broker_routes, rate_routes
+from enforcer.control.docs import refusals
+from enforcer.control.groups import (
+    GROUP_FIELDS,
+    PIP_82_NAMES,
+    GroupView,
+    Holder,
+    Refused,
+    attach,
+    attached_group,
+    delete_group,
+    detach,
+    group_fields,
+    group_names,
+    group_view,
+    put_group,
+)
+from enforcer.control.middleware import Beyond, QuotaCoordinator, reason_body
+from enforcer.control.parts import (
+    NAMESPACE,
+    NO_CONTENT,
+    Name,
+    Parts,
+    Unavailable,
+    body_of,
+    namespace_holder,
+)
+from enforcer.control.usage import Usage
+from enforcer.http.rules import BadPath, plain, segments_of
+from streaming.policy.groups import group_limits, round_rules
+from streaming.policy.policy_set import PolicySet, Section
+
+
+def create_app(parts: Parts) -> FastAPI:
+    """The application, with its guard around it."""
+    app = FastAPI(
+        title="Weir admin API",
+        version="2",
+        description=admin_docs.DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Who may in is decided around all of it, pages and unknown paths too; here it is only told.
+        dependencies=[Security(BEARER)],
+        responses=refusals(401, 403, 503),
+        exception_handlers={
+            Refused: _refused,
+            Unavailable: _unavailable,
+            HTTPException: _http_error,
+        },
+    )
+    for plural in (True, False):
+        app.include_router(_group_routes(parts, plural=plural))
+    for prefix, tag, holder in (
+        (NAMESPACE, "Namespaces", namespace_holder),
+        ("/admin/v2/tenants/{tenant}", "Tenants", _tenant),
+    ):
+        app.include_router(_holder_routes(parts, prefix, tag, holder))
+
+    app.include_router(rate_routes(parts))
+    app.include_router(quota_routes(parts))
+    app.include_router(broker_routes(parts))
+    if parts.beyond is None:
+        app.include_router(stats_routes(parts))
+
+    @app.get("/", include_in_schema=False)
+    @app.get("/docs", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(admin_docs.page(app.openapi()), headers=admin_docs.PAGE_HEADERS)
+
+    admin_docs.complete(app.openapi())
+    if origins := parts.settings.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "PUT", "POST", "DELETE"),
+            allow_headers=("authorization", "content-type", ASKS_FIRST_HEADER),
+        )
+    beyond = None
+    if parts.beyond is not None:
+        beyond = Beyond(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
+    app.add_middleware(
+        QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
+    )
+    return app
+
+
+def _is_ours(app: FastAPI, scope: Scope) -> bool:
+    """Whether a request is for an endpoint of Weir's, in whatever way its path is written."""
+    meant = "/" + "/".join(quote(segment, safe="") for segment in _segments(scope))
+    return _answers(app, scope, meant) or _answers(app, scope, scope["path"])
+
+
+def _check_spelling(app: FastAPI, scope: Scope) -> None:
+    """Raises Refused (400) for one of Weir's own whose path servers cut into parts in several ways."""
+    sent = scope["raw_path"].decode("latin-1")
+    # A consumer group's name, the last but one, may hold a slash: its endpoint looks at what was sent.
+    *names, _, last = ["", "", *_segments(scope)]
+    plainly = sent == plain(sent) and "//" not in sent and not any("/" in name for name in (*names, last))
+    if not plainly or not _answers(app, scope, scope["path"]):
+        raise Refused(400, "This path may be read in several ways; write it as the description does")
+
+
+def _segments(scope: Scope) -> tuple[str, ...]:
+    try:
+        return segments_of(plain(scope["raw_path"].decode("latin-1")))
+    except BadPath as bad:
+        raise Refused(400, str(bad)) from None
+
+
+def _answers(app: FastAPI, scope: Scope, path: str) -> bool:
+    """Whether an endpoint of Weir's answers at a path; not so for the settings of another broker."""
+    read = {**scope, "path": path, "method": scope["method"].upper()}
+    if not any(route.matches(read)[0] is Match.FULL for route in app.router.routes):
+        return False
+    if not path.startswith(NAMES_PATH):
+        return True
+    name, _, _ = path.removeprefix(NAMES_PATH).removeprefix("/").partition("/")
+    return name in NAMES
+
+
+def _group_routes(parts: Parts, *, plural: bool) -> APIRouter:
+    """Resource groups, under Pulsar's path or PIP-82's."""
+    prefix = "/admin/v2/resourcegroups" if plural else "/admin/v2/resourcegroup"
+    router = APIRouter(prefix=prefix, tags=["Resource groups" if plural else "Resource groups, as in PIP-82"])
+    store = parts.store
+
+    @router.get("/", include_in_schema=False)
+    @router.get("", response_model=list[str], summary="Names of all resource groups")
+    async def list_groups() -> Response:
+        return JSONResponse(group_names(store.entries))
+
+    @router.get(
+        "/{rg}", response_model=GroupView, responses=refusals(404), summary="Limits of a resource group"
+    )
+    async def get_group(rg: Name) -> Response:
+        view = group_view(store.entries, rg)
+        if not plural:
+            view |= {alias: view[name] for name, alias in PIP_82_NAMES.items()}
+        return JSONResponse(view)
+
+    @router.get(
+        "/{rg}/usage",
+        response_model=Usage,
+        responses=refusals(404),
+        summary="Members, their use, share and throttled time",
+    )
+    async def usage(rg: Name) -> Response:
+        policies = PolicySet(store.entries)
+        limits = group_limits(policies, rg)
+        if limits is None:
+            raise Refused(404, "ResourceGroup does not exist")
+        now_ms = time.time_ns() // 1_000_000
+        return JSONResponse(parts.usage.view(rg, limits, round_rules(policies), now_ms))
+
+    _add_group_changes(router, parts, deleted=NO_CONTENT if plural else 200)  # 200 is PIP-82's own answer
+    return router
+
+
+def _add_group_changes(router: APIRouter, parts: Parts, *, deleted: int) -> None:
+    store = parts.store
+
+    @router.put(
+        "/{rg}",
+        status_code=NO_CONTENT,
+        response_class=Response,
+        responses=refusals(400, 408, 412, 413),
+        openapi_extra=admin_docs.body(GROUP_FIELDS.schema),
+        summary="Create a resource group, or change the fields that are given",
+    )
+    async def put(rg: Name, request: Request) -> Response:
+        fields = group_fields(await body_of(request, parts.settings))
+        await store.change(lambda entries: put_group(entries, rg, fields))
+        return Response(status_code=NO_CONTENT)
+
+    @router.delete(
+        "/{rg}",
+        status_code=deleted,
+        response_class=Response,
+        responses=refusals(404, 412),
+        summary="Remove a resource group that nobody is attached to",
+    )
+    async def delete(rg: Name) -> Response:
+        await store.change(lambda entries: delete_group(entries, rg))
+        return Response(status_code=deleted)
+
+
+def _tenant(tenant: Name) -> Holder:
+    return Holder(section=Section.TENANTS, name=tenant)
+
+
+def _holder_routes(parts: Parts, prefix: str, tag: str, holder: Callable[..., Holder]) -> APIRouter:
+    """Attaching tenants or namespaces to groups."""
+    router = APIRouter(prefix=f"{prefix}/resourcegroup", tags=[tag])
+    store, of_holder = parts.store, Depends(holder)
+
+    @router.get(
+        "",
+        responses=admin_docs.BARE_NAME | refusals(412),
+        summary="Name of the group; empty: none",
+    )
+    async def get(who: Holder = of_holder) -> Response:
+        return PlainTextResponse(attached_group(store.entries, who) or "")
+
+    async def attach_to(rg: Name, who: Holder = of_holder) -> Response:
+        await store.change(lambda entries: attach(entries, who, rg))
+        return Response(status_code=NO_CONTENT)
+
+    # Pulsar has POST, PIP-82 PUT.
+    for method in (router.post, router.put):
+        method(
+            "/{rg}",
+            status_code=NO_CONTENT,
+            response_class=Response,
+            responses=refusals(412),
+            summary="Attach to a group, in place of the one before",
+        )(attach_to)
+
+    @router.delete(
+        "",
+        status_code=NO_CONTENT,
+        response_class=Response,
+        responses=refusals(412),
+        summary="Detach from the group, if there is one",
+    )
+    async def detach_it(who: Holder = of_holder) -> Response:
+        await store.change(lambda entries: detach(entries, who))
+        return Response(status_code=NO_CONTENT)
+
+    return router
+
+
+def _answer(status: int, reason: str, headers: Any = None) -> Response:
+    return Response(reason_body(reason), status, headers, "application/json")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return _answer(error.status, error.reason)
+
+
+async def _unavailable(_request: Request, error: Exception) -> Response:
+    return _answer(503, str(error), {"Retry-After": "1"})
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    """Unknown paths and methods."""
+    assert isinstance(error, HTTPException)
+    return _answer(error.status_code, str(error.detail), error.headers)

@@ -1,0 +1,200 @@
+"""What was seen of backlogs, decided on them and done about them, as read from Weir's topics.
+
+A topic is known once a report of it or a decision on it was read. What was done is counted from the first
+action that was read on, and forgotten with its topic.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from enforcer.control.backlog.records import Report
+from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
+from streaming.contract.backlog.decisions import BacklogDecision
+from streaming.contract.names import partitioned_topic_of
+
+REMEMBERED_MAX: Final = 100
+"""Steps of a topic that are remembered so as not to be counted twice, and blocks of it that stand."""
+
+
+@dataclass(slots=True)
+class Evicted:
+    """What a quota of one type has cost a topic's subscriptions.
+
+    Attributes:
+        times: checks that something was evicted at; several subscriptions at one check are one time.
+        failures: attempts, of a subscription each, that failed.
+        msgs, bytes: what was evicted.
+        last_ts: of the last time, ms since the epoch; 0: never.
+    """
+
+    times: int = 0
+    failures: int = 0
+    msgs: int = 0
+    bytes: int = 0
+    last_ts: int = 0
+
+
+@dataclass(slots=True)
+class Row:
+    """One topic.
+
+    Attributes:
+        report: the newest; None: none was read.
+        decision: the newest; None: none was read.
+        evicted: by quota type.
+        blocks: of producers that have begun and not ended, by their id.
+        times_blocked: how many have begun.
+        remembered: ids of steps that were counted, and of checks that were.
+        heard_ts: the newest of all of these, ms since the epoch.
+    """
+
+    report: Report | None = None
+    decision: BacklogDecision | None = None
+    evicted: dict[str, Evicted] = field(default_factory=dict)
+    blocks: OrderedDict[str, BacklogAction] = field(default_factory=OrderedDict)
+    times_blocked: int = 0
+    remembered: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    heard_ts: int = 0
+
+    @property
+    def checked_ts(self) -> int:
+        """When the topic was last looked at, ms since the epoch; 0: nothing but actions are known of it."""
+        seen = (each.ts for each in (self.report, self.decision) if each is not None)
+        return max(seen, default=0)
+
+    @property
+    def weight(self) -> int:
+        """Rows that it counts for: itself and its subscriptions."""
+        return 1 + (0 if self.report is None else len(self.report.subscriptions))
+
+
+class BacklogTable:
+    """All topics that are looked at.
+
+    Args:
+        rows_max: topics and subscriptions kept; beyond it topics silent longest go first, and are counted.
+    """
+
+    def __init__(self, rows_max: int) -> None:
+        self._rows_max = rows_max
+        self._topics: OrderedDict[str, Row] = OrderedDict()
+        self._partitions: dict[str, dict[str, None]] = {}
+        self._rows = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def take_report(self, report: Report) -> None:
+        """Take in what was seen; older than what is known it says nothing."""
+        row = self._heard(report.topic, report.ts)
+        if row.report is None or report.ts >= row.report.ts:
+            self._rows -= row.weight
+            row.report = report
+            self._rows += row.weight
+        self._make_room()
+
+    def take_decision(self, decision: BacklogDecision) -> None:
+        """Take in what was decided; older than what is known it says nothing, and repeated nothing new."""
+        row = self._heard(decision.topic, decision.ts)
+        if row.decision is None or decision.ts >= row.decision.ts:
+            row.decision = decision
+        self._make_room()
+
+    def take_action(self, action: BacklogAction) -> None:
+        """Count what was done; each step once, though it may come again."""
+        row = self._heard(action.topic, action.ts)
+        if action.subscription:
+            _count(row, action)
+        else:
+            _note_block(row, action)
+        self._make_room()
+
+    def row(self, topic: str, since_ms: int) -> Row | None:
+        """A topic that was looked at since then; None: it was not."""
+        row = self._topics.get(topic)
+        return None if row is None or row.checked_ts < max(1, since_ms) else row
+
+    def partitions(self, topic: str, since_ms: int) -> Iterator[tuple[str, Row]]:
+        """Partitions of a topic that were looked at since then, by number."""
+        for name in sorted(self._partitions.get(topic, ()), key=_number):
+            row = self.row(name, since_ms)
+            if row is not None:
+                yield name, row
+
+    def forget(self, before_ms: int) -> None:
+        """Let go of topics of which nothing was heard since then: they are there no more."""
+        while self._topics and next(iter(self._topics.values())).heard_ts < before_ms:
+            self._pop()
+
+    def _heard(self, topic: str, ts: int) -> Row:
+        row = self._topics.get(topic)
+        if row is None:
+            row = self._topics[topic] = Row()
+            self._rows += row.weight
+            whole = partitioned_topic_of(topic)
+            if whole is not None:
+                self._partitions.setdefault(whole, {})[topic] = None
+        if ts > row.heard_ts:
+            row.heard_ts = ts
+            self._topics.move_to_end(topic)
+        return row
+
+    def _make_room(self) -> None:
+        while self._rows > self._rows_max:
+            self.dropped += self._pop()
+
+    def _pop(self) -> int:
+        topic, row = self._topics.popitem(last=False)
+        self._rows -= row.weight
+        whole = partitioned_topic_of(topic)
+        if whole is not None:
+            del self._partitions[whole][topic]
+            if not self._partitions[whole]:
+                del self._partitions[whole]
+        return row.weight
+
+
+def _count(row: Row, action: BacklogAction) -> None:
+    if action.step not in (DONE, FAILED) or not _remember(row, f"{action.step} {action.id}"):
+        return
+    evicted = row.evicted.setdefault(action.quota_type, Evicted())
+    if action.step == FAILED:
+        evicted.failures += 1
+        return
+    evicted.msgs += action.messages
+    evicted.bytes += action.bytes
+    evicted.last_ts = max(evicted.last_ts, action.ts)
+    # The actions of one check differ in what stands behind its id.
+    check = action.id.removesuffix(f"/{action.quota_type}/{action.subscription}")
+    evicted.times += _remember(row, f"{action.quota_type} {check}")
+
+
+def _note_block(row: Row, action: BacklogAction) -> None:
+    if not _remember(row, f"{action.step} {action.id}"):
+        return
+    if action.step != BEGUN:
+        row.blocks.pop(action.id, None)
+        return
+    row.times_blocked += 1
+    row.blocks[action.id] = action
+    if len(row.blocks) > REMEMBERED_MAX:
+        row.blocks.popitem(last=False)
+
+
+def _remember(row: Row, what: str) -> bool:
+    """Whether this is new."""
+    if what in row.remembered:
+        # What still comes is no reason to forget it.
+        row.remembered.move_to_end(what)
+        return False
+    row.remembered[what] = None
+    if len(row.remembered) > REMEMBERED_MAX:
+        row.remembered.popitem(last=False)
+    return True
+
+
+def _number(partition: str) -> int:
+    return int(partition.rpartition("-")[2])

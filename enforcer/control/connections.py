@@ -1,0 +1,252 @@
+"""Connections of the admin API, so that none keeps others out: each wait for a client has a limit, and for a
+new one there is room as long as any other waits for its client.
+
+uvicorn limits only the time between two requests; a connection that sends nothing, half a head or a byte a
+second would stay for ever, and a thousand of them would be all that there may be.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from enum import Enum, StrEnum
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.settings import AdminSettings
+
+_REASON: Final = b'{"reason":"All connections are at work"}'
+_FULL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_REASON), _REASON)
+)
+_IPV6_SITE_BITS: Final = 64
+"""What one customer gets at least, so addresses within it are one."""
+
+
+class Ended(StrEnum):
+    """Why we ended a connection."""
+
+    HEADER_TIMEOUT = "header_timeout"
+    REQUEST_TIMEOUT = "request_timeout"
+    DISPLACED = "displaced"
+    FULL = "full"
+    BAD_REQUEST = "bad_request"
+
+
+class _Phase(Enum):
+    IDLE = "between two requests"
+    HEAD = "the head of a request is to come, or the body of one that was answered already"
+    REQUEST = "a request is under way"
+    CLOSING = "the last bytes are to be taken"
+
+
+class Connections:
+    """All connections, and which of them wait for their client, longest first.
+
+    Args:
+        settings: the limits.
+        metrics: where ended connections are counted.
+    """
+
+    def __init__(self, settings: AdminSettings, metrics: AdminMetrics) -> None:
+        self.settings = settings
+        self._metrics = metrics
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+        self._waiting: dict[str, dict[GuardedProtocol, None]] = {}
+
+    def enter(self, new: "GuardedProtocol") -> bool:
+        """Make room for a new one; False if none of those in its way waits for its client."""
+        if self._counts[new.source] >= self.settings.connections_per_address:
+            in_the_way = self._waiting.get(new.source, {})
+        elif self._total >= self.settings.connections_max:
+            # Whoever has most of those that wait, so that few clients are not displaced by many of one.
+            in_the_way = max(self._waiting.values(), key=len, default={})
+        else:
+            in_the_way = None
+        if in_the_way is not None:
+            displaced = next(iter(in_the_way), None)
+            if displaced is None:
+                return False
+            displaced.cut(Ended.DISPLACED)
+        self._counts[new.source] += 1
+        self._total += 1
+        self.waits(new)
+        return True
+
+    def leave(self, gone: "GuardedProtocol") -> None:
+        """Forget one that has entered."""
+        self.works(gone)
+        self._counts[gone.source] -= 1
+        if not self._counts[gone.source]:
+            del self._counts[gone.source]
+        self._total -= 1
+        self._metrics.connections.set(self._total)
+
+    def waits(self, connection: "GuardedProtocol") -> None:
+        """It waits for its client, from now on or still."""
+        self._waiting.setdefault(connection.source, {}).setdefault(connection)
+        self._metrics.connections.set(self._total)
+
+    def works(self, connection: "GuardedProtocol") -> None:
+        """It does not wait for its client."""
+        waiting = self._waiting.get(connection.source)
+        if waiting is not None:
+            waiting.pop(connection, None)
+            if not waiting:
+                del self._waiting[connection.source]
+
+    def count(self, why: Ended) -> None:
+        """Count one that we end."""
+        self._metrics.connections_ended.labels(why).inc()
+
+
+class GuardedProtocol(H11Protocol):
+    """uvicorn's connection with limits.
+
+    Args:
+        table: all connections.
+        options: what uvicorn gives to each of its own.
+
+    Attributes:
+        source: what its limit is shared by: its address, this machine, or an IPv6 network.
+    """
+
+    def __init__(self, table: Connections, **options: Any) -> None:
+        super().__init__(**options)
+        self._table = table
+        self._entered = False
+        self._phase: _Phase | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.source = ""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Take a place, or turn the client away."""
+        super().connection_made(transport)
+        self.source = source_of(self.client[0] if self.client else "")
+        self._entered = self._table.enter(self)
+        if not self._entered:
+            self._table.count(Ended.FULL)
+            transport.write(_FULL)
+            transport.close()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        # What comes behind our end would be an error to h11.
+        if not self.transport.is_closing():
+            super().data_received(data)
+            self._look()
+
+    def pause_writing(self) -> None:
+        """The client does not take what it asked for."""
+        super().pause_writing()
+        self._look()
+
+    def resume_writing(self) -> None:
+        """It does."""
+        super().resume_writing()
+        self._look()
+
+    def on_response_complete(self) -> None:
+        """See uvicorn; a request that came with the one before has its own time."""
+        super().on_response_complete()
+        self._phase = None
+        self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """See uvicorn, which would log each."""
+        self._table.count(Ended.BAD_REQUEST)
+        super().send_400_response(msg)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """The time between two requests is over, unless the answer is still being taken: that has its own."""
+        if self.transport.get_write_buffer_size():
+            self._set_timer(_Phase.REQUEST)
+        else:
+            self.cut(None)
+
+    def cut(self, why: Ended | None) -> None:
+        """End it now, without waiting for what the client has not taken."""
+        if why is not None:
+            self._table.count(why)
+        self._forget()
+        self.transport.abort()
+
+    def _look(self) -> None:
+        """Keep its timer and its place among those that wait in step with where it stands."""
+        phase = self._standing()
+        if phase is not self._phase:
+            self._phase = phase
+            self._set_timer(phase)
+        if self._entered:
+            at_work = phase is _Phase.REQUEST and not self.cycle.more_body and not self.flow.write_paused
+            (self._table.works if at_work else self._table.waits)(self)
+
+    def _standing(self) -> _Phase:
+        if self.transport.is_closing():
+            return _Phase.CLOSING
+        if self.cycle is not None and not self.cycle.response_complete:
+            return _Phase.REQUEST
+        if self.cycle is not None and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            return _Phase.IDLE
+        return _Phase.HEAD
+
+    def _set_timer(self, phase: _Phase) -> None:
+        self._stop_timer()
+        if phase is _Phase.IDLE:
+            return  # uvicorn's own time-out
+        settings = self._table.settings
+        why, limit_ms = Ended.REQUEST_TIMEOUT, settings.request_timeout_ms
+        if phase is _Phase.HEAD:
+            why, limit_ms = Ended.HEADER_TIMEOUT, settings.header_timeout_ms
+        self._timer = self.loop.call_later(limit_ms / 1000, self.cut, why)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _forget(self) -> None:
+        self._stop_timer()
+        self._unset_keepalive_if_required()
+        if self._entered:
+            self._entered = False
+            self._table.leave(self)
+
+
+def guarded(table: Connections) -> Callable[..., GuardedProtocol]:
+    """What makes the connections of a server."""
+
+    def make(**options: Any) -> GuardedProtocol:
+        return GuardedProtocol(table, **options)
+
+    return make
+
+
+def source_of(address: str) -> str:
+    """What shares a limit of connections with an address.
+
+    >>> source_of("127.8.9.10"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1")
+    ('this machine', '192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(ip, IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_loopback:
+        return "this machine"
+    if isinstance(ip, IPv6Address):
+        return str(ip_network((ip.packed, _IPV6_SITE_BITS), strict=False))
+    return str(ip)

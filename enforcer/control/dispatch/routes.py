@@ -1,0 +1,178 @@
+"""Endpoints of dispatch limits: rates at each level, the broker's settings."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+from urllib.parse import unquote, unquote_plus
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.responses import JSONResponse
+
+from enforcer.control import docs as admin_docs
+from enforcer.control.dispatch.broker import NAMES, delete_value, put_value, values
+from enforcer.control.dispatch.rates import (
+    RATE_SCHEMA,
+    Place,
+    applied_rate,
+    delete_rate,
+    put_rate,
+    rate_at,
+    rate_fields,
+)
+from enforcer.control.docs import refusals
+from enforcer.control.groups import Refused
+from enforcer.control.parts import (
+    NAMESPACE,
+    NO_CONTENT,
+    TOPIC,
+    Flag,
+    Name,
+    Parts,
+    body_of,
+    flag,
+    namespace_holder,
+    not_global,
+    topic_holder,
+)
+from streaming.policy.topics import RateKind
+
+NAMES_PATH: Final = "/admin/v2/brokers/configuration"
+_BEFORE_SUBSCRIPTION: Final = TOPIC.count("/") + 1
+_TO_SUBSCRIPTION: Final = "{subscription:path}"
+# Names of consumer groups may hold what paths are made of.
+_Subscription = Annotated[str, Path()]
+
+
+def rate_routes(parts: Parts) -> APIRouter:
+    """Dispatch rates on each level that has a name."""
+    router = APIRouter()
+    for kind in RateKind:
+        _add_rates(router, parts, f"{NAMESPACE}/{kind}", "Namespaces", _of_namespace(kind), _never)
+        _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of_topic(kind), _applied)
+    own = f"{TOPIC}/{_TO_SUBSCRIPTION}/{RateKind.TOPIC}"
+    _add_rates(router, parts, own, "Topics", _of_subscription, _applied)
+    return router
+
+
+def broker_routes(parts: Parts) -> APIRouter:
+    """The broker's settings, as Pulsar's dynamic configuration; changes of it answer 200 there."""
+    router = APIRouter(prefix=NAMES_PATH, tags=["Brokers"])
+    store = parts.store
+
+    @router.get("", response_model=list[str], summary="Names of all settings")
+    async def names() -> Response:
+        return JSONResponse(list(NAMES))
+
+    @router.get("/values", response_model=dict[str, str], summary="The settings that are set, as texts")
+    async def held() -> Response:
+        return JSONResponse(values(store.entries))
+
+    @router.post(
+        "/{name}/{value}",
+        response_class=Response,
+        responses=refusals(400, 412),
+        summary="Set a setting for all brokers",
+    )
+    async def put(name: Name, value: Name) -> Response:
+        await store.change(lambda entries: put_value(entries, name, value))
+        return Response()
+
+    @router.delete(
+        "/{name}",
+        response_class=Response,
+        responses=refusals(412),
+        summary="Back to the default",
+    )
+    async def delete(name: Name) -> Response:
+        await store.change(lambda entries: delete_value(entries, name))
+        return Response()
+
+    return router
+
+
+def _add_rates(
+    router: APIRouter,
+    parts: Parts,
+    path: str,
+    tag: str,
+    place_of: Callable[..., Place],
+    applied_of: Callable[..., bool],
+) -> None:
+    """GET, POST and DELETE of the rates at one kind of place."""
+    store, of_path, asked = parts.store, Depends(place_of), Depends(applied_of)
+    told: dict[str, Any] = {"tags": [tag], "response_class": Response}
+
+    @router.get(
+        path,
+        responses=admin_docs.or_empty(RATE_SCHEMA) | refusals(400, 412),
+        summary="The dispatch rate; empty: none",
+        **told,
+    )
+    async def get(place: Place = of_path, applied: bool = asked) -> Response:
+        rate = applied_rate(store.entries, place) if applied else rate_at(store.entries, place)
+        # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
+        return Response(media_type="application/json") if rate is None else JSONResponse(rate)
+
+    @router.post(
+        path,
+        status_code=NO_CONTENT,
+        responses=refusals(400, 408, 412, 413),
+        openapi_extra=admin_docs.body(RATE_SCHEMA),
+        summary="Set the dispatch rate, in place of the one before",
+        **told,
+    )
+    async def post(request: Request, place: Place = of_path) -> Response:
+        fields = rate_fields(await body_of(request, parts.settings))
+        await store.change(lambda entries: put_rate(entries, place, fields))
+        return Response(status_code=NO_CONTENT)
+
+    @router.delete(
+        path,
+        status_code=NO_CONTENT,
+        responses=refusals(400, 412),
+        summary="Remove the dispatch rate, if there is one",
+        **told,
+    )
+    async def delete(place: Place = of_path) -> Response:
+        await store.change(lambda entries: delete_rate(entries, place))
+        return Response(status_code=NO_CONTENT)
+
+
+def _of_namespace(kind: RateKind) -> Callable[..., Place]:
+    def place(tenant: Name, namespace: Name) -> Place:
+        return Place(holder=namespace_holder(tenant, namespace), kind=kind)
+
+    return place
+
+
+def _of_topic(kind: RateKind) -> Callable[..., Place]:
+    def place(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Place:
+        not_global(isGlobal)
+        return Place(holder=topic_holder(tenant, namespace, topic), kind=kind)
+
+    return place
+
+
+def _of_subscription(
+    request: Request,
+    tenant: Name,
+    namespace: Name,
+    topic: Name,
+    subscription: _Subscription,
+    isGlobal: Flag = "false",
+) -> Place:
+    not_global(isGlobal)
+    # As it was sent: pulsar-admin writes a space as a plus, which only Pulsar reads so in a path.
+    sent = "/".join(request.scope["raw_path"].decode("ascii", "replace").split("/")[_BEFORE_SUBSCRIPTION:-1])
+    if unquote(sent) != subscription:
+        raise Refused(412, "Topic name is not valid")
+    holder = topic_holder(tenant, namespace, topic)
+    return Place(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))
+
+
+def _never() -> bool:
+    """A namespace has nothing above it that would apply."""
+    return False
+
+
+def _applied(applied: Flag = "false") -> bool:
+    return flag("applied", applied)

@@ -1,0 +1,260 @@
+"""`GET .../{topic}/stats`: deliveries under Pulsar's names, and what nobody else shows: what is left, what is
+owed, when it goes on and what holds it back.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from enforcer.control.dispatch.records import Dispatch
+from enforcer.control.dispatch.table import CUTS, Counter, DeliveryTable, Key, Row
+from streaming.laws.dispatch.law import (
+    DIMENSIONS,
+    LEVELS,
+    NONE,
+    last_to_free,
+    least_available,
+    rolled,
+)
+from streaming.policy.dispatch_limits import NOT_LIMITED, limit_of
+from streaming.policy.policy_set import PolicySet
+
+_WORDS: Final = {"msgs": "Msg", "bytes": "Bytes"}
+CUT_NAMES: Final = tuple(
+    f"dispatchThrottled{_WORDS[dimension]}EventsBy{level.capitalize()}Limit" for level, dimension in CUTS
+)
+"""PIP-406's name of each of CUTS."""
+_COUNTS: Final = ("msgRateOut", "msgThroughputOut", "msgOutCounter", "bytesOutCounter", *CUT_NAMES)
+
+
+class Amounts(BaseModel):
+    """Messages and bytes; null: not limited."""
+
+    msgs: int | None
+    bytes: int | None
+
+
+class LimitedBy(BaseModel):
+    """The counter that frees last."""
+
+    level: str
+    dimension: str
+
+
+class Deliveries(BaseModel):
+    """What was delivered, and how often limits held it back."""
+
+    msgRateOut: float = Field(description="messages per second over the last minute")
+    msgThroughputOut: float = Field(description="bytes per second over the last minute")
+    msgOutCounter: int
+    bytesOutCounter: int
+    dispatchThrottledMsgEventsByBrokerLimit: int
+    dispatchThrottledBytesEventsByBrokerLimit: int
+    dispatchThrottledMsgEventsByTopicLimit: int
+    dispatchThrottledBytesEventsByTopicLimit: int
+    dispatchThrottledMsgEventsBySubscriptionLimit: int
+    dispatchThrottledBytesEventsBySubscriptionLimit: int
+
+
+class Standing(BaseModel):
+    """What may be delivered now."""
+
+    available: Amounts | None = Field(description="in this period; null: not known")
+    acquired: dict[str, Amounts] = Field(description="by level: delivered and not paid off by periods yet")
+    debt: Amounts | None = Field(description="the most that any level has above its rate")
+    limitedBy: LimitedBy | None = Field(description="null: not throttled")
+    resumeTime: int | None = Field(description="ms since the epoch; null: not throttled")
+    decidedTime: int | None = Field(description="of the newest decision, ms since the epoch")
+
+
+class ProxyStats(Deliveries):
+    """What one proxy reported."""
+
+    proxy: str
+    reportedTime: int | None
+
+
+class BrokerStats(Deliveries, Standing):
+    """One broker's part."""
+
+    broker: str
+
+
+class SubscriptionBrokerStats(BrokerStats):
+    """One broker's part of a subscription."""
+
+    proxies: list[ProxyStats]
+
+
+class SubscriptionStats(Deliveries, Standing):
+    """A subscription: sums over its brokers; limited by and until when by the one that goes on last."""
+
+    brokers: list[SubscriptionBrokerStats]
+
+
+class TopicStats(Deliveries, Standing):
+    """A topic: sums over its brokers, of what the levels topic and broker leave."""
+
+    subscriptions: dict[str, SubscriptionStats]
+    brokers: list[BrokerStats]
+
+
+def topic_stats(table: DeliveryTable, topic: str, policies: PolicySet, now_ms: int) -> dict[str, Any] | None:
+    """The stats of a topic as TopicStats has them, None if nothing was read of it."""
+    rows = list(table.rows(topic))
+    if not rows:
+        return None
+
+    def standing(broker: str, subscription: str | None) -> dict[str, Any]:
+        names = (broker, topic) if subscription is None else (broker, topic, subscription)
+        return _standing(table.counters(broker, topic, subscription), names, policies, now_ms)
+
+    subscriptions = {
+        name: _subscription(name, list(own), standing, now_ms)
+        for name, own in groupby(rows, key=lambda row: row[0].subscription)
+    }
+    brokers = [
+        {
+            "broker": broker,
+            **_sums(
+                part for one in subscriptions.values() for part in one["brokers"] if part["broker"] == broker
+            ),
+            **standing(broker, None),
+        }
+        for broker in sorted({key.broker for key, _ in rows})
+    ]
+    return {**_together(brokers), "subscriptions": subscriptions, "brokers": brokers}
+
+
+def _subscription(
+    name: str,
+    rows: Sequence[tuple[Key, Row]],
+    standing: Callable[[str, str | None], dict[str, Any]],
+    now_ms: int,
+) -> dict[str, Any]:
+    brokers = []
+    for broker, own in groupby(rows, key=lambda row: row[0].broker):
+        proxies = [_proxy(key, row, now_ms) for key, row in own]
+        brokers.append({"broker": broker, **_sums(proxies), **standing(broker, name), "proxies": proxies})
+    return {**_together(brokers), "brokers": brokers}
+
+
+def _proxy(key: Key, row: Row, now_ms: int) -> dict[str, Any]:
+    msgs, size = row.recent.rates(now_ms)
+    counts = (msgs, size, row.msgs, row.bytes, *row.cuts)
+    return {
+        "proxy": key.proxy,
+        **dict(zip(_COUNTS, counts, strict=True)),
+        "reportedTime": row.reported_ts or None,
+    }
+
+
+def _standing(
+    counters: Sequence[Counter], names: Sequence[str], policies: PolicySet, now_ms: int
+) -> dict[str, Any]:
+    """What the counters of a broker, a topic and maybe a subscription come to now, by the law itself."""
+    newest = counters[-1].decided
+    if newest is None:
+        return _UNKNOWN
+    if newest.acquired is None:
+        return _as_decided(newest, now_ms)
+    limits = [limit_of(policies, tuple(names[:depth])) for depth in range(1, len(names) + 1)]
+    now = max(now_ms, *(counter.decided.at for counter in counters if counter.decided))
+    rate = np.array([limit.rate for limit in limits], dtype=np.int64)
+    period_ms = np.array([limit.period_ms for limit in limits], dtype=np.int64)
+    acquired = np.zeros_like(rate)
+    for place, (level, counter) in enumerate(zip(LEVELS, counters, strict=False)):
+        held = (counter.decided.acquired or {}).get(level, (0, 0)) if counter.decided else (0, 0)
+        since = counter.decided.at if counter.decided else now
+        for dimension, count in enumerate(held):
+            acquired[place, dimension] = rolled(
+                count or 0, limits[place].rate[dimension], limits[place].period_ms, since, now
+            )
+    wait, freed_by = last_to_free(acquired, rate, period_ms, np.arange(len(names)), now)
+    limited = rate != NOT_LIMITED
+    return {
+        "available": _amounts(
+            None if (left := least_available(acquired[:, dimension], rate[:, dimension])) == NONE else left
+            for dimension in range(len(DIMENSIONS))
+        ),
+        "acquired": {
+            LEVELS[place]: _amounts(
+                acquired[place, dimension] if limited[place, dimension] else None
+                for dimension in range(len(DIMENSIONS))
+            )
+            for place in range(len(names))
+            if limited[place].any()
+        },
+        "debt": _amounts(
+            max(0, (acquired - rate)[:, dimension][limited[:, dimension]].max())
+            if limited[:, dimension].any()
+            else None
+            for dimension in range(len(DIMENSIONS))
+        ),
+        "limitedBy": None
+        if freed_by == NONE
+        else dict(zip(("level", "dimension"), CUTS[freed_by], strict=True)),
+        "resumeTime": None if freed_by == NONE else int(now + wait),
+        "decidedTime": newest.at,
+    }
+
+
+_UNKNOWN: Final[dict[str, Any]] = {
+    "available": None, "acquired": {}, "debt": None,
+    "limitedBy": None, "resumeTime": None, "decidedTime": None,
+}  # fmt: skip
+
+
+def _as_decided(decision: Dispatch, now_ms: int) -> dict[str, Any]:
+    """A decision that does not say its counters holds as long as it throttles."""
+    resume = decision.at + decision.throttle_ms
+    if decision.limited_by is None or now_ms >= resume:
+        return {**_UNKNOWN, "decidedTime": decision.at}
+    return {
+        **_UNKNOWN,
+        "available": _amounts(decision.available),
+        "limitedBy": dict(zip(("level", "dimension"), decision.limited_by, strict=True)),
+        "resumeTime": resume,
+        "decidedTime": decision.at,
+    }
+
+
+def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Several brokers' parts as one: sums; held back as the one that goes on last."""
+    last = max(parts, key=lambda part: part["resumeTime"] or 0)
+    decided = [part["decidedTime"] for part in parts if part["decidedTime"] is not None]
+    levels = [level for level in LEVELS if any(level in part["acquired"] for part in parts)]
+    return {
+        **_sums(parts),
+        "available": _added(part["available"] for part in parts),
+        "acquired": {level: _added(part["acquired"].get(level) for part in parts) for level in levels},
+        "debt": _added(part["debt"] for part in parts),
+        "limitedBy": last["limitedBy"],
+        "resumeTime": last["resumeTime"],
+        "decidedTime": max(decided, default=None),
+    }
+
+
+def _sums(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    listed = list(parts)
+    return {name: sum(part[name] for part in listed) for name in _COUNTS}
+
+
+def _added(parts: Iterable[dict[str, int | None] | None]) -> dict[str, int | None] | None:
+    """Amounts added up; null where none of them has a number, and as a whole where nothing is known."""
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    return _amounts(
+        sum(counts) if (counts := [count for part in known if (count := part[name]) is not None]) else None
+        for name in DIMENSIONS
+    )
+
+
+def _amounts(counts: Iterable[Any]) -> dict[str, int | None]:
+    return {
+        name: None if count is None else int(count) for name, count in zip(DIMENSIONS, counts, strict=True)
+    }

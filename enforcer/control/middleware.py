@@ -1,0 +1,156 @@
+"""Around every request to the admin API: who asks, how it ended, and no answer without a reason."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from enforcer.control.auth import SAFE_METHODS, Grant, admit, is_ours
+from enforcer.control.groups import Refused
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.settings import AdminSettings
+
+logger = logging.getLogger("weir.admin")
+
+_CHALLENGES = 'Bearer, Basic realm="weir"'
+_UNKNOWN, _BEYOND = "unknown", "upstream"
+_MINUTE_S = 60.0
+_SHOWN_BYTES = 512
+REFUSALS_A_MINUTE = 30
+
+
+def reason_body(reason: str) -> bytes:
+    """What every error answers, as Pulsar's."""
+    return orjson.dumps({"reason": reason})
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What is not Weir's own, where it stands in front of another admin API.
+
+    Attributes:
+        app: passes requests on; who may ask is for that API to say.
+        ours: whether a request is for Weir itself.
+        check: raises Refused for one of Weir's own that may be read in several ways.
+    """
+
+    app: ASGIApp
+    ours: Callable[[Scope], bool]
+    check: Callable[[Scope], None]
+
+
+class QuotaCoordinator:
+    """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
+
+    Args:
+        app: what answers.
+        grants: the tokens; none lets this machine in.
+        metrics: where requests are counted.
+        settings: requests at a time, beyond which they are refused, and origins that may ask.
+        beyond: what gets all that is not for Weir; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        grants: Sequence[Grant],
+        metrics: AdminMetrics,
+        settings: AdminSettings,
+        beyond: Beyond | None = None,
+    ) -> None:
+        self._app = app
+        self._beyond = beyond
+        self._settings = settings
+        self._requests = 0
+        self._grants = grants
+        self._metrics = metrics
+        self._refusals = FewLines()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the start and end of the server."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status, who, route = time.monotonic(), 0, "", ""
+        self._requests += 1
+
+        async def note(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if self._requests > self._settings.requests_max:
+                raise Refused(503, f"{self._settings.requests_max} requests are under way already")
+            if self._beyond is not None and not self._beyond.ours(scope):
+                if not self._settings.share_tokens and is_ours(self._grants, Request(scope)):
+                    raise Refused(401, "This is a token of Weir's, and is not shown to the API behind it")
+                route = _BEYOND
+                await self._beyond.app(scope, receive, note)
+                return
+            if self._beyond is not None:
+                self._beyond.check(scope)
+            who = await admit(self._grants, Request(scope), self._settings.allowed_origins)
+            await self._app(scope, receive, note)
+        except Refused as refused:
+            # The reason names the token's holder where there is one, and never the token.
+            self._refusals.warn(f"{_asked(scope)} refused: {refused.status} {refused.reason}")
+            await _refuse(note, refused.status, refused.reason)
+        except Exception:
+            # A mistake of ours costs this request, and the log says what it was.
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if not status:
+                await _refuse(note, 500, "The admin API made a mistake; its log says which")
+        finally:
+            self._requests -= 1
+            route = route or getattr(scope.get("route"), "path", _UNKNOWN)
+            self._metrics.answered(scope["method"], route, status, time.monotonic() - begun)
+        if who and scope["method"] not in SAFE_METHODS:
+            logger.info("%s %s by %s: %s", scope["method"], _path(scope), who, status)
+
+
+class FewLines:
+    """A log that nobody can fill by being refused: so many lines a minute, then the number of the others."""
+
+    def __init__(self) -> None:
+        self._until_s = 0.0
+        self._lines = self._left_out = 0
+
+    def warn(self, text: str) -> None:
+        """Log a line, or count it."""
+        now_s = time.monotonic()
+        if now_s >= self._until_s:
+            if self._left_out:
+                logger.warning("%d more requests were refused in the minute before", self._left_out)
+            self._until_s, self._lines, self._left_out = now_s + _MINUTE_S, 0, 0
+        if self._lines >= REFUSALS_A_MINUTE:
+            self._left_out += 1
+            return
+        self._lines += 1
+        logger.warning("%s", text)
+
+
+def _asked(scope: Scope) -> str:
+    host, port = scope.get("client") or ("nobody", 0)
+    return f"{scope['method']} {_path(scope)} from {host}:{port}"
+
+
+def _path(scope: Scope) -> str:
+    """As it was sent."""
+    return str(scope.get("raw_path", b"")[:_SHOWN_BYTES].decode("latin-1"))
+
+
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    headers = [(b"content-type", b"application/json")]
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", _CHALLENGES.encode()))
+    body = reason_body(reason)
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,319 @@
+"""The admin API as a process: its server, its policies, and what it reads of use and shares."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import uvicorn
+from confluent_kafka import Message
+from fastapi import FastAPI
+from starlette.types import ASGIApp
+
+from enforcer.control.api import create_app
+from enforcer.control.auth import Grant, grants_of_file, grants_of_text
+from enforcer.control.backlog.records import Report, report_of
+from enforcer.control.backlog.stats import kept_since
+from enforcer.control.backlog.table import BacklogTable
+from enforcer.control.connections import Connections, guarded
+from enforcer.control.dispatch.records import Dispatch, dispatch_of
+from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.parts import Parts, Unavailable
+from enforcer.control.settings import AdminSettings
+from enforcer.control.store import KafkaPolicyStore
+from enforcer.control.usage import UsageTable
+from enforcer.core.feeds.rows import name_of, objects_of
+from enforcer.core.feeds.shares import Share, share_of
+from enforcer.core.feeds.tail import Tail
+from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
+from streaming.contract.backlog.actions import BacklogAction, backlog_action
+from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
+from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.events import MAX_AHEAD_MS
+from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
+from streaming.contract.topics import Cluster
+from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
+from streaming.kafka_io.topic_watch import TopicWatch
+from streaming.metrics import serve_metrics
+from streaming.policy.policy_set import PolicySet
+
+logger = logging.getLogger("weir.admin")
+
+Address = tuple[str, int]
+_TAIL_STOP_S = 1.0
+_HEAD_MAX_BYTES = 16_384
+_BACK_MS: Final = TTL_MS
+"""Read back at the start: what was decided on backlogs and not repeated since does not stand any more."""
+_Reported = GroupUsage | DispatchUsage | Report
+_Decided = Share | Dispatch | BacklogDecision | BacklogAction
+_REPORTS: Final[Mapping[str, Callable[[Fields, str, int], _Reported]]] = {
+    "group_usage": group_usage,
+    "dispatch_usage": dispatch_usage,
+    "backlog": report_of,
+}
+_DECISIONS: Final[Mapping[str, Callable[[Fields], _Decided]]] = {
+    "share": share_of,
+    "dispatch": dispatch_of,
+    "backlog": backlog_decision,
+    BACKLOG_ACTION: backlog_action,
+}
+
+
+def read_grants(file: str, variable: str, environment: Mapping[str, str]) -> list[Grant]:
+    """Tokens of a file and of an environment variable together; either may be absent.
+
+    Raises:
+        ConfigError: one of them is wrong, or there but without a token.
+    """
+    grants = grants_of_file(file) if file else []
+    if variable and variable in environment:
+        grants += grants_of_text(environment[variable], f"${variable}")
+    return grants
+
+
+class AdminService:
+    """One running admin API.
+
+    Args:
+        cluster: where Weir's topics are.
+        settings: section `admin`.
+        grants: tokens; none: this machine only.
+        listen: address of the API.
+        metrics: address of /metrics, None: nowhere.
+        beyond: makes what gets all that is not Weir's own, in front of another admin API; None: nothing does.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: AdminSettings,
+        grants: Sequence[Grant],
+        listen: Address,
+        metrics: Address | None,
+        beyond: Callable[[Parts], ASGIApp] | None = None,
+    ) -> None:
+        self._listen, self._metrics_address, self._settings = listen, metrics, settings
+        self.has_tokens = bool(grants)
+        self._metrics = AdminMetrics()
+        self._usage = UsageTable(settings.usage_rows_max)
+        self._deliveries = DeliveryTable(settings.dispatch_rows_max)
+        self._backlogs = BacklogTable(settings.backlog_rows_max)
+        self._topics = cluster.topics
+        self._watch = self._watch_over(cluster)
+        self._store = KafkaPolicyStore(
+            cluster.bootstrap,
+            cluster.topics,
+            cluster.client,
+            settings=settings,
+            metrics=self._metrics,
+            wrong=lambda: self._watch.wrong(cluster.topics.policies),
+        )
+        properties = {**cluster.client, "bootstrap.servers": cluster.bootstrap}
+        self._tails = (
+            Tail(
+                properties,
+                cluster.topics.decisions,
+                from_beginning=False,
+                back_ms=_BACK_MS,
+                parse=_decisions_of,
+                deliver=self._take_decisions,
+            ),
+            Tail(
+                properties,
+                cluster.topics.usage,
+                from_beginning=False,
+                back_ms=_BACK_MS,
+                parse=_reports_of,
+                deliver=self._take_reports,
+            ),
+        )
+        parts = Parts(
+            store=self._store,
+            usage=self._usage,
+            deliveries=self._deliveries,
+            backlogs=self._backlogs,
+            metrics=self._metrics,
+            settings=settings,
+            grants=grants,
+        )
+        app = create_app(parts if beyond is None else replace(parts, beyond=beyond(parts)))
+        connections = Connections(settings, self._metrics)
+        self._server = _Server(_server_config(app, settings, connections))
+        self._serving: asyncio.Task[None] | None = None
+        self.url = ""
+        self.metrics_url: str | None = None
+
+    @property
+    def read(self) -> asyncio.Event:
+        """Set once the policies are known."""
+        return self._store.read
+
+    async def start(self) -> None:
+        """Listen, and begin to read.
+
+        Raises:
+            WeirError: a port is taken.
+        """
+        self._serve_metrics()
+        listener = _listener(self._listen)
+        host, port = listener.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        if not self.has_tokens:
+            logger.warning("no tokens are configured: only clients on this machine are answered")
+        self._watch.start()
+        self._store.start()
+        for tail in self._tails:
+            tail.start(asyncio.get_running_loop())
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+
+    async def ended(self) -> None:
+        """Wait until the server has ended by itself, which it should not."""
+        if self._serving is not None:
+            await asyncio.shield(self._serving)
+
+    async def stop(self) -> None:
+        """Answer what is under way and end."""
+        self._server.should_exit = True
+        self._watch.stop()
+        if self._serving is not None:
+            await self._serving
+        await asyncio.gather(self._store.stop(), *(tail.stop(_TAIL_STOP_S) for tail in self._tails))
+
+    def _serve_metrics(self) -> None:
+        if self._metrics_address is None:
+            return
+        self.metrics_url = serve_metrics(self._metrics.registry, *self._metrics_address)
+
+    def _watch_over(self, cluster: Cluster) -> TopicWatch:
+        return TopicWatch(
+            cluster.bootstrap,
+            cluster.topics,
+            cluster.client,
+            interval_ms=cluster.topics_check_ms,
+            metrics=self._metrics.topics,
+            logger=logger,
+            on_replaced=self._begin_anew,
+        )
+
+    def _begin_anew(self, topic: str) -> None:
+        """A topic was made again: its new records count from the first on (called by the watch's thread)."""
+        for name, begin_anew in (
+            (self._topics.policies, self._store.begin_anew),
+            (self._topics.decisions, self._tails[0].begin_anew),
+            (self._topics.usage, self._tails[1].begin_anew),
+        ):
+            if name == topic:
+                begin_anew()
+
+    def _take_decisions(self, decisions: list[tuple[_Decided, int]]) -> None:
+        with self._counted():
+            for decision, ts in decisions:
+                if isinstance(decision, Share):
+                    self._usage.take_share(decision, ts)
+                # One from the future would stand until then, whatever comes.
+                elif (decision.at if isinstance(decision, Dispatch) else decision.ts) > ts + MAX_AHEAD_MS:
+                    continue
+                elif isinstance(decision, Dispatch):
+                    self._deliveries.take_decision(decision)
+                elif isinstance(decision, BacklogDecision):
+                    self._backlogs.take_decision(decision)
+                else:
+                    self._backlogs.take_action(decision)
+
+    def _take_reports(self, reports: list[tuple[_Reported, str, int]]) -> None:
+        with self._counted():
+            for report, proxy, ts in reports:
+                if isinstance(report, GroupUsage):
+                    self._usage.take_report(report)
+                elif isinstance(report, DispatchUsage):
+                    self._deliveries.take_usage(report, proxy, ts)
+                elif report.ts <= ts + MAX_AHEAD_MS:
+                    self._backlogs.take_report(report)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Counts what is forgotten meanwhile."""
+        usage, deliveries, backlogs, metrics = self._usage, self._deliveries, self._backlogs, self._metrics
+        usage_before, deliveries_before, backlogs_before = usage.dropped, deliveries.dropped, backlogs.dropped
+        yield
+        # Before the policies are read nobody knows how long a check may take.
+        with contextlib.suppress(Unavailable):
+            backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))
+        metrics.backlog_rows.set(len(backlogs))
+        metrics.backlog_dropped.inc(backlogs.dropped - backlogs_before)
+        metrics.usage_rows.set(len(usage))
+        metrics.usage_dropped.inc(usage.dropped - usage_before)
+        metrics.dispatch_rows.set(len(deliveries))
+        metrics.dispatch_dropped.inc(deliveries.dropped - deliveries_before)
+
+
+def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=guarded(connections),  # type: ignore[arg-type]  # all that is done with the class is to call it
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # Whoever is on the other end counts, not what a header says about it.
+        proxy_headers=False,
+        h11_max_incomplete_event_size=_HEAD_MAX_BYTES,
+        # Its warnings are one for each request that is no HTTP: counted, since anybody may send them.
+        log_level=logging.ERROR,
+        timeout_keep_alive=settings.idle_timeout_s,
+        timeout_graceful_shutdown=settings.stop_timeout_s,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the command, which stops more than the server."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listener(address: Address) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _decisions_of(message: Message) -> list[tuple[_Decided, int]]:
+    """What was decided in a record, each with when it was written: a repeated one stands anew."""
+    ts = message.timestamp()[1]
+    decisions: list[tuple[_Decided, int]] = []
+    for _, kind, fields in _objects(message, _DECISIONS):
+        with contextlib.suppress(BadEvent):
+            decisions.append((_DECISIONS[kind](fields), ts))
+    return decisions
+
+
+def _reports_of(message: Message) -> list[tuple[_Reported, str, int]]:
+    """Reports of a record, each with the proxy that it is from and when it was written."""
+    written = message.timestamp()[1]
+    reports: list[tuple[_Reported, str, int]] = []
+    for row, kind, fields in _objects(message, _REPORTS):
+        with contextlib.suppress(BadEvent):
+            ts = integer(fields, "ts", written, maximum=TS_MAX_MS)
+            report = _REPORTS[kind](fields, text(fields, "id", name_of(message, row)), ts)
+            reports.append((report, text(fields, "proxy", ""), written))
+    return reports
+
+
+def _objects(message: Message, kinds: Collection[str]) -> Iterator[tuple[int, str, Fields]]:
+    """Number, type and fields of a record's objects of these types; what is none is the job's to report."""
+    with contextlib.suppress(BadEvent):
+        for row, fields in enumerate(objects_of(message, kinds)):
+            kind = fields.get("type")
+            if isinstance(kind, str) and kind in kinds:
+                yield row, kind, fields

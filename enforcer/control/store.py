@@ -1,0 +1,272 @@
+"""The admin API's policies on `weir.policies`: read as they come, written in turns (see policy_turn)."""
+
+import asyncio
+import contextlib
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from enforcer.control.groups import Changes, Entries, Refused
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.parts import Unavailable
+from enforcer.control.settings import AdminSettings
+from enforcer.core.feeds.tail import Tail
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.kafka_io.policy_topic import NO_LOG, PolicyLog, Update, reason_of
+from streaming.kafka_io.policy_turn import (
+    Attempt,
+    NotInForce,
+    OutcomeUnknown,
+    Turn,
+    TurnLost,
+    pause_s,
+)
+
+T = TypeVar("T")
+
+ORIGIN = "admin"
+# A reader that lags longer waits for a transaction that somebody left open: a new turn ends it.
+_LAG_LIMIT_S = 2.0
+_LEAST_S = 0.05
+_FETCH_WAIT_MS = 100
+_STOP_LIMIT_S = 1.0
+
+
+class _Behind(WeirError):
+    """The topic could not be read to its end in time."""
+
+
+class KafkaPolicyStore:
+    """A `PolicyStore`; everything but the reading itself happens in the loop that `start` is called in.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topics: names of the installation's topics.
+        client: librdkafka properties of our own connections.
+        settings: the limits.
+        metrics: where changes are counted.
+        wrong: what is wrong with the topic, empty: nothing; then nothing is changed.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topics: Topics,
+        client: Mapping[str, str],
+        *,
+        settings: AdminSettings,
+        metrics: AdminMetrics,
+        wrong: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._properties = {**client, "bootstrap.servers": bootstrap}
+        self._bootstrap, self._topics, self._client = bootstrap, topics, client
+        self._settings, self._metrics, self._wrong = settings, metrics, wrong
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._log = PolicyLog()
+        self._reached = 0
+        self._moved = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        self._changing = 0
+        self._turn: Turn | None = None
+        # What may have been written and was not yet read back.
+        self._unseen: Attempt | None = None
+        self._asker: Consumer | None = None
+        self._tail = Tail(
+            self._properties,
+            topics.policies,
+            from_beginning=True,
+            parse=_raw,
+            deliver=self._take,
+            at_end=self._at_end,
+            fetch_wait_ms=_FETCH_WAIT_MS,
+        )
+
+    @property
+    def read(self) -> asyncio.Event:
+        """Set once the policies that were there at the start are known."""
+        return self._tail.caught_up
+
+    @property
+    def entries(self) -> Entries:
+        """See PolicyStore."""
+        self._check_read()
+        return self._log.entries
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._loop = asyncio.get_running_loop()
+        self._tail.start(self._loop)
+
+    def begin_anew(self) -> None:
+        """The topic was deleted and made again: only what the new one says counts. From any thread."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._forget)
+
+    async def stop(self) -> None:
+        """End reading; a change under way is left to its own limit."""
+        await self._tail.stop(_STOP_LIMIT_S)
+
+    async def change(self, decide: Callable[[Entries], Changes]) -> None:
+        """See PolicyStore."""
+        self._check_read()
+        if wrong := self._wrong():
+            raise Unavailable(f"Not changed, since it could get lost: {wrong}")
+        if self._changing >= self._settings.changes_max:
+            raise Unavailable(f"{self._changing} changes are under way already")
+        limit_s = self._settings.change_timeout_ms / 1000
+        deadline = time.monotonic() + limit_s
+        self._changing += 1
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._one_at_a_time.acquire()
+            try:
+                await self._change(decide, deadline)
+            finally:
+                self._one_at_a_time.release()
+        except TimeoutError:
+            raise Unavailable("Other changes took too long; this one was not made") from None
+        finally:
+            self._changing -= 1
+
+    async def _change(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+        self._unseen = None
+        for lost in itertools.count():
+            try:
+                await self._attempt(decide, deadline)
+            except Refused:
+                raise
+            except (TurnLost, OutcomeUnknown, _Behind) as failure:
+                self._turn = None
+                pause = pause_s(lost)
+                if time.monotonic() + pause > deadline:
+                    raise self._unavailable(failure) from failure
+                self._count("overtaken")
+                await asyncio.sleep(pause)
+            except WeirError as failure:
+                self._turn = None
+                raise self._unavailable(failure) from failure
+            except BaseException:
+                # Cancelled in the middle: a thread still works with this turn.
+                self._turn = None
+                raise
+            else:
+                return
+
+    async def _attempt(self, decide: Callable[[Entries], Changes], deadline: float) -> None:
+        """One turn: write, or see that what was written in the one before has come."""
+
+        def left() -> float:
+            return max(_LEAST_S, deadline - time.monotonic())
+
+        if self._turn is None:
+            arguments = (self._bootstrap, self._topics, self._client, left())
+            self._turn = await in_thread(lambda: Turn(*arguments))
+        await self._catch_up(min(left(), _LAG_LIMIT_S))
+        if self._unseen is None or not self._log.arrived:
+            self._unseen = None
+            updates = [Update(path=path, value=value) for path, value in decide(self.entries).items()]
+            if not updates:
+                return
+            await self._write(self._turn, Attempt.of(self._log, updates, ORIGIN), left())
+            await self._catch_up(left())
+        assert self._unseen is not None
+        written, self._unseen = self._unseen, None
+        written.check_in_force(self._log)
+        self._count("written")
+
+    async def _write(self, turn: Turn, attempt: Attempt, limit_s: float) -> None:
+        try:
+            self._unseen = attempt
+            await in_thread(lambda: turn.write(attempt.lines, limit_s))
+        except OutcomeUnknown:
+            raise
+        except WeirError:
+            self._unseen = None
+            raise
+
+    def _unavailable(self, failure: WeirError) -> Unavailable:
+        self._count("failed")
+        if isinstance(failure, NotInForce):
+            return Unavailable(str(failure))
+        what = "Not" if self._unseen is None else "It is not known whether this was"
+        return Unavailable(f"{what} changed: {failure}")
+
+    async def _catch_up(self, limit_s: float) -> None:
+        """Wait until all is read that was written before now.
+
+        Raises:
+            _Behind: not within the limit.
+            WeirError: the cluster does not answer.
+        """
+        deadline = time.monotonic() + limit_s
+        end = await in_thread(lambda: self._end(limit_s))
+        while self._reached < end:
+            self._moved.clear()
+            try:
+                async with asyncio.timeout(max(0, deadline - time.monotonic())):
+                    await self._moved.wait()
+            except TimeoutError:
+                raise _Behind(f"{self._topics.policies} was not read to its end within its limit") from None
+
+    def _end(self, limit_s: float) -> int:
+        """Offset behind the topic's last record, asked for anew."""
+        if self._asker is None:
+            # A group id is required by the library; none is ever joined. The end is asked for behind what
+            # is not committed yet: a commit is answered a moment before readers may see it.
+            properties = {"group.id": "weir-admin", "isolation.level": "read_uncommitted"}
+            self._asker = Consumer({**self._properties, **properties}, logger=NO_LOG)
+        try:
+            span = self._asker.get_watermark_offsets(TopicPartition(self._topics.policies, 0), limit_s)
+        except KafkaException as error:
+            raise WeirError(f"{self._bootstrap} does not answer: {reason_of(error)}") from error
+        if span is None:
+            raise WeirError(f"{self._bootstrap} does not answer")
+        return int(span[1])
+
+    def _check_read(self) -> None:
+        if not self.read.is_set():
+            raise Unavailable("The policies have not been read yet: Kafka does not answer")
+
+    def _forget(self) -> None:
+        self._log, self._reached = PolicyLog(), 0
+        self._tail.begin_anew()
+
+    def _take(self, lines: list[tuple[bytes | None, int]]) -> None:
+        for value, ts in lines:
+            self._log.take(value, ts)
+        self._metrics.policy_version.set(self._log.newest_version)
+        self._metrics.bad_policies.set(self._log.bad_records)
+
+    def _at_end(self, partition: int, offset: int) -> None:
+        if partition == 0:
+            self._reached = offset
+            self._moved.set()
+
+    def _count(self, result: str) -> None:
+        self._metrics.changes.labels(result).inc()
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Run what blocks in a thread of its own, which does not hold up the end of the process."""
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            result.set_result(function())
+        except BaseException as error:  # noqa: BLE001  # handed to who waits
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="admin change", daemon=True).start()
+    return await asyncio.wrap_future(result)
+
+
+def _raw(message: Message) -> list[tuple[bytes | None, int]]:
+    return [(message.value(), message.timestamp()[1])]

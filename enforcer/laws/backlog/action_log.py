@@ -1,0 +1,73 @@
+"""Blocks as `weir.decisions` logs them: that one has begun, once it met a request, and that it ended."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol
+
+from prometheus_client import Counter
+
+from enforcer.laws.backlog.block import Block
+from streaming.contract.backlog.actions import BEGUN, ENDED, BacklogAction
+
+_HOW: Final = {True: "hold", False: "refuse"}
+
+
+class Send(Protocol):
+    """Hands an object over to be written to `weir.decisions`; see reports.Reports.send."""
+
+    def __call__(
+        self, event: Mapping[str, Any], key: str, *, acked: Callable[[int | None], None] | None = None
+    ) -> bool:
+        """False if it was dropped; `acked` is told None if Kafka will never have it."""
+        ...
+
+
+class ActionLog:
+    """What one enforcer logs of its blocks. Never waited for: what cannot be written is counted.
+
+    Args:
+        actor: who acts.
+        send: writes.
+        now_ms: the brokers' time.
+        counts: by step and result.
+    """
+
+    def __init__(self, actor: str, send: Send, now_ms: Callable[[], int], counts: Counter) -> None:
+        self._actor = actor
+        self._send = send
+        self._now_ms = now_ms
+        self._counts = counts
+        # Topic -> its block that has begun; no more than there are blocks.
+        self._begun: dict[str, Block] = {}
+
+    def begin(self, block: Block) -> None:
+        """A request met a block."""
+        if block.topic not in self._begun:
+            self._begun[block.topic] = block
+            self._write(block, BEGUN, "")
+
+    def end(self, block: Block, why: str) -> None:
+        """A block has ended; one that met no request is not spoken of."""
+        begun = self._begun.pop(block.topic, None)
+        if begun is not None:
+            self._write(begun, ENDED, why)
+
+    def _write(self, block: Block, step: str, why: str) -> None:
+        action = BacklogAction(
+            id=f"{block.decision}/{block.quota_type}/{self._actor}",
+            ts=self._now_ms(),
+            topic=block.topic,
+            quota_type=block.quota_type,
+            policy=block.policy,
+            limit=block.limit,
+            actor=self._actor,
+            step=step,
+            how=_HOW[block.holds],
+            reason=why,
+        )
+        if not self._send(action.fields(), block.topic, acked=partial(self._acked, step)):
+            self._counts.labels(step, "dropped").inc()
+
+    def _acked(self, step: str, record_ms: int | None) -> None:
+        """In a thread."""
+        self._counts.labels(step, "failed" if record_ms is None else "written").inc()

@@ -1,0 +1,198 @@
+"""All partitions whose requests in flight are limited at this enforcer (docs/contract.md 3.4)."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from enforcer.core.clock import Clock
+from enforcer.core.feeds.limits import LimitDecision
+from enforcer.core.settings import ProxySettings
+from enforcer.laws.concurrency.in_force import LimitInForce
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.concurrency.reservoir import Reservoir, Sample, mixed
+from streaming.policy.concurrency_schema import EXEMPT
+from streaming.policy.policy_set import PolicySet, Section, partition_entry
+
+_ROUNDING: Final = 1e-6
+_PREFIX: Final = f"{Section.PARTITIONS}."
+
+logger = logging.getLogger(__name__)
+
+
+class Tell(Protocol):
+    """Where samples go; see samples_out.SamplesOut."""
+
+    def __call__(self, samples: Mapping[str, list[Sample]], fractions: Mapping[str, float]) -> None:
+        """Send what was kept of partitions' round trips, and our fraction of their limits."""
+        ...
+
+
+class Fractions(Protocol):
+    """Which part of a partition's limit is this enforcer's; see metering.concurrency.shares."""
+
+    def of(self, partition: str) -> float:
+        """The fraction, above 0 and at most 1."""
+        ...
+
+
+class Partition:
+    """One partition at this enforcer.
+
+    Attributes:
+        limiter: its slots.
+        in_force: the limit of all enforcers together.
+        fraction: our part of it.
+    """
+
+    def __init__(self, limiter: Limiter, in_force: LimitInForce) -> None:
+        self.limiter = limiter
+        self.in_force = in_force
+        self.fraction = 1.0
+
+    def set_fraction(self, fraction: float) -> None:
+        """Our part of the limit, or the limit itself, may have changed."""
+        self.fraction = fraction
+        # A third of 3 is 1, though a third is a little less in binary.
+        self.limiter.set_limit(max(1, int(self.in_force.limit * fraction + _ROUNDING)))
+
+
+class Partitions:
+    """The limiters, by partition.
+
+    Attributes:
+        active: some partition may be limited.
+        generation: goes up when a partition may be limited otherwise than before.
+        known: partition -> what is known of it.
+
+    Args:
+        settings: bounds.
+        clock: tells the time.
+        now_ns: the steady clock that round trips are measured by.
+        fractions: tells our part of each limit.
+        tell: takes samples.
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        clock: Clock,
+        now_ns: Callable[[], int],
+        fractions: Fractions,
+        tell: Tell,
+    ) -> None:
+        self.active = False
+        self.generation = 0
+        self.known: dict[str, Partition] = {}
+        self._settings = settings
+        self._clock = clock
+        self._now_ns = now_ns
+        self._fractions = fractions
+        self._tell = tell
+        self._policies: PolicySet | None = None
+        self._heard = False
+        self._early: dict[str, tuple[LimitDecision, float]] = {}
+
+    def set_policies(self, policies: PolicySet, since_ts: int = 0) -> None:
+        """These policies are in force now, and since a time (ms since the epoch).
+
+        Limits go on where their settings are the same.
+        """
+        if policies is self._policies:
+            return
+        self._policies = policies
+        active = any(path.startswith(_PREFIX) for path in policies.entries)
+        if not active and not self.active:
+            return
+        self.active = active
+        self.generation += 1
+        for name, partition in list(self.known.items()):
+            entry = partition_entry(policies, name)
+            if entry is None:
+                del self.known[name]
+                partition.limiter.close()
+            else:
+                partition.in_force.set_entry(entry, since_ts)
+                partition.limiter.exempt = exempt_of(entry)
+
+    def find(self, name: str) -> Partition | None:
+        """A partition by its name; None: no policy limits it."""
+        partition = self.known.get(name)
+        if partition is not None or not self.active or self._policies is None:
+            return partition
+        entry = partition_entry(self._policies, name)
+        if entry is None:
+            return None
+        settings = self._settings
+        kept = max(1, settings.samples_max * settings.sample_linger_ms // 1000)
+        in_force = LimitInForce(entry, settings.brain_away_ms)
+        limiter = Limiter(
+            name,
+            in_force.limit,
+            Reservoir(kept, mixed(len(self.known) + 1)),
+            self._now_ns,
+            queue_max=settings.inflight_queue_max,
+            deadline_ns=settings.slot_deadline_ms * 1_000_000,
+        )
+        limiter.exempt = exempt_of(entry)
+        partition = self.known[name] = Partition(limiter, in_force)
+        early = self._early.pop(name, None)
+        if early is not None:
+            in_force.take(*early)
+            # It may have ended already, and counts from when it was read.
+            in_force.look(self._clock.steady_ms())
+        partition.set_fraction(self._fractions.of(name))
+        return partition
+
+    def take(self, decisions: Iterable[LimitDecision]) -> None:
+        """Limits were decided or repeated."""
+        now_ms = self._clock.steady_ms()
+        for decision in decisions:
+            partition = self.known.get(decision.partition)
+            if partition is None:
+                # As a proxy reads at its start, before any client has come.
+                self._early.pop(decision.partition, None)
+                if len(self._early) >= self._settings.brokers_max:
+                    del self._early[next(iter(self._early))]
+                self._early[decision.partition] = decision, now_ms
+            else:
+                was_local = partition.in_force.local
+                partition.in_force.take(decision, now_ms)
+                if was_local and not partition.in_force.local:
+                    logger.info("partition %s: its limit is decided by the job again", decision.partition)
+
+    def heard(self) -> None:
+        """Something was heard of the job, whatever it was."""
+        self._heard = True
+
+    @property
+    def unheard_ms(self) -> float:
+        """For how long at most the job could have said something of samples, and did not."""
+        now_ms = self._clock.steady_ms()
+        return max((each.in_force.unheard_ms(now_ms) for each in self.known.values()), default=0.0)
+
+    def look(self) -> None:
+        """Called once in every `sample_linger_ms`: samples leave, deadlines and the job's silence count."""
+        if not self.active:
+            return
+        now_ms = self._clock.steady_ms()
+        samples: dict[str, list[Sample]] = {}
+        for name, partition in self.known.items():
+            limiter, in_force = partition.limiter, partition.in_force
+            limiter.expire()
+            taken = limiter.samples.take()
+            if taken:
+                samples[name] = taken
+            if self._heard:
+                in_force.heard(now_ms)
+            in_force.feed(taken, partition.fraction, now_ms)
+            if in_force.look(now_ms):
+                logger.warning("partition %s: the job is not heard; its limit is learned here", name)
+            partition.set_fraction(self._fractions.of(name))
+        self._heard = False
+        if samples:
+            self._tell(samples, {name: self.known[name].fraction for name in samples})
+
+
+def exempt_of(entry: Mapping[str, Any]) -> frozenset[str]:
+    """The classes that an entry lets pass."""
+    return frozenset(map(str, entry.get("exempt", EXEMPT)))

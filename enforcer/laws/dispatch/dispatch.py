@@ -1,0 +1,247 @@
+"""Dispatch rates at this proxy, for one event loop: asks the book, reports deliveries, takes decisions.
+
+A protocol's side names the upstream broker (`broker-<id>`), the full name of the topic and the subscription
+(docs/contract.md 3.3, "On Kafka"), asks what is left before it delivers, and says what it has delivered.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from enforcer.core.clock import Clock
+from enforcer.core.feeds.dispatches import Dispatched
+from enforcer.core.feeds.policies import Policies
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.laws.dispatch.book import Book
+from enforcer.laws.dispatch.counter import Delivery
+from enforcer.laws.dispatch.left import Left, both
+from enforcer.laws.dispatch.lines import Counter, Others
+from enforcer.laws.dispatch.metrics import DispatchCollector, Seen
+from enforcer.laws.dispatch.reporting import DeliveryReports, Report, Send, SendPack
+from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
+from streaming.laws.dispatch.law import FORGET_MS
+from streaming.policy.policy_set import PolicySet
+
+_LOOK_S: Final = 0.25
+"""How often the time is looked at: policies come into force at most so late."""
+Place = tuple[str, str, str]
+"""Broker, topic and subscription."""
+
+
+class Shared(Protocol):
+    """Rates across brokers, which are shared out as groups; see metering/dispatch/shares.py."""
+
+    def left(self, group: str, level: str) -> Left:
+        """What may be delivered now by this proxy's share of a group, which is that of a level."""
+        ...
+
+    def charge(self, group: str, units: int, size: int) -> None:
+        """Count a delivery."""
+        ...
+
+
+class Dispatch:
+    """What one proxy process knows of dispatch rates.
+
+    Attributes:
+        active: some policy in force sets a dispatch rate; while none does nothing else here need be called.
+        generation: goes up when limits may have changed.
+        by_entry: entries are counted, not messages (dispatchThrottlingOnBatchMessageEnabled).
+        all_charged: deliveries without a backlog too (dispatchThrottlingOnNonBacklogConsumerEnabled).
+        precise: preciseDispatcherFlowControl.
+        by_subscription: some policy in force sets a rate per subscription, so groups must be learnt.
+        proxies: tells how many proxies are alive, this one among them. Set by whoever follows them.
+        decided: told whose counters a decision was read of, where several proxies deliver: another may have
+            delivered less than it might have. Set by whoever has some wait.
+        shared: knows the rates across brokers; None: they do not limit. Set by whoever meters.
+        reports: deliveries on their way to the job.
+        book: the counters.
+
+    Args:
+        proxy_id: name of this proxy.
+        settings: bounds.
+        metrics: gets the numbers of dispatch rates too.
+        clock: our own clocks.
+        brokers_ms: the brokers' time, ms.
+        policies: as far as they were read.
+        send: takes (event, record key) for `weir.usage`; False if it was dropped.
+        send_pack: the same of a packed record.
+    """
+
+    def __init__(
+        self,
+        proxy_id: str,
+        settings: ProxySettings,
+        metrics: Metrics,
+        clock: Clock,
+        brokers_ms: Callable[[], int],
+        policies: Policies,
+        send: Send,
+        send_pack: SendPack,
+    ) -> None:
+        self.proxies: Callable[[], int] = lambda: 1
+        self.decided: Callable[[Counter], None] = lambda counter: None
+        self.shared: Shared | None = None
+        self.generation = 0
+        self._policies = policies
+        policies.follow(self._policies_changed, self._sweep)
+        self._brokers_ms = brokers_ms
+        self._use(policies.at(brokers_ms()))
+        self.book = Book(
+            policies.timeline,
+            counters_max=settings.dispatch_rows_max,
+            tail_max=settings.dispatch_tail_max,
+        )
+        self.reports = DeliveryReports(
+            send, send_pack, self._dropped, linger_ms=settings.pack_linger_ms, pack_min=settings.pack_min
+        )
+        self._proxy_id = proxy_id
+        self._id_head = f"{proxy_id}-dispatch-{clock.wall_ms()}-"
+        self._seq = 0
+        self._seen: OrderedDict[Place, Seen] = OrderedDict()
+        self._seen_max = settings.dispatch_rows_max
+        self._collector = DispatchCollector(
+            self.book, self._seen, self.terms, brokers_ms, settings.metric_subjects_max
+        )
+        metrics.registry.register(self._collector)
+
+    def terms(self) -> Terms:
+        """What the policies in force say, as of the last look."""
+        return self._terms
+
+    def look(self) -> None:
+        """Called now and then: follow the policies as they come into force, and who is alive."""
+        policies = self._policies.at(self._brokers_ms())
+        if policies is not self._in_force:
+            self._use(policies)
+        self.book.set_proxies(max(1, self.proxies()))
+
+    def limits(self, topic: str, subscription: str) -> bool:
+        """Whether a rate of any level limits deliveries of a topic to a subscription.
+
+        Args:
+            topic: its full name.
+            subscription: "": of consumers without one.
+        """
+        terms = self._terms
+        return terms.limits(("",)) or terms.limits(("", topic)) or terms.limits(("", topic, subscription))
+
+    def limits_group(self, topic: str, subscription: str) -> bool:
+        """Whether a rate of its own limits a subscription of a topic."""
+        return self._terms.limits(("", topic, subscription))
+
+    def may_limit_groups(self, topic: str) -> bool:
+        """Whether some subscription of a topic may have a rate of its own."""
+        return self._terms.may_limit_groups(topic)
+
+    def left(self, broker: str, topic: str, subscription: str, others: Others | None = None) -> Left:
+        """What may be delivered now; arguments as `deliver` and `Book.left`."""
+        left = self.book.left(broker, topic, subscription, self._brokers_ms(), others)
+        if self.shared is not None:
+            for level, group in self._terms.groups(topic, subscription):
+                share = self.shared.left(group, level)
+                if others is not None:
+                    share = share.beside(others((group,)))
+                left = both(left, share)
+        return left
+
+    def counters(self, broker: str, topic: str, subscription: str) -> list[Counter]:
+        """Whose counters limit deliveries, groups among them; arguments as `deliver`."""
+        terms = self._terms
+        found: list[Counter] = [names for _, names, _ in terms.limiting((broker, topic, subscription))]
+        return found + [(group,) for _, group in terms.groups(topic, subscription)]
+
+    def deliver(
+        self, broker: str, topic: str, subscription: str, *, msgs: int, size: int, entries: int, backlog: bool
+    ) -> None:
+        """Count what was delivered, and report it, if any level limits it.
+
+        Args:
+            broker: `broker-<id>` of the upstream broker.
+            topic: its full name.
+            subscription: "": of consumers without one, counted at broker and topic alone.
+            msgs: messages.
+            size: bytes.
+            entries: the batches that held them.
+            backlog: more was left unread.
+        """
+        self._seq += 1
+        delivery = Delivery(self._seq, 0, msgs, size, entries, backlog, (topic, subscription))
+        ts = self.book.deliver(broker, delivery, self._brokers_ms())
+        groups = [] if self.shared is None else self._terms.groups(topic, subscription)
+        if ts is None and not groups:
+            return
+        place = broker, topic, subscription
+        self._see(place, delivery.ts, msgs, size, entries)
+        if self.shared is not None and (backlog or self.all_charged):
+            for _, group in groups:
+                self.shared.charge(group, entries if self.by_entry else msgs, size)
+        if ts is None:
+            return
+        event_id = f"{self._id_head}{self._seq}"
+        self.reports.put(Report(event_id, ts, *place, msgs, size, entries, backlog, self._proxy_id))
+
+    def mean_entry(self, broker: str, topic: str, subscription: str) -> tuple[float, float]:
+        """Mean messages and bytes of an entry delivered so far through this proxy, for planning.
+
+        As the law's averages it is forgotten after an hour without a delivery; (1.0, 0.0): nothing was seen.
+        """
+        seen = self._seen.get((broker, topic, subscription))
+        if seen is None or not seen.entries or self._brokers_ms() - seen.last > FORGET_MS:
+            return 1.0, 0.0
+        return seen.msgs / seen.entries, seen.bytes / seen.entries
+
+    def throttled(self, broker: str, topic: str, subscription: str, level: str, dimension: str) -> None:
+        """What was to be delivered was cut, or held back, by a level's limit in a dimension; for metrics."""
+        self._collector.throttled(topic, subscription, level, dimension)
+
+    def take(self, decisions: Iterable[Dispatched]) -> None:
+        """Decisions were read, our own and those of others, in order."""
+        for said in decisions:
+            own = None
+            if said.id.startswith(self._id_head):
+                number = said.id.removeprefix(self._id_head)
+                own = int(number) if number.isdecimal() else None
+            self.book.state(said, own)
+            if self.book.proxies > 1:
+                for names in all_names((said.broker, said.topic, said.subscription)):
+                    self.decided(names)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.look()
+
+    def stop(self) -> None:
+        """Hand over what waits to be reported."""
+        self.reports.flush()
+
+    def _policies_changed(self, ts: int) -> None:
+        self.book.policies_changed(ts)
+
+    def _sweep(self, horizon: int) -> None:
+        self.book.sweep(horizon)
+
+    def _use(self, policies: PolicySet) -> None:
+        self._in_force = policies
+        self._terms = terms = terms_of(policies)
+        self.active, self.by_subscription = terms.active, terms.by_subscription
+        self.by_entry, self.all_charged, self.precise = terms.by_entry, terms.all_charged, terms.precise
+        self.generation += 1
+
+    def _see(self, place: Place, ts: int, msgs: int, size: int, entries: int) -> None:
+        seen = self._seen.pop(place, None)
+        if seen is None:
+            if len(self._seen) >= self._seen_max:
+                self._seen.popitem(last=False)
+            seen = Seen()
+        elif ts - seen.last > FORGET_MS:
+            seen.msgs = seen.bytes = seen.entries = 0
+        seen.take(ts, msgs, size, entries)
+        self._seen[place] = seen
+
+    def _dropped(self, count: int) -> None:
+        self.book.counts.unsent += count

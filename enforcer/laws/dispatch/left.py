@@ -1,0 +1,120 @@
+"""What may be delivered now, by all levels together (docs/contract.md 3.3).
+
+Alone at 10 per second, 11 delivered and 700 ms gone since the second began: nothing, for 300 ms more.
+
+>>> limit = Limit(rate=(10, 0), period_ms=1000)
+>>> alone, third = (Counter(("b1", "t1", "s1"), 1_700, 0, proxies) for proxies in (1, 3))
+>>> alone.acquired = [11, 0]
+>>> left_of([(2, limit, alone)], 1_700)
+Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
+
+One of three proxies has its part of what the statement left, here a third of 10 - 4, and of each period's
+rate; whoever is below it may deliver one more, whatever that brings.
+
+>>> third.acquired, third.part = [4, 0], [4 * third.pieces[0], 0]
+>>> left_of([(2, limit, third)], 1_700)
+Left(msgs=2, bytes=None, wait_ms=0, level='', dimension='')
+>>> third.acquired[0], third.part[0] = 6, third.part[0] + 2 * WHOLE
+>>> left_of([(2, limit, third)], 1_700)
+Left(msgs=0, bytes=None, wait_ms=300, level='subscription', dimension='msgs')
+"""
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import NamedTuple
+
+from enforcer.laws.dispatch.counter import Counter
+from enforcer.laws.dispatch.lines import NOTHING, Taken
+from enforcer.laws.dispatch.parts import WHOLE
+from streaming.laws.dispatch.law import DIMENSIONS, LEVELS, available, wait_ms
+from streaming.policy.dispatch_limits import NOT_LIMITED, Limit
+
+
+class Left(NamedTuple):
+    """What may be delivered now.
+
+    Attributes:
+        msgs: units: messages, or entries with dispatchThrottlingOnBatchMessageEnabled; None: not limited.
+        bytes: the same in bytes.
+        wait_ms: 0 if something is left in every limited dimension, else the time until the period in which it
+            is, if nothing more is delivered; a decision may end it sooner.
+        level: which of LEVELS frees last; "" if none is waited for.
+        dimension: the same of DIMENSIONS.
+    """
+
+    msgs: int | None
+    bytes: int | None
+    wait_ms: int
+    level: str
+    dimension: str
+
+    def beside(self, others: Taken) -> "Left":
+        """What is left for one of several."""
+        return self._replace(
+            msgs=None if self.msgs is None else others.leaves(self.msgs, 0),
+            bytes=None if self.bytes is None else others.leaves(self.bytes, 1),
+        )
+
+
+UNLIMITED = Left(None, None, 0, "", "")
+"""Nothing limits."""
+
+
+def both(one: Left, other: Left) -> Left:
+    """What two limits leave together; in a tie the first is waited for.
+
+    >>> both(Left(5, None, 0, "", ""), Left(7, 0, 40, "topic", "bytes"))
+    Left(msgs=5, bytes=0, wait_ms=40, level='topic', dimension='bytes')
+    """
+    longest = other if other.wait_ms > one.wait_ms else one
+    return longest._replace(msgs=_least(one.msgs, other.msgs), bytes=_least(one.bytes, other.bytes))
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+Present = tuple[int, Limit, Counter]
+"""A counter as it is now: its place in LEVELS, its limit."""
+
+
+def left_of(presents: Iterable[Present], at: int, others: Iterable[Taken] = repeat(NOTHING)) -> Left:
+    """The least that the counters leave, and the longest wait.
+
+    Args:
+        presents: counters that limit, in the order of LEVELS.
+        at: their time, ms.
+        others: what others take of what each leaves; nobody waits for them here.
+    """
+    least: list[int | None] = [None, None]
+    longest, freed_by = 0, ("", "")
+    for (level, limit, counter), taken in zip(presents, others, strict=False):
+        acquired, period_ms = counter.acquired, limit.period_ms
+        for dimension, rate in enumerate(limit.rate):
+            if rate == NOT_LIMITED:
+                continue
+            free = available(acquired[dimension], rate)
+            wait = wait_ms(acquired[dimension], rate, period_ms, at)
+            if (pieces := counter.pieces[dimension]) != WHOLE:
+                # Rounded up: who is below its part may deliver.
+                part, its_rate = counter.part[dimension], rate * pieces
+                free = min(free, -(-available(part, its_rate) // WHOLE))
+                wait = max(wait, wait_ms(part, its_rate, period_ms, at))
+            if taken is not NOTHING:
+                free = taken.leaves(free, dimension)
+            least[dimension] = _least(least[dimension], free)
+            if wait > longest:  # not >=: the first level, then dimension, wins a tie, as in the law
+                longest, freed_by = wait, (LEVELS[level], DIMENSIONS[dimension])
+    return Left(least[0], least[1], longest, *freed_by)
+
+
+def debt_of(presents: Iterable[Present]) -> tuple[int, int]:
+    """What was delivered beyond the period's rate and waits to be paid off, messages and bytes."""
+    debts = [0, 0]
+    for _, limit, counter in presents:
+        for dimension, rate in enumerate(limit.rate):
+            if rate != NOT_LIMITED:
+                debts[dimension] = max(debts[dimension], counter.acquired[dimension] - rate)
+    return debts[0], debts[1]

@@ -1,0 +1,251 @@
+"""Usage reports: what this proxy tells the job of its groups (docs/contract.md 3.2, PIP-82).
+
+One record a round with all groups that have something to say, packed if they are many, cut where it becomes
+too large.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from enforcer.core.clock import Clock
+from enforcer.laws.shares.account import Account, Use
+from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.usage_packs import packed_reports
+from streaming.contract.usage_events import COUNTS, DIMENSIONS
+
+Send = Callable[[Mapping[str, Any], str], bool]
+SendPack = Callable[[bytes, str], bool]
+
+ROUNDS_MAX: Final = 3
+"""A group in use is reported at least once in so many rounds."""
+_CHANGE: Final = 0.1
+"""A change of use by this part is reported at once."""
+_SAME_SHARE: Final = 0.001
+"""A share that differs by less is no new one."""
+_NO_SHARE: Final = (None,) * len(DIMENSIONS)
+_ZEROS_MAX: Final = 2
+"""Reports of silence in a row; after them a group is not looked at until it is used again."""
+_HEAD_BYTES: Final = 256
+_LOG_AGAIN_MS: Final = 60_000.0
+"""A group that was not held back for so long is news when it is again."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Told:
+    """What was last reported of a group.
+
+    Attributes:
+        rates: per second, in the order of DIMENSIONS.
+        share: what the proxy could use then.
+        quiet: rounds without a report since.
+        zeros: reports of silence in a row.
+    """
+
+    rates: tuple[float, ...]
+    share: tuple[float | None, ...]
+    quiet: int = 0
+    zeros: int = 0
+
+
+def worth_telling(told: Told | None, rates: tuple[float, ...], share: tuple[float | None, ...]) -> bool:
+    """Whether a group that is not throttled is reported in this round.
+
+    >>> told = Told(rates=(100.0, 0.0, 0.0, 0.0), share=(None,) * 4)
+    >>> [worth_telling(told, (use, 0.0, 0.0, 0.0), told.share) for use in (109.0, 110.0, 0.0)]
+    [False, True, True]
+
+    Args:
+        told: what was reported last; None: never anything, or nothing but silence for long.
+        rates: use per second now.
+        share: what the proxy may use now.
+    """
+    if told is None:
+        return any(rates)
+    if any(_has_changed(now, before) for now, before in zip(rates, told.rates, strict=True)):
+        return True
+    if any(_is_new(now, before) for now, before in zip(share, told.share, strict=True)):
+        return True
+    # Silence is said twice, in case the first time was lost, and then no more.
+    return told.quiet + 1 >= ROUNDS_MAX and (any(rates) or told.zeros < _ZEROS_MAX)
+
+
+def _has_changed(now: float, before: float) -> bool:
+    return now != before and abs(now - before) >= _CHANGE * before
+
+
+def _is_new(now: float | None, before: float | None) -> bool:
+    if now is None or before is None:
+        return now is not before
+    return abs(now - before) > _SAME_SHARE * before
+
+
+class UsageReports:
+    """Writes the reports of one proxy.
+
+    Args:
+        proxy_id: name of the proxy: the `broker` of its reports.
+        meter: holds the accounts.
+        send: takes (event, record key); False if it was dropped.
+        send_pack: the same of a packed record.
+        clock: tells the time.
+        record_bytes: a record is cut above this size.
+        pack_min: groups from which on a report is packed.
+    """
+
+    def __init__(
+        self,
+        proxy_id: str,
+        meter: Meter,
+        send: Send,
+        send_pack: SendPack,
+        clock: Clock,
+        *,
+        record_bytes: int,
+        pack_min: int,
+    ) -> None:
+        self._proxy_id = proxy_id
+        self._meter = meter
+        self._send_event = send
+        self._send_pack = send_pack
+        self._clock = clock
+        self._record_bytes = record_bytes
+        self._pack_min = pack_min
+        self._told: dict[str, Told] = {}
+        self._since_ms = clock.steady_ms()
+        self._id_head = f"{proxy_id}-usage-{clock.wall_ms()}"
+        self._count = 0
+        self._quiet_until_ms: dict[str, float] = {}
+        self.before: Callable[[int], None] = lambda _period_ms: None
+        """Told the length (ms) of a round about to be reported, to add what is counted elsewhere."""
+        self.rates: dict[str, tuple[float, ...]] = {}
+        """Use per second in the last round, by group; for metrics."""
+        self.reported: dict[str, int] = {}
+        """Reports so far, by group; for metrics."""
+        self.held_back: dict[str, tuple[float, ...]] = {}
+        """The part of the last round in which each dimension was in debt; for metrics."""
+
+    def report(self) -> None:
+        """End a round: report what is worth telling."""
+        now_ms = self._clock.steady_ms()
+        period_ms = max(1, round(now_ms - self._since_ms))
+        self._since_ms = now_ms
+        self.before(period_ms)
+        uses: dict[str, Use] = {}
+        rates, held_back = {}, {}
+        for account in list(self._meter.accounts.values()):
+            if account.idle and account.name not in self._told:
+                # Most groups, most of the time: ten thousand of them shall not hold up the loop.
+                continue
+            use = account.period(now_ms)
+            per_second = _rates(use, period_ms)
+            rates[account.name] = per_second
+            held_back[account.name] = tuple((time or 0) / period_ms for time in use.throttled_ms)
+            if any(use.throttled_ms):
+                self._log(account, use, now_ms)
+            if self._is_due(account, use, per_second):
+                uses[account.name] = use
+        self.rates, self.held_back = rates, held_back
+        uses.update(self._of_gone(self._meter.take_left(), period_ms))
+        for table in (self.reported, self._quiet_until_ms):
+            for name in table.keys() - self._meter.accounts.keys():
+                del table[name]
+        self._send(uses, period_ms)
+
+    def farewell(self) -> None:
+        """The proxy stops: what it has may go to the others at once."""
+        now_ms = self._clock.steady_ms()
+        period_ms = max(1, round(now_ms - self._since_ms))
+        self._send({name: _SILENCE for name, told in self._told.items() if any(told.rates)}, period_ms)
+        self._told.clear()
+
+    def _of_gone(self, left: Mapping[str, Use], period_ms: int) -> dict[str, Use]:
+        """The use of groups without an account: what they used before it went, then silence once."""
+        gone = self._told.keys() - self._meter.accounts.keys() - left.keys()
+        uses = {name: _SILENCE for name in gone if any(self._told[name].rates)}
+        for name in gone:
+            del self._told[name]
+        for name, use in left.items():
+            uses[name] = use
+            self._told[name] = Told(rates=_rates(use, period_ms), share=_NO_SHARE)
+        return uses
+
+    def _log(self, account: Account, use: Use, now_ms: float) -> None:
+        """Say that a group is held back, once until it was not for a while."""
+        if now_ms >= self._quiet_until_ms.get(account.name, 0.0):
+            dimension = max(range(len(DIMENSIONS)), key=lambda place: use.throttled_ms[place] or 0)
+            logger.info(
+                "group %s is held back: %s, of which this proxy may use %.6g per second (%s)",
+                account.name, DIMENSIONS[dimension], account.rate(dimension), account.state.value,
+            )  # fmt: skip
+        self._quiet_until_ms[account.name] = now_ms + _LOG_AGAIN_MS
+
+    def _is_due(self, account: Account, use: Use, rates: tuple[float, ...]) -> bool:
+        share = tuple(account.share)
+        told = self._told.get(account.name)
+        if not any(use.throttled_ms) and not worth_telling(told, rates, share):
+            if told is not None:
+                told.quiet += 1
+                if told.zeros >= _ZEROS_MAX and not any(rates):
+                    del self._told[account.name]
+            return False
+        zeros = 0 if any(rates) else 1 if told is None else told.zeros + 1
+        self._told[account.name] = Told(rates=rates, share=share, zeros=zeros)
+        return True
+
+    def _send(self, uses: Mapping[str, Use], period_ms: int) -> None:
+        """Send a report, of many groups as packed records, else as JSON; cut where it is too large."""
+        self._count += 1
+        head = {"id": f"{self._id_head}-{self._count}", "broker": self._proxy_id, "period_ms": period_ms}
+        if len(uses) >= self._pack_min:
+            for groups, value in packed_reports(head, uses):
+                self._sent(groups, self._send_pack(value, self._proxy_id))
+            return
+        for part, usage in enumerate(_cut(uses, self._record_bytes - _HEAD_BYTES)):
+            event = {"type": "group_usage", **head, "usage": usage}
+            if part:
+                event["id"] = f"{head['id']}.{part}"
+            self._sent(usage, self._send_event(event, self._proxy_id))
+
+    def _sent(self, groups: Iterable[str], taken: bool) -> None:
+        for group in groups:
+            if taken:
+                self.reported[group] = self.reported.get(group, 0) + 1
+            else:
+                # Counted where it was dropped; in the next round it is all told again.
+                self._told.pop(group, None)
+
+
+def _rates(use: Use, period_ms: int) -> tuple[float, ...]:
+    return tuple(count * 1000 / period_ms for count in use.counts)
+
+
+def _entry(use: Use) -> dict[str, Any]:
+    entry: dict[str, Any] = dict(zip(COUNTS, use.counts, strict=True))
+    times = zip(DIMENSIONS, use.throttled_ms, strict=True)
+    throttled = {name: time_ms for name, time_ms in times if time_ms is not None}
+    return {**entry, "throttledMs": throttled} if throttled else entry
+
+
+_SILENCE: Final = Use((0,) * len(DIMENSIONS), (None,) * len(DIMENSIONS))
+
+
+def _cut(uses: Mapping[str, Use], size_max: int) -> Iterator[dict[str, orjson.Fragment]]:
+    """The groups' entries, as many to a record as fit; at least one."""
+    usage: dict[str, orjson.Fragment] = {}
+    size = 0
+    for group, use in uses.items():
+        raw = orjson.dumps(_entry(use))
+        added = len(raw) + len(orjson.dumps(group)) + 2
+        if usage and size + added > size_max:
+            yield usage
+            usage, size = {}, 0
+        usage[group] = orjson.Fragment(raw)
+        size += added
+    if usage:
+        yield usage

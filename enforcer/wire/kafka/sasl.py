@@ -1,0 +1,290 @@
+"""Who a connection belongs to, learned by watching its SASL exchange pass (docs/protocol_notes.md 3.4).
+
+Nothing is changed on the wire. Passwords and tokens pass through here and are never kept: what stays is the
+name, and it counts only after the broker's last answer of the exchange has error 0. A login whose name cannot
+be read exactly as the broker reads it never reaches the broker: it would be somebody else's to us.
+"""
+
+import base64
+import binascii
+import json
+import re
+from enum import StrEnum
+from typing import Final
+
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import (
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    BadFrame,
+    Reason,
+    RequestHeader,
+    is_flexible,
+    response_body_offset,
+)
+
+ANONYMOUS: Final = "ANONYMOUS"
+UNSUPPORTED_SASL_MECHANISM: Final = 33  # Kafka's error codes
+SASL_AUTHENTICATION_FAILED: Final = 58
+_SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+
+
+class Mechanism(StrEnum):
+    """The SASL mechanisms whose user name can be seen in passing."""
+
+    PLAIN = "PLAIN"
+    SCRAM_SHA_256 = "SCRAM-SHA-256"
+    SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
+
+
+# Rounds of SaslAuthenticate until the broker has decided: SCRAM's first answer is only a challenge.
+_ROUNDS: Final = {
+    Mechanism.PLAIN: 1,
+    Mechanism.SCRAM_SHA_256: 2,
+    Mechanism.SCRAM_SHA_512: 2,
+    Mechanism.OAUTHBEARER: 1,
+}
+
+
+class Unreadable(Exception):
+    """A login that must not reach the broker: the proxy could not tell whose it is.
+
+    Attributes:
+        reason: a word for the metric.
+        response: what the client gets instead.
+    """
+
+    def __init__(self, reason: str, response: bytes) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.response = response
+
+
+class SaslObserver:
+    """Follows one connection's SASL exchanges.
+
+    Call `on_request` and `on_response` for every SaslHandshake and SaslAuthenticate in the order in which
+    they pass (others are ignored), and handle nothing of the connection while `waiting`: what a client sends
+    ahead of the broker's answer would pass under the name that it had before.
+
+    A re-authentication repeats the exchange; until it succeeds the name stays, and the broker refuses it
+    under another name.
+
+    Args:
+        oauth_claim: the claim of an OAUTHBEARER token that names the principal.
+        token_ids: let logins by delegation token pass, under the token's id; its owner is not visible.
+    """
+
+    __slots__ = (
+        "_candidate", "_mechanism", "_oauth_claim", "_offered", "_principal", "_rounds", "_token_ids",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(self, oauth_claim: str = "sub", token_ids: bool = False) -> None:
+        self._oauth_claim = oauth_claim
+        self._token_ids = token_ids
+        self._principal: str | None = None
+        self._offered: Mechanism | None = None
+        self._mechanism: Mechanism | None = None
+        self._candidate: str | None = None
+        self._rounds = 0
+        self.waiting = False
+        """Whether a SASL request has no answer yet."""
+
+    @property
+    def principal(self) -> str:
+        """The user name of the last exchange that succeeded, ANONYMOUS before."""
+        return ANONYMOUS if self._principal is None else self._principal
+
+    def on_request(self, frame: bytes, header: RequestHeader) -> None:
+        """Takes a request on its way to the broker.
+
+        Raises:
+            BadFrame: a SASL request ends too early, a length in it is impossible, or the last one has no
+                answer yet.
+            Unreadable: it must not be passed on.
+        """
+        if header.api_key not in _SASL_KEYS:
+            return
+        if self.waiting:
+            raise BadFrame(Reason.BAD_VALUE)
+        cursor = Cursor(frame, header.body_offset, is_flexible(header.api_key, header.api_version))
+        if header.api_key == SASL_HANDSHAKE:
+            offered = _mechanism_of(cursor.string())
+            if offered is None:
+                raise Unreadable("mechanism", _refused_handshake(header))
+            self._offered = offered
+        else:
+            token = cursor.nullable_bytes() or b""
+            if self._mechanism is not None and self._rounds == 0:
+                self._candidate = self._name_in(self._mechanism, token, header)
+        self.waiting = True
+
+    def on_response(self, response: bytes, key: int, version: int) -> None:
+        """Takes the broker's response to a request of that API and version on its way to the client.
+
+        Raises:
+            BadFrame: a SASL response ends too early, a length in it is impossible, nothing was asked, or it
+                lets somebody in whose name was not seen.
+        """
+        if key not in _SASL_KEYS:
+            return
+        cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
+        error = cursor.int16()
+        if not self.waiting:
+            raise BadFrame(Reason.BAD_VALUE)
+        self.waiting = False
+        if key == SASL_HANDSHAKE:
+            if not error:
+                self._mechanism, self._candidate, self._rounds = self._offered, None, 0
+            return
+        cursor.skip_string()
+        self._finish_round(error, cursor.nullable_bytes() or b"")
+
+    def _finish_round(self, error: int, challenge: bytes) -> None:
+        mechanism = self._mechanism
+        if error != 0:
+            self._mechanism = self._candidate = None
+            return
+        if mechanism is Mechanism.OAUTHBEARER and challenge:
+            # A refused token is answered with error 0 and the refusal as a challenge; another may follow.
+            self._candidate = None
+            return
+        if mechanism is None or self._candidate is None:
+            raise BadFrame(Reason.BAD_VALUE)
+        self._rounds += 1
+        if self._rounds == _ROUNDS[mechanism]:
+            self._principal = self._candidate
+            self._mechanism = self._candidate = None
+
+    def _name_in(self, mechanism: Mechanism, token: bytes, header: RequestHeader) -> str | None:
+        if mechanism is Mechanism.PLAIN:
+            name = _plain_name(token)
+        elif mechanism is Mechanism.OAUTHBEARER:
+            if token == _ACKNOWLEDGED:
+                return None
+            name = _oauth_name(token, self._oauth_claim)
+        else:
+            name = _scram_name(token)
+            if not self._token_ids and _names_a_token(token):
+                text = "Weir does not see whose delegation token this is (proxy.delegation_tokens)"
+                raise Unreadable("delegation_token", _refused_login(header, text))
+        if name is None:
+            text = "Weir finds no user name in this login, and quotas need one"
+            raise Unreadable("name", _refused_login(header, text))
+        return name
+
+
+def _mechanism_of(name: str) -> Mechanism | None:
+    try:
+        return Mechanism(name)
+    except ValueError:
+        return None
+
+
+def _refused_handshake(header: RequestHeader) -> bytes:
+    """Error 33 with the mechanisms that can be read."""
+    names = b"".join(fields.string(name, False) for name in Mechanism)
+    return b"".join((
+        fields.int32(header.correlation_id),
+        fields.int16(UNSUPPORTED_SASL_MECHANISM),
+        fields.array_length(len(Mechanism), False),
+        names,
+    ))  # fmt: skip
+
+
+def _refused_login(header: RequestHeader, message: str) -> bytes:
+    """Error 58 with a message."""
+    flexible = is_flexible(SASL_AUTHENTICATE, header.api_version)
+    tags = fields.tags(flexible)
+    return b"".join((
+        fields.int32(header.correlation_id),
+        tags,
+        fields.int16(SASL_AUTHENTICATION_FAILED),
+        fields.string(message, flexible),
+        fields.array_length(0, flexible),  # bytes have a length like an array's
+        bytes(8) if header.api_version >= 1 else b"",  # session lifetime
+        tags,
+    ))  # fmt: skip
+
+
+def _plain_name(token: bytes) -> str | None:
+    """The middle of `authzid NUL user NUL password`; the broker refuses an authzid that is not the user."""
+    parts = token.split(b"\0")
+    return _text(parts[1]) if len(parts) == 3 else None
+
+
+# The client's first message as Kafka's ScramMessages matches it (RFC 5802). The reserved `m=` is ignored
+# there, extensions follow the nonce.
+_SCRAM_NAME: Final = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_SCRAM_VALUE: Final = rb"[\x01-\x2b\x2d-\x7f]+"
+_SCRAM_FIRST: Final = re.compile(
+    rb"n,(?:a=%b)?,(?:m=%b,)?n=(?P<name>%b),r=[\x21-\x2b\x2d-\x7e]+(?P<extensions>(?:,[A-Za-z]+=%b)*)"
+    % (_SCRAM_NAME, _SCRAM_VALUE, _SCRAM_NAME, _SCRAM_VALUE)
+)
+
+
+def _scram_name(token: bytes) -> str | None:
+    """The user in SCRAM's first message, where =2C is a comma and =3D an equals sign."""
+    found = _SCRAM_FIRST.fullmatch(token)
+    return None if found is None else found["name"].decode().replace("=2C", ",").replace("=3D", "=")
+
+
+def _names_a_token(token: bytes) -> bool:
+    """Whether the user in SCRAM's first message is a delegation token's id (KIP-48)."""
+    found = _SCRAM_FIRST.fullmatch(token)
+    if found is None:
+        return False
+    pairs = (pair.partition(b"=") for pair in found["extensions"].split(b","))
+    return {key: value for key, _, value in pairs}.get(b"tokenauth", b"").lower() == b"true"
+
+
+# As Kafka's OAuthBearerClientInitialResponse matches it (RFC 7628).
+_OAUTH_FIRST: Final = re.compile(
+    rb"n,(?:a=%b)?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01" % _SCRAM_NAME
+)
+_ACKNOWLEDGED: Final = b"\x01"
+"""What a client says to a refused token, and the broker's error follows."""
+_BEARER: Final = re.compile(rb"[bB][eE][aA][rR][eE][rR] +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_BASE64URL: Final = re.compile(rb"[-_a-zA-Z0-9]*=*")
+
+
+def _oauth_name(token: bytes, claim: str) -> str | None:
+    """A claim of the JWT in `n,,^Aauth=Bearer TOKEN^A^A`; the broker checks the signature.
+
+    Of several `auth` pairs the last counts, as it does for the broker: another one could lend a false name.
+    """
+    found = _OAUTH_FIRST.fullmatch(token)
+    if found is None:
+        return None
+    pairs = dict(pair.split(b"=", 1) for pair in found["pairs"].split(b"\x01") if pair)
+    bearer = _BEARER.fullmatch(pairs.get(b"auth", b""))
+    return None if bearer is None else _claim(bearer["token"], claim)
+
+
+def _claim(jwt: bytes, claim: str) -> str | None:
+    parts = jwt.split(b".")
+    if len(parts) != 3 or not _BASE64URL.fullmatch(parts[1]):
+        return None
+    payload = parts[1].rstrip(b"=")
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    name = claims.get(claim) if isinstance(claims, dict) else None
+    if not isinstance(name, str):
+        return None
+    try:
+        # JSON may hold halves of characters, which no event could say.
+        return _text(name.encode())
+    except UnicodeEncodeError:
+        return None
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode("utf-8") or None
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,130 @@
+"""What the admin API makes of requests for dispatch rates, without a server."""
+
+import pytest
+
+from enforcer.control.dispatch.rates import (
+    Place,
+    applied_rate,
+    delete_rate,
+    put_rate,
+    rate_at,
+    rate_fields,
+)
+from enforcer.control.groups import Holder, Refused
+from streaming.policy.policy_set import Section
+from streaming.policy.topics import RateKind
+
+ORDERS = Holder(section=Section.NAMESPACES, name="acme/orders")
+T1 = Holder(section=Section.TOPICS, name="persistent://acme/orders/t1")
+OF_ORDERS = Place(holder=ORDERS, kind=RateKind.TOPIC)
+OF_T1 = Place(holder=T1, kind=RateKind.TOPIC)
+OF_ALL = Place(holder=T1, kind=RateKind.SUBSCRIPTION)
+OF_SUB = Place(holder=T1, kind=RateKind.SUBSCRIPTION, subscription="sub1")
+TEN = {"dispatchThrottlingRateInMsg": 10}
+FIVE = {"dispatchThrottlingRateInByte": 5, "ratePeriodInSecond": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (b"{}", {}),
+        (b'{"dispatchThrottlingRateInMsg":10}', TEN),
+        (b'{"dispatchThrottlingRateInMsg":10,"relativeToPublishRate":false,"ratePeriodInSecond":null}', TEN),
+        (b'{"dispatchThrottlingRateInMsg":10,"across_brokers":true}', TEN | {"across_brokers": True}),
+        (b'{"dispatchThrottlingRateInMsg":-1,"dispatchThrottlingRateInByte":9223372036854775807}',
+         {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 2**63 - 1}),
+    ],
+)  # fmt: skip
+def test_absent_fields_stay_absent(body: bytes, fields: dict[str, object]) -> None:
+    """Where Pulsar makes zeros of them; -1 means not limited."""
+    assert rate_fields(body) == fields
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"", "empty"),
+        (b"xx", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"dispatchThrottlingRateInMsg":0}', "dispatchThrottlingRateInMsg: is 0, which is ambiguous"),
+        (b'{"dispatchThrottlingRateInMsg":-5}', "dispatchThrottlingRateInMsg: is -5"),
+        (b'{"dispatchThrottlingRateInMsg":1.5}', "is 1.5"),
+        (b'{"dispatchThrottlingRateInMsg":"5"}', "is the text '5'"),
+        (b'{"dispatchThrottlingRateInMsg":2147483648}', "at most 2147483647"),
+        (b'{"dispatchThrottlingRateInByte":9223372036854775808}', "dispatchThrottlingRateInByte"),
+        (b'{"ratePeriodInSecond":0}', "ratePeriodInSecond: is 0"),
+        (b'{"ratePeriodInSecond":-3}', "ratePeriodInSecond: is -3"),
+        (b'{"relativeToPublishRate":true}', "relativeToPublishRate: publish rates are not known"),
+        (b'{"relativeToPublishRate":0}', "relativeToPublishRate"),
+        (b'{"bogus":3}', "bogus: is not a known key"),
+        (b'{"relativeToPublishRate":true,"bogus":3}', " | bogus"),
+    ],
+)
+def test_what_pulsar_would_take_is_refused(body: bytes, reason: str) -> None:
+    """400, with what is wrong."""
+    with pytest.raises(Refused) as refused:
+        rate_fields(body)
+    assert refused.value.status == 400
+    assert reason in refused.value.reason
+
+
+def test_other_keys_of_an_entry_stay() -> None:
+    """A rate is set as a whole; with the last key the entry goes."""
+    entries = {ORDERS.path: {"resourcegroup": "rg1", "dispatchRate": FIVE}}
+    changed = put_rate(entries, OF_ORDERS, TEN)
+    assert changed == {ORDERS.path: {"resourcegroup": "rg1", "dispatchRate": TEN}}
+    assert delete_rate(entries, OF_ORDERS) == {ORDERS.path: {"resourcegroup": "rg1"}}
+    assert delete_rate({ORDERS.path: {"dispatchRate": {}}}, OF_ORDERS) == {ORDERS.path: None}
+    assert delete_rate({}, OF_ORDERS) == {}
+    assert delete_rate({ORDERS.path: {"resourcegroup": "rg1"}}, OF_ORDERS) == {}
+
+
+def test_a_subscription_has_its_own() -> None:
+    """Beside others of the topic, and emptied from the inside."""
+    own = put_rate({}, OF_SUB, TEN)
+    assert own == {T1.path: {"subscriptions": {"sub1": {"dispatchRate": TEN}}}}
+    two = {T1.path: {"subscriptions": {"sub1": {"dispatchRate": TEN}, "sub2": {"dispatchRate": FIVE}}}}
+    assert rate_at(two, OF_SUB) == TEN
+    assert delete_rate(two, OF_SUB) == {T1.path: {"subscriptions": {"sub2": {"dispatchRate": FIVE}}}}
+    assert delete_rate(own, OF_SUB) == {T1.path: None}
+    assert rate_at({T1.path: {"dispatchRate": TEN}}, OF_SUB) is None
+
+
+def test_what_applies_is_found_by_precedence() -> None:
+    """Subscription, topic, namespace, broker; what sets no rate is passed over; nothing: not limited."""
+    unlimited = {
+        "dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1,
+        "relativeToPublishRate": False, "ratePeriodInSecond": 1,
+    }  # fmt: skip
+    assert applied_rate({}, OF_SUB) == applied_rate({}, OF_T1) == unlimited
+    entries: dict[str, object] = {"broker": {"dispatchThrottlingRatePerSubscriptionInMsg": 7}}
+    assert applied_rate(entries, OF_SUB) == unlimited | {"dispatchThrottlingRateInMsg": 7}
+    entries |= {ORDERS.path: {"subscriptionDispatchRate": FIVE}}
+    assert applied_rate(entries, OF_SUB) == unlimited | FIVE
+    assert applied_rate(entries, OF_T1) == unlimited
+    entries |= put_rate(entries, OF_ALL, {"dispatchThrottlingRateInMsg": -1})
+    assert applied_rate(entries, OF_SUB) == unlimited | FIVE
+    entries |= put_rate(entries, OF_SUB, TEN)
+    assert applied_rate(entries, OF_SUB) == unlimited | TEN
+    assert applied_rate(entries, OF_ALL) == unlimited | FIVE
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (Place(holder=Holder(section=Section.NAMESPACES, name="acme/a b"), kind=RateKind.TOPIC), "Namespace"),
+        (Place(holder=Holder(section=Section.TOPICS, name="persistent://a/b c/t"), kind=RateKind.TOPIC),
+         "Topic name is not valid"),
+        (Place(holder=Holder(section=Section.TOPICS, name=f"{T1.name}-partition-0"), kind=RateKind.TOPIC),
+         "Not allowed to set/get topic policy for a partition"),
+        (Place(holder=T1, kind=RateKind.SUBSCRIPTION, subscription=""), "Subscription"),
+        (Place(holder=T1, kind=RateKind.SUBSCRIPTION, subscription="x" * 1_025), "Subscription"),
+    ],
+)  # fmt: skip
+def test_names_are_checked(place: Place, reason: str) -> None:
+    """412, whatever is asked."""
+    for ask in (rate_at, applied_rate, delete_rate, lambda entries, at: put_rate(entries, at, TEN)):
+        with pytest.raises(Refused) as refused:
+            ask({}, place)
+        assert refused.value.status == 412
+        assert reason in refused.value.reason

@@ -1,0 +1,238 @@
+"""The admin API's endpoints, over a store in memory."""
+
+import asyncio
+import time
+from typing import Any
+
+import orjson
+import pytest
+from admin_api_kit import MemoryStore, client, parts
+from fastapi.testclient import TestClient
+
+from enforcer.control.api import create_app
+from enforcer.control.auth import Grant, Role, digest_of
+from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+
+GROUPS = "/admin/v2/resourcegroups"
+SINGULAR = "/admin/v2/resourcegroup"
+ORDERS = "/admin/v2/namespaces/acme/orders/resourcegroup"
+ACME = "/admin/v2/tenants/acme/resourcegroup"
+
+
+@pytest.fixture
+def api() -> TestClient:
+    """A client on this machine, nothing set yet."""
+    return client(parts())
+
+
+def answer(api: TestClient, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Status and body, as JSON where it is."""
+    content = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+    response = api.request(method, path, content=content, headers={"content-type": "application/json"})
+    is_json = response.headers.get("content-type") == "application/json"
+    return response.status_code, response.json() if is_json else response.text
+
+
+def test_a_group_lives_as_in_pulsar(api: TestClient) -> None:
+    """The answers of a Pulsar broker (docs/protocol_notes.md 4.4), but for its 500s."""
+    assert answer(api, "GET", GROUPS) == (200, [])
+    for messages, size in ((100, 5), (150, None)):
+        body = {"publishRateInMsgs": messages, "publishRateInBytes": size}
+        assert answer(api, "PUT", f"{GROUPS}/rg1", body) == (204, "")
+    group = {"publishRateInMsgs": 150, "publishRateInBytes": 5}
+    group |= {"dispatchRateInMsgs": -1, "dispatchRateInBytes": -1}
+    assert answer(api, "GET", f"{GROUPS}/rg1") == (200, group)
+    assert answer(api, "PUT", f"{GROUPS}/rg2", b"{}") == (204, "")
+    assert answer(api, "GET", GROUPS) == (200, ["rg1", "rg2"])
+    assert answer(api, "GET", f"{GROUPS}/nope") == (404, {"reason": "ResourceGroup does not exist"})
+    assert answer(api, "DELETE", f"{GROUPS}/nope") == (404, {"reason": "ResourceGroup does not exist"})
+    assert answer(api, "PUT", f"{GROUPS}/rg3")[0] == 400
+    assert answer(api, "PUT", f"{GROUPS}/bad%20name", b"{}")[0] == 412
+    assert answer(api, "DELETE", f"{GROUPS}/rg2") == (204, "")
+    assert answer(api, "GET", GROUPS) == (200, ["rg1"])
+
+
+def test_the_seeds_form_has_its_own_path_and_names(api: TestClient) -> None:
+    """PIP-82: singular, DELETE answers 200, the answer's fields are spelt otherwise."""
+    body = {"publishRateInmsgs": 1, "PublishRateInbytes": 2, "DispatchRateInbytes": 4}
+    assert answer(api, "PUT", f"{SINGULAR}/rg1", body) == (204, "")
+    status, shown = answer(api, "GET", f"{SINGULAR}/rg1")
+    lower = {name.lower(): value for name, value in shown.items()}
+    assert (status, lower["publishratelimitinmsgs"], lower["dispatchratelimitinbytes"]) == (200, 1, 4)
+    assert lower["publishrateinmsgs"] == 1
+    assert answer(api, "PUT", f"{SINGULAR}/rg1", shown) == (204, "")
+    assert answer(api, "GET", f"{SINGULAR}/") == answer(api, "GET", SINGULAR) == (200, ["rg1"])
+    assert answer(api, "DELETE", f"{SINGULAR}/rg1") == (200, "")
+
+
+@pytest.mark.parametrize("path", [ORDERS, ACME])
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_namespaces_and_tenants_are_attached_alike(api: TestClient, path: str, method: str) -> None:
+    """POST as Pulsar, PUT as PIP-82; a group in use stays; a move takes effect in one record."""
+    assert answer(api, "GET", path) == (200, "")
+    assert answer(api, method, f"{path}/rg1") == (412, {"reason": "ResourceGroup does not exist"})
+    for group in ("rg1", "rg2"):
+        assert answer(api, "PUT", f"{GROUPS}/{group}", b"{}") == (204, "")
+        assert answer(api, method, f"{path}/{group}") == (204, "")
+        assert answer(api, "GET", path) == (200, group)
+    assert answer(api, "DELETE", f"{GROUPS}/rg1") == (204, "")
+    status, said = answer(api, "DELETE", f"{GROUPS}/rg2")
+    assert (status, said["reason"].startswith("ResourceGroup is in use")) == (412, True)
+    assert answer(api, "DELETE", path) == (204, "")
+    assert answer(api, "DELETE", path) == (204, "")
+    assert answer(api, "DELETE", f"{GROUPS}/rg2") == (204, "")
+
+
+def test_every_error_has_a_reason(api: TestClient) -> None:
+    """Unknown paths and methods too."""
+    for method, path, code in (
+        ("GET", "/admin/v2/nothing", 404),
+        ("GET", "/nothing/", 404),
+        ("PATCH", GROUPS, 405),
+        ("PUT", f"{GROUPS}/", 405),
+        ("GET", "/admin/v2/tenants/bad%20name/resourcegroup", 412),
+        ("POST", "/admin/v2/namespaces/acme/bad%20ns/resourcegroup/rg1", 412),
+        ("PUT", f"{GROUPS}/rg1", 400),
+    ):
+        status, said = answer(api, method, path)
+        assert (status, list(said)) == (code, ["reason"]), path
+
+
+def test_usage_of_a_group() -> None:
+    """Unknown groups 404, known ones with what was reported."""
+    made = parts()
+    api = client(made)
+    assert answer(api, "GET", f"{GROUPS}/rg1/usage") == (404, {"reason": "ResourceGroup does not exist"})
+    answer(api, "PUT", f"{GROUPS}/rg1", {"publishRateInMsgs": 100})
+    report = GroupReport(counts=(30, 0, 0, 0), throttled_ms=(7, None, None, None))
+    now = time.time_ns() // 1_000_000
+    made.usage.take_report(
+        GroupUsage(id="x", ts=now, at=now, broker="p1", period_ms=1_000, usage=(("rg1", report),))
+    )
+    for path in (GROUPS, SINGULAR):
+        status, shown = answer(api, "GET", f"{path}/rg1/usage")
+        assert (status, shown["limits"]["publishRateInMsgs"]) == (200, 100)
+        assert shown["members"][0]["usage"]["publishRateInMsgs"] == 30.0
+        assert shown["throttledMs"]["publishRateInMsgs"] == 7
+
+
+def test_without_kafka_the_answer_is_503() -> None:
+    """With a reason, and a word when to come back."""
+    made = parts()
+    assert isinstance(made.store, MemoryStore)
+    made.store.down = True
+    for method, path in (("GET", GROUPS), ("PUT", f"{GROUPS}/rg1"), ("DELETE", ORDERS)):
+        response = client(made).request(method, path, content=b"{}")
+        assert (response.status_code, response.json()) == (503, {"reason": "Kafka does not answer"})
+        assert response.headers["retry-after"] == "1"
+
+
+def test_roles() -> None:
+    """Pages need a token as well; browsers are told that they may ask for one."""
+    grants = [Grant(name=role, role=role, digest=digest_of(role)) for role in Role]
+    api = client(parts(*grants), "192.0.2.7")
+    for path in (GROUPS, "/docs", "/openapi.json", "/nothing"):
+        response = api.get(path)
+        assert (response.status_code, list(response.json())) == (401, ["reason"])
+        assert "Bearer" in response.headers["www-authenticate"]
+    reader, admin = ({"Authorization": f"Bearer {role}"} for role in (Role.READER, Role.ADMIN))
+    assert api.get(GROUPS, headers=reader).status_code == 200
+    assert api.put(f"{GROUPS}/rg1", headers=reader, content=b"{}").status_code == 403
+    assert api.put(f"{GROUPS}/rg1", headers=admin, content=b"{}").status_code == 204
+
+
+def test_other_machines_are_refused_without_tokens() -> None:
+    """403 before anything is looked at."""
+    assert answer(client(parts(), "192.0.2.7"), "GET", GROUPS)[0] == 403
+
+
+async def unsent(app: Any) -> int:
+    """Status of a PUT whose body never comes."""
+    statuses: list[int] = []
+    scope = {
+        "type": "http", "method": "PUT", "path": f"{GROUPS}/rg1", "raw_path": b"", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1")], "client": ("127.0.0.1", 1), "http_version": "1.1",
+        "root_path": "", "scheme": "http", "server": ("127.0.0.1", 1),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    (status,) = statuses
+    return status
+
+
+def test_a_body_has_its_limits() -> None:
+    """Of size, 413, and of time, 408; and so has the number of requests, 503."""
+    api = client(parts(body_max_bytes=1_024))
+    assert answer(api, "PUT", f"{GROUPS}/rg1", b" " * 1_025)[0] == 413
+
+    async def slow() -> list[int]:
+        made = create_app(parts(body_timeout_ms=200, requests_max=2))
+        return await asyncio.gather(*(unsent(made) for _ in range(3)))
+
+    assert sorted(asyncio.run(slow())) == [408, 408, 503]
+
+
+def test_a_mistake_of_ours_is_one_answer() -> None:
+    """500 with a reason, the traceback in the log; the next request is answered."""
+    made = parts()
+    api = client(made)
+    assert isinstance(made.store, MemoryStore)
+    made.store.held["resourcegroups.rg1"] = None
+    status, said = answer(api, "GET", f"{GROUPS}/rg1/usage")
+    assert (status, list(said)) == (404, ["reason"])
+    made.store.held["tenants.x"] = 5
+    status, said = answer(api, "DELETE", f"{GROUPS}/rg1")
+    assert (status, list(said)) == (500, ["reason"])
+    assert answer(api, "GET", GROUPS)[0] == 200
+
+
+def test_requests_are_counted_by_route() -> None:
+    """Names of groups and unknown paths do not become series."""
+    made = parts()
+    api = client(made)
+    for name in ("rg1", "rg2"):
+        answer(api, "GET", f"{GROUPS}/{name}")
+        answer(api, "GET", f"/{name}")
+    counted = made.metrics.registry.get_sample_value
+    name = "weir_admin_requests_total"
+    assert counted(name, {"method": "GET", "route": f"{GROUPS}/{{rg}}", "code": "404"}) == 2
+    assert counted(name, {"method": "GET", "route": "unknown", "code": "404"}) == 2
+    assert counted("weir_admin_request_seconds_count") == 4
+
+
+def test_the_description_is_that_of_the_models(api: TestClient) -> None:
+    """A body's fields with their bounds, members of a group, and that a token may be needed."""
+    described = api.get("/openapi.json").json()
+    put = described["paths"][f"{GROUPS}/{{rg}}"]["put"]
+    body = put["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["properties"]) == {*DIMENSIONS, "shadow"}
+    assert body["additionalProperties"] is False
+    assert put["security"] == [{"token": []}, {}]
+    assert set(put["responses"]) == {"204", "400", "401", "403", "408", "412", "413", "503"}
+    assert set(described["components"]["schemas"]) == {
+        "Amounts", "BacklogStats", "Block", "BrokerStats", "Evictions", "GroupView", "LimitedBy", "Member",
+        "PartitionedBacklog", "ProxyStats", "QuotaView", "Reason", "SubscriptionBacklog",
+        "SubscriptionBrokerStats", "SubscriptionStats", "TopicStats", "Usage", "WholePartitionedStats",
+        "WholeStats", "WholeSubscription",
+    }  # fmt: skip
+
+
+def test_the_page_needs_nothing_from_elsewhere(api: TestClient) -> None:
+    """It lists every operation; the description for programs is OpenAPI 3."""
+    described = api.get("/openapi.json").json()
+    page = api.get("/docs")
+    assert described["openapi"].startswith("3.")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "://" not in page.text and "<script" not in page.text
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            assert f"{method.upper()} {path}" in page.text
+            assert not {"422", "500"} & set(operation["responses"])

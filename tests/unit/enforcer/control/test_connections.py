@@ -1,0 +1,317 @@
+"""Connections of the admin API over real sockets: whoever waits has a limit, and newcomers get room."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from enforcer.control.connections import Connections, guarded, source_of
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.settings import AdminSettings
+
+HEAD = b"GET /quick HTTP/1.1\r\nHost: a\r\n\r\n"
+LIMIT_S = 10.0
+ANSWER_BYTES = 32 * 2**20
+Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers at once, after the whole body, after a second, or with more than a socket holds."""
+    if scope["path"] == "/body":
+        while (await receive()).get("more_body"):
+            pass
+    if scope["path"] == "/slow":
+        await asyncio.sleep(1)
+    body = bytes(ANSWER_BYTES) if scope["path"] == "/large" else b"ok"
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Server:
+    """A server with small limits, and clients of it."""
+
+    def __init__(self, **settings: Any) -> None:
+        limits = {"header_timeout_ms": 300, "request_timeout_ms": 600, "idle_timeout_s": 1, **settings}
+        self.settings = AdminSettings(**limits)
+        self.metrics = AdminMetrics()
+        self.port = 0
+        self._opened: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator["Server"]:
+        config = uvicorn.Config(
+            app,
+            port=0,
+            http=guarded(Connections(self.settings, self.metrics)),  # type: ignore[arg-type]
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.ERROR,
+            timeout_keep_alive=self.settings.idle_timeout_s,
+            timeout_graceful_shutdown=1,
+        )
+        server = uvicorn.Server(config)
+        config.load()
+        server.lifespan = config.lifespan_class(config)
+        await server.startup()
+        self.port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            for writer in self._opened:
+                writer.close()
+            await server.shutdown()
+
+    async def connect(self, *parts: bytes) -> Client:
+        """A client that has sent this."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._opened.append(writer)
+        for part in parts:
+            writer.write(part)
+        return reader, writer
+
+    def ended(self, reason: str) -> float:
+        """How many were ended for it."""
+        value = self.metrics.registry.get_sample_value(
+            "weir_admin_connections_ended_total", {"reason": reason}
+        )
+        return value or 0.0
+
+    @property
+    def open(self) -> float:
+        """Connections that hold a place."""
+        return self.metrics.registry.get_sample_value("weir_admin_connections") or 0.0
+
+
+def with_server(test: Callable[[Server], Awaitable[None]], **settings: Any) -> None:
+    """Run it, and see that no place is lost afterwards."""
+
+    async def run() -> None:
+        server = Server(**settings)
+        async with asyncio.timeout(LIMIT_S), server.run():
+            await test(server)
+        await until(lambda: not server.open)
+
+    asyncio.run(run())
+
+
+async def until(found: Callable[[], Any]) -> None:
+    """Wait for what a metric says."""
+    async with asyncio.timeout(LIMIT_S):
+        while not found():  # noqa: ASYNC110  # no event tells of a metric
+            await asyncio.sleep(0.01)
+
+
+async def end_of(client: Client) -> float:
+    """Seconds until the connection is over."""
+    begun = time.monotonic()
+    try:
+        while await client[0].read(65_536):
+            pass
+    except ConnectionResetError:
+        pass
+    return time.monotonic() - begun
+
+
+async def answered(client: Client) -> bool:
+    """Whether the request that was sent is answered."""
+    try:
+        head = await client[0].readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionResetError):
+        return False
+    return head.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"G", HEAD[:-2], b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 4_000],
+    ids=["nothing", "a byte", "half", "long"],
+)
+def test_a_head_has_its_limit(sent: bytes) -> None:
+    """From the connection on, whatever comes of it."""
+
+    async def test(server: Server) -> None:
+        # From before the connection: the server may have seen it before we hear that it is made.
+        begun = time.monotonic()
+        await end_of(await server.connect(sent))
+        assert 0.2 < time.monotonic() - begun < 1.5
+        assert server.ended("header_timeout") == 1
+
+    with_server(test)
+
+
+@pytest.mark.parametrize("before", [b"", HEAD], ids=["first", "second request"])
+def test_a_byte_now_and_then_prolongs_nothing(before: bytes) -> None:
+    """Of the first request or of one on a connection that was used before."""
+
+    async def test(server: Server) -> None:
+        client = await server.connect(before)
+        if before:
+            assert await answered(client)
+            await client[0].readexactly(2)
+        begun, ending = time.monotonic(), asyncio.create_task(end_of(client))
+        for byte in HEAD:
+            client[1].write(bytes((byte,)))
+            await asyncio.sleep(0.05)
+            if ending.done():
+                break
+        assert 0.2 < time.monotonic() - begun < 1.2
+
+    with_server(test)
+
+
+def test_an_idle_connection_may_wait_longer_than_a_head_takes() -> None:
+    """The time between two requests has its own limit, uvicorn's."""
+
+    async def test(server: Server) -> None:
+        client = await server.connect(HEAD)
+        assert await answered(client)
+        await client[0].readexactly(2)
+        await asyncio.sleep(0.5)
+        client[1].write(HEAD)
+        assert await answered(client)
+        assert 0.8 < await end_of(client) < 3
+        assert server.ended("header_timeout") == server.ended("request_timeout") == 0
+
+    with_server(test)
+
+
+def test_a_request_has_its_limit() -> None:
+    """A body that never ends, one that trickles, an answer that takes long."""
+
+    async def test(server: Server) -> None:
+        post = b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
+        for parts in ((post,), (post, b"x"), (HEAD.replace(b"quick", b"slow"),)):
+            assert 0.4 < await end_of(await server.connect(*parts)) < 2
+        assert server.ended("request_timeout") == 3
+
+    with_server(test)
+
+
+def test_a_body_that_comes_after_its_answer_has_its_limit_too() -> None:
+    """The application may answer before it has read all."""
+
+    async def test(server: Server) -> None:
+        client = await server.connect(b"POST /quick HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n")
+        assert await answered(client)
+        ending = asyncio.create_task(end_of(client))
+        while not ending.done():
+            client[1].write(b"x")
+            await asyncio.sleep(0.05)
+        assert server.ended("header_timeout") == 1
+
+    with_server(test)
+
+
+def test_an_answer_that_is_not_taken_has_its_limit() -> None:
+    """Much of it is in the server's memory until then."""
+
+    async def test(server: Server) -> None:
+        reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
+        await reader.readexactly(1)
+        await until(lambda: server.ended("request_timeout"))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await reader.readexactly(ANSWER_BYTES)
+
+    with_server(test)
+
+
+def test_an_answer_that_is_taken_slowly_is_not_cut_as_idle() -> None:
+    """Longer than an idle connection may last, within the limit of a request."""
+
+    async def test(server: Server) -> None:
+        reader, _ = await server.connect(HEAD.replace(b"quick", b"large"))
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(1.5)
+        assert len(await reader.readexactly(ANSWER_BYTES)) == ANSWER_BYTES
+
+    with_server(test, request_timeout_ms=5_000)
+
+
+@pytest.mark.parametrize("limit", ["connections_per_address", "connections_max"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET / HT",
+        b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n",
+        HEAD.replace(b"quick", b"large") * 2,
+    ],
+    ids=["nothing", "half a head", "no body", "takes nothing"],
+)
+def test_who_waits_makes_room_for_who_comes(limit: str, sent: bytes) -> None:
+    """The one that has waited longest first; every newcomer is answered."""
+
+    async def test(server: Server) -> None:
+        first = await server.connect(sent)
+        await asyncio.sleep(0.05)
+        for _ in range(20):
+            await server.connect(sent)
+            assert await answered(await server.connect(HEAD))
+        assert await end_of(first) < 0.5
+        assert server.ended("displaced") >= 30
+        assert server.open <= 4
+
+    with_server(test, **{limit: 4}, header_timeout_ms=5_000, request_timeout_ms=5_000)
+
+
+def test_who_is_at_work_makes_no_room() -> None:
+    """The newcomer is told so."""
+
+    async def test(server: Server) -> None:
+        working = [await server.connect(HEAD.replace(b"quick", b"slow")) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        reader, _ = await server.connect()
+        assert (await reader.read(65_536)).startswith(b"HTTP/1.1 503 ")
+        assert all([await answered(client) for client in working])
+        assert server.ended("full") == 1
+
+    with_server(test, connections_per_address=2, request_timeout_ms=5_000)
+
+
+def test_what_is_no_http_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """And fills no log; what comes behind it is not read."""
+
+    async def test(server: Server) -> None:
+        client = await server.connect(b"\x16\x03\x01\r\n\r\n", b"more\r\n" * 100)
+        await end_of(client)
+        assert server.ended("bad_request") == 1
+
+    with_server(test)
+    assert caplog.messages == []
+
+
+def test_requests_in_one_piece_are_all_answered() -> None:
+    """Each has its own time."""
+
+    async def test(server: Server) -> None:
+        reader, _ = await server.connect(HEAD * 50)
+        for _ in range(50):
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+
+    with_server(test)
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("127.0.0.1", "this machine"),
+        ("127.8.9.10", "this machine"),
+        ("::1", "this machine"),
+        ("::ffff:127.0.0.1", "this machine"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_addresses_that_one_client_may_have_share_a_limit(address: str, source: str) -> None:
+    """All of this machine, and all of an IPv6 network."""
+    assert source_of(address) == source

@@ -1,0 +1,69 @@
+"""The limits of the admin API's store that need no broker."""
+
+import asyncio
+
+import pytest
+
+from enforcer.control.groups import Changes, Entries
+from enforcer.control.metrics import AdminMetrics
+from enforcer.control.parts import Unavailable
+from enforcer.control.settings import AdminSettings
+from enforcer.control.store import KafkaPolicyStore, in_thread
+from streaming.contract.topics import Topics
+
+
+def nothing(_entries: Entries) -> Changes:
+    """A change that must not be asked for here."""
+    raise AssertionError
+
+
+def store(**settings: int) -> KafkaPolicyStore:
+    """A store that reads nothing."""
+    limits = AdminSettings(**settings)
+    return KafkaPolicyStore("127.0.0.1:1", Topics(), {}, settings=limits, metrics=AdminMetrics())
+
+
+def test_before_the_policies_are_read_nothing_is_answered() -> None:
+    """An empty table would be a wrong answer, and a change made from it would undo what is there."""
+
+    async def ask() -> None:
+        unread = store()
+        with pytest.raises(Unavailable, match="not been read yet"):
+            _ = unread.entries
+        with pytest.raises(Unavailable, match="not been read yet"):
+            await unread.change(nothing)
+
+    asyncio.run(ask())
+
+
+def test_changes_wait_for_their_turn_within_a_limit_and_not_too_many_of_them() -> None:
+    """The one beyond `changes_max` is refused at once, the others when their time is over."""
+
+    async def ask() -> None:
+        busy = store(changes_max=2, change_timeout_ms=100)
+        busy.read.set()
+        await busy._one_at_a_time.acquire()
+        waiting = [asyncio.create_task(busy.change(nothing)) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="2 changes are under way already"):
+            await busy.change(nothing)
+        for change in waiting:
+            with pytest.raises(Unavailable, match="took too long"):
+                await change
+        assert busy._changing == 0
+
+    asyncio.run(ask())
+
+
+def test_what_a_thread_raises_is_raised_where_it_is_waited_for() -> None:
+    """And what it returns is returned."""
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    async def ask() -> int:
+        with pytest.raises(ValueError, match="no"):
+            await in_thread(fail)
+        return await in_thread(lambda: 5)
+
+    assert asyncio.run(ask()) == 5

@@ -1,0 +1,170 @@
+"""Which connections are counted, and by whose limiter."""
+
+import socket
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from concurrency_kit import FIXED_2
+from coordinator_kit import Desk
+
+from enforcer.core.feeds.limits import LimitDecision
+from enforcer.kafka.brokers import Brokers
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.laws.concurrency.measuring import Measuring
+from enforcer.laws.shares.groups import Groups
+from streaming.contract.events import PolicyChange
+
+
+class Client:
+    """A connection that notes where it counts."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = host, port
+        self.limiter: Limiter | None = None
+
+    def count_by(self, limiter: Limiter | None) -> None:
+        """Note it (measuring.Counted)."""
+        self.limiter = limiter
+
+    @property
+    def partition(self) -> str:
+        """Of the limiter."""
+        return "" if self.limiter is None else self.limiter.partition
+
+
+class World:
+    """What stands around it, without a job and without clients."""
+
+    def __init__(self) -> None:
+        desk = Desk()
+        self.sockets: list[socket.socket] = []
+        self.brokers = Brokers(
+            listen_host="127.0.0.1",
+            advertise="127.0.0.1",
+            port_base=0,
+            brokers_max=9,
+            serve=lambda listener, _: self.sockets.append(listener),
+        )
+        self.clients: list[Client] = []
+        self.sent: list[str] = []
+        self.signs: list[float] = []
+        self.desk = desk
+        self.policies = desk.coordinator.policies
+        clock = desk.coordinator.clock
+        self.brain = SimpleNamespace(
+            send_usage=lambda _event, key: self.sent.append(key),
+            send_usage_pack=lambda _value, key: self.sent.append(key),
+            brokers_ms=clock.wall_ms,
+            clock=clock,
+            coordinator=desk.coordinator,
+            take_limits=None,
+            ask_for_a_sign=lambda: self.signs.append(desk.now_ms),
+        )
+        ends = cast(Any, self.brain)
+        groups = Groups(
+            "p1", desk.settings, desk.metrics, clock, ends.send_usage, ends.send_usage_pack, self.policies
+        )
+        self.measuring = Measuring(
+            "p1", desk.settings, desk.metrics, ends, groups, self.brokers, lambda: self.clients
+        )
+
+    def put(self, version: int, name: str, value: Mapping[str, Any] | None) -> None:
+        """An entry of `backpressure.partitions` from now on."""
+        path = f"backpressure.partitions.{name}"
+        self.policies.apply(
+            [PolicyChange(id=f"p{version}", ts=version, path=path, value=value, version=version)]
+        )
+
+    def counted(self) -> list[str]:
+        """Where the clients count."""
+        return [client.partition for client in self.clients]
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        for each in self.sockets:
+            each.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """One."""
+    made = World()
+    yield made
+    made.close()
+
+
+def test_connections_follow_policies_and_brokers(world: World) -> None:
+    """By the address that leads to a broker; where nobody knows whose it is, nothing counts."""
+    world.clients = [Client("kafka-1", 9092), Client("kafka-2", 9092)]
+    world.measuring.look()
+    assert world.counted() == ["", ""]
+    # Of one broker alone any address would be its own.
+    world.brokers.address(3, "kafka-3", 9092)
+    world.brokers.address(1, "kafka-1", 9092)
+    world.put(1, "*", FIXED_2)
+    world.measuring.look()
+    assert world.counted() == ["broker-1", ""]
+    late = Client("kafka-1", 9092)
+    world.measuring.came(late)
+    assert late.limiter is world.clients[0].limiter
+    # The cluster tells of the other one, as its first answers do.
+    world.brokers.address(2, "kafka-2", 9092)
+    world.measuring.look()
+    assert world.counted() == ["broker-1", "broker-2"]
+    world.put(2, "*", None)
+    world.put(3, "broker-2", FIXED_2)
+    world.measuring.look()
+    assert world.counted() == ["", "broker-2"]
+
+
+def test_limits_and_samples_go_through_it(world: World) -> None:
+    """What the job decides is in force at the next look, and what was measured leaves."""
+    world.clients = [Client("kafka-1", 9092)]
+    world.brokers.address(1, "kafka-1", 9092)
+    world.put(1, "*", {"algorithm": "aimd"})
+    world.measuring.look()
+    limiter = world.clients[0].limiter
+    assert limiter is not None
+    assert limiter.limit == 100
+    limiter.end(limiter.begin("produce"))
+    world.brain.take_limits(
+        [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
+    )
+    world.measuring.look()
+    assert (limiter.limit, world.sent) == (7, ["broker-1"])
+
+
+def test_a_silent_job_is_asked_before_it_counts_as_away(world: World) -> None:
+    """A limit that does not change is not said; whatever it says shows that it is there."""
+    world.clients = [Client("kafka-1", 9092)]
+    world.brokers.address(1, "kafka-1", 9092)
+    world.put(1, "*", {"algorithm": "aimd"})
+    world.measuring.look()
+    limiter = world.clients[0].limiter
+    assert limiter is not None
+    found = world.measuring.partitions.known["broker-1"]
+
+    def traffic(ms: int) -> None:
+        for _ in range(ms // 100):
+            limiter.end(limiter.begin("produce"))
+            world.desk.now_ms += 100
+            world.measuring.look()
+
+    traffic(6_000)
+    assert found.in_force.local
+    assert world.signs == [1_800, 3_500, 5_200]
+    world.brain.take_limits(
+        [LimitDecision(partition="broker-1", ts=1, algorithm="aimd", limit=7, estimate=7.0, ttl_ms=60_000)]
+    )
+    world.signs.clear()
+    for _ in range(5):
+        traffic(2_000)
+        world.brain.take_limits([])
+    assert not found.in_force.local
+    assert len(world.signs) == 5
+    world.signs.clear()
+    world.desk.now_ms += 10_000
+    world.measuring.look()
+    assert world.signs == []

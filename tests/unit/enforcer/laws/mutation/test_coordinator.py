@@ -1,0 +1,283 @@
+"""The coordinator: events out, decisions and policies in (docs/contract.md 3.1)."""
+
+import gc
+import weakref
+
+import pytest
+from coordinator_kit import EPOCH_MS, Desk, asked, decision
+
+from enforcer.core.feeds.decisions import Decision
+from enforcer.core.settings import OnLate
+from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.ledger import Answered
+
+
+def judged(desk: Desk, strict: bool = True) -> Action:
+    """What would happen to a request of user a now."""
+    return desk.coordinator.judge(desk.coordinator.quota("a", "c"), strict=strict, probing=False).action
+
+
+class GatedRequest:
+    """Who asks."""
+
+    def decided(self, _decision: Decision) -> None:
+        """The decision is there."""
+
+    def refused(self) -> None:
+        """There will be none."""
+
+
+def test_one_probe_for_all_connections_of_a_subject() -> None:
+    """In debt one request may pass in each long mute, however many connections are muted."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5)
+    desk.decide(desk.ask({"x": 80}), throttle_time_ms=100_000)
+
+    def probes(count: int) -> list[Action]:
+        quota = desk.coordinator.quota("a", "c")
+        return [desk.coordinator.judge(quota, strict=False, probing=True).action for _ in range(count)]
+
+    assert probes(3) == [Action.ASK, Action.HOLD, Action.HOLD]
+    desk.pass_ms(desk.settings.mute_split_ms - 1)
+    assert probes(1) == [Action.HOLD]
+    desk.pass_ms(1)
+    assert probes(2) == [Action.ASK, Action.HOLD]
+
+
+@pytest.mark.parametrize("decide", ["local", "strict"])
+def test_a_strict_request_takes_no_probe(decide: str) -> None:
+    """It is refused in a mute as anywhere: an old client behind it has its turn after the next split."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5, decide=decide)
+    desk.coordinator.local.begin()
+    desk.decide(desk.ask({"x": 80}), throttle_time_ms=100_000)
+    quota = desk.coordinator.quota("a", "c")
+    # The mute began with the turn, and what it let through was judged a little later.
+    desk.pass_ms(1)
+    refused = desk.coordinator.judge(quota, strict=True, probing=True)
+    assert refused.action is (Action.DECIDE if decide == "local" else Action.REFUSE)
+    desk.pass_ms(desk.settings.mute_split_ms - 1)
+    passed = desk.coordinator.judge(quota, strict=False, probing=True)
+    assert passed.action is (Action.DECIDE if decide == "local" else Action.ASK)
+
+
+def test_a_question_under_way_counts_when_its_quota_becomes_local() -> None:
+    """It is in the balance here, unless it will never stand on the topic."""
+    desk = Desk()
+    local = desk.coordinator.local
+    local.begin()
+    local.book.set_proxies(1)
+    local.book.set_blind(False)
+    limit = {"controller_mutation_rate": 1, "controller_mutation_burst": 11}
+    desk.limit(**limit, decide="strict")
+    asks = desk.ask({"x": 12}), desk.ask({"dry": 50}, dry=True)
+    desk.limit(**limit, decide="local")
+
+    def rejected(name: str) -> frozenset[str]:
+        quota = desk.coordinator.quota("a", "c")
+        assert quota is not None
+        ask = desk.coordinator.decide(asked({name: 1}), quota, lambda _: None, lambda _: None)
+        assert ask is not None and ask.decision is not None
+        return ask.decision.rejected
+
+    assert rejected("y") == {"y"}
+    for ask in asks:
+        desk.coordinator.refused(ask.id)
+    assert rejected("z") == frozenset()
+
+
+def test_the_request_event() -> None:
+    """A question is an event with the subject as key, a new id each, and our deadline."""
+    desk = Desk(on_late_decision=OnLate.REJECT, decision_timeout_ms=700)
+    desk.limit(controller_mutation_rate=5)
+    first, second = desk.ask({"x": 80}), desk.ask({"y": 1}, strict=False)
+    (key, event), (_, permissive) = desk.events
+    assert key == "user=a"
+    assert event == {
+        "type": "request", "id": f"p1-{EPOCH_MS}-1", "proxy": "p1", "user": "a", "client_id": "c",
+        "api": "CreateTopics", "api_version": 7, "strict": True, "validate_only": False,
+        "items": [{"name": "x", "mutations": 80}], "subject": "user=a",
+        "deadline_ms": 700, "on_late": "reject",
+    }  # fmt: skip
+    assert second.id == f"p1-{EPOCH_MS}-2" and "deadline_ms" not in permissive
+    made = desk.decide(first, tokens=420.0)
+    assert desk.decided == [made] and first.answered is Answered.DECIDED
+    assert desk.metrics.registry.get_sample_value("weir_proxy_subject_tokens", {"subject": "user=a"}) == 420
+
+
+def test_without_a_quota_the_home_is_the_user() -> None:
+    """No quota: subject empty, key user=NAME, nobody waits."""
+    desk = Desk()
+    ask = desk.coordinator.report(asked({"x": 1}), None)
+    assert desk.events[0][0] == "user=a" and desk.events[0][1]["subject"] == ""
+    assert ask.answered is Answered.ALLOWED and judged(desk) is Action.FORWARD
+
+
+def test_a_rejection_holds_for_its_subject_until_its_time_has_passed() -> None:
+    """After a reject the subject is refused at once for the throttle time since the event was sent."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 1})
+    desk.pass_ms(300)
+    desk.coordinator.take([decision(id=ask.id, throttle_time_ms=4_000, rejected=frozenset({"x"}))])
+    assert judged(desk) is Action.REFUSE and judged(desk, strict=False) is Action.HOLD
+    desk.pass_ms(3_699)
+    assert judged(desk) is Action.REFUSE
+    desk.pass_ms(1)
+    assert judged(desk) is Action.ASK
+
+
+def test_an_event_stamped_later_than_sent_waits_for_its_stamp() -> None:
+    """The broker's stamp, where its clock can be believed, keeps a retry from coming a few ms early."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 1})
+    desk.pass_ms(300)
+    stamped = decision(id=ask.id, ts=EPOCH_MS + 100, throttle_time_ms=4_000)
+    assert desk.coordinator.remaining_ms(stamped, ask.sent_ms) == 3_800
+    # A broker clock far off changes neither way more than what is certain.
+    assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS - 90_000, throttle_time_ms=4_000), 0.0) == 3_700
+    assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS + 90_000, throttle_time_ms=4_000), 0.0) == 4_000
+
+
+def test_other_proxies_decisions_count_too() -> None:
+    """The wait of a subject is cluster-wide, unless the decision is a shadow one."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.coordinator.take([decision(id="p2-1", proxy="p2", throttle_time_ms=900, shadow=True)])
+    assert judged(desk) is Action.ASK
+    desk.coordinator.take([decision(id="p2-2", proxy="p2", throttle_time_ms=900)])
+    assert judged(desk) is Action.REFUSE
+    desk.coordinator.take([decision(id="p2-3", proxy="p2")])
+    assert judged(desk) is Action.ASK
+
+
+def test_a_policy_change_drops_the_wait_and_wakes() -> None:
+    """Under another quota the old wait says nothing; under the same one it stays."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.coordinator.take([decision(proxy="p2", throttle_time_ms=60_000)])
+    woken: list[int] = []
+    wake = lambda: woken.append(1)  # noqa: E731  # the same object for both calls
+    desk.coordinator.wait_for("user=a", wake)
+    desk.pass_ms(10)
+    desk.limit("quotas[user=b]", controller_mutation_rate=1)
+    assert judged(desk) is Action.REFUSE
+    desk.limit(controller_mutation_rate=2)
+    assert judged(desk) is Action.ASK and woken
+    desk.coordinator.stop_waiting("user=a", wake)
+    count = len(woken)
+    desk.limit(controller_mutation_rate=3)
+    assert len(woken) == count
+
+
+def test_a_decision_under_the_old_policy_does_not_bind_the_new_one() -> None:
+    """A decision made before a change, arriving after it, sets no wait."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 1})
+    desk.pass_ms(50)
+    desk.limit(controller_mutation_rate=100)
+    desk.coordinator.take([decision(id=ask.id, ts=EPOCH_MS + 20, throttle_time_ms=60_000)])
+    assert judged(desk) is Action.ASK
+
+
+def test_a_refund_names_the_request_and_drops_the_wait() -> None:
+    """What the broker refused is given back, and the subject may ask again."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 5, "y": 3})
+    made = desk.decide(ask, throttle_time_ms=900, rejected=frozenset({"y"}))
+    assert judged(desk) is Action.REFUSE
+    ask.executed = {}
+    desk.coordinator.settle(ask)
+    (refund,) = desk.of_type("refund")
+    assert refund["items"] == [{"name": "x", "mutations": 5}]
+    assert (refund["of"], refund["of_ts"], refund["subject"]) == (ask.id, made.ts, "user=a")
+    assert judged(desk) is Action.ASK
+
+
+def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
+    """Let through but rejected by the decision: charged. Refused but admitted by it: given back."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    allowed, refused = desk.ask({"x": 5}), desk.ask({"y": 3})
+    allowed.executed = {"x": 5}
+    desk.coordinator.give_up(allowed, Answered.ALLOWED)
+    refused.executed = {}
+    desk.coordinator.give_up(refused, Answered.REJECTED)
+    desk.decide(allowed, throttle_time_ms=900, rejected=frozenset({"x"}))
+    charge = desk.of_type("request")[-1]
+    assert charge["id"] == f"{allowed.id}-late" and charge["strict"] is False
+    assert charge["items"] == [{"name": "x", "mutations": 5}]
+    assert judged(desk) is Action.REFUSE
+    desk.decide(refused)
+    (refund,) = desk.of_type("refund")
+    assert (refund["of"], refund["items"]) == (refused.id, [{"name": "y", "mutations": 3}])
+    assert desk.decided == []
+    assert desk.metrics.registry.get_sample_value("weir_proxy_late_decisions_total") == 2
+
+
+def test_a_question_that_is_given_up_holds_nobody() -> None:
+    """It is kept until its decision comes; who asked, with request and connection, is not."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    link = GatedRequest()
+    ask = desk.coordinator.ask(asked({"x": 1}), desk.coordinator.quota("a", "c"), link.decided, link.refused)
+    desk.coordinator.give_up(ask, Answered.ALLOWED)
+    gone = weakref.ref(link)
+    del link
+    gc.collect()
+    assert desk.coordinator.ledger.late == 1 and gone() is None
+
+
+def test_what_cannot_be_asked_is_treated_as_late() -> None:
+    """A full event buffer and too many open questions give no question."""
+    desk = Desk(pending_requests_max=1)
+    desk.limit(controller_mutation_rate=1)
+    desk.full = True
+    assert desk.ask({"x": 1}) is None
+    assert desk.coordinator.ledger.pending == 0
+    desk.full = False
+    assert desk.ask({"x": 1}) is not None
+    assert desk.ask({"x": 1}) is None
+
+
+def test_a_refusal_is_reported_as_such() -> None:
+    """The event of a request that was refused by the wait says so and is not remembered."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    quota = desk.coordinator.quota("a", "c")
+    assert quota is not None
+    desk.coordinator.report_refused(asked({"x": 1}), quota)
+    assert desk.events[0][1]["answered"] == "not_before"
+    assert (desk.coordinator.ledger.pending, desk.coordinator.ledger.late) == (0, 0)
+
+
+def test_a_repeated_decision_does_no_harm() -> None:
+    """The job's sink is at-least-once: the second copy changes nothing."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    ask = desk.ask({"x": 5})
+    made = desk.decide(ask)
+    ask.executed = {}
+    desk.coordinator.settle(ask)
+    desk.coordinator.take([made])
+    assert len(desk.decided) == 1 and len(desk.of_type("refund")) == 1
+
+
+def test_a_mistake_with_one_decision_loses_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """They come in batches, of all clients."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=5)
+    quota = desk.coordinator.quota("a", "c")
+
+    def broken(_decision: Decision) -> None:
+        raise ValueError("a mistake")
+
+    first = desk.coordinator.ask(asked({"x": 1}), quota, broken)
+    second = desk.ask({"y": 1})
+    assert first is not None
+    desk.coordinator.take([decision(id=first.id), decision(id=second.id, throttle_time_ms=900)])
+    assert [one.id for one in desk.decided] == [second.id] and desk.coordinator.ledger.pending == 0
+    assert first.id in caplog.text and judged(desk) is Action.REFUSE

@@ -1,0 +1,54 @@
+"""The gate: what happens to a request, as a table, and what its client is told."""
+
+import pytest
+from coordinator_kit import decision
+
+from enforcer.laws.mutation.gate import Action, Verdict, explain, judge
+from streaming.policy.policy_set import MutationQuota
+
+
+def quota(shadow: bool = False) -> MutationQuota:
+    """Some quota."""
+    return MutationQuota(
+        subject="user=a", path="quotas[user=a]", level=3, rate=1.0, burst=11.0,
+        algorithm="token_bucket", shadow=shadow,
+    )  # fmt: skip
+
+
+STRICT, PERMISSIVE = {"strict": True}, {"strict": False}
+PROBING_STRICT, PROBING = {"strict": True, "probing": True}, {"strict": False, "probing": True}
+
+
+@pytest.mark.parametrize(
+    ("request_", "in_force", "not_before", "expected"),
+    [
+        (STRICT, None, None, Verdict(action=Action.FORWARD)),
+        (STRICT, None, 9_000.0, Verdict(action=Action.FORWARD)),
+        (STRICT, quota(shadow=True), 9_000.0, Verdict(action=Action.FORWARD)),
+        (STRICT, quota(), None, Verdict(action=Action.ASK)),
+        (PERMISSIVE, quota(), None, Verdict(action=Action.ASK)),
+        (STRICT, quota(), 1_000.0, Verdict(action=Action.ASK)),
+        (STRICT, quota(), 1_000.1, Verdict(action=Action.REFUSE, wait_ms=1)),
+        (STRICT, quota(), 2_500.0, Verdict(action=Action.REFUSE, wait_ms=1_500)),
+        (PROBING_STRICT, quota(), 2_500.0, Verdict(action=Action.REFUSE, wait_ms=1_500)),
+        (PERMISSIVE, quota(), 2_500.0, Verdict(action=Action.HOLD, wait_ms=1_500)),
+        (PROBING, quota(), 2_500.0, Verdict(action=Action.ASK)),
+    ],
+)
+def test_verdicts(
+    request_: dict[str, bool], in_force: MutationQuota | None, not_before: float | None, expected: Verdict
+) -> None:
+    """Forward without a quota, ask with one, refuse or hold while the subject must wait."""
+    assert judge(in_force, not_before, 1_000.0, **request_) == expected
+
+
+def test_a_rejection_is_explained() -> None:
+    """Which quota, from which entry, where the balance is as far as that is known, and when to retry."""
+    begin = "The quota on partition mutations"
+    named = f"{begin} of user=a (quotas[user=a]) is exceeded: 1 per second, burst 11;"
+    assert explain(None, None, 1.2) == f"{begin} is exceeded; retry after 2 ms."
+    assert explain(quota(), None, 5) == f"{named} retry after 5 ms."
+    by_bucket = decision(tokens=-3.25)
+    assert explain(quota(), by_bucket, 5) == f"{named} balance -3.2; retry after 5 ms."
+    by_windows = decision(tokens=None, rate=1.5)
+    assert explain(quota(), by_windows, 5) == f"{named} present rate 1.50 per second; retry after 5 ms."

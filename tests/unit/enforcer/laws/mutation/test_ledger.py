@@ -1,0 +1,147 @@
+"""The ledger: what is remembered, how far the balance is off, and every bound."""
+
+from typing import Any
+
+import pytest
+from coordinator_kit import decision
+
+from enforcer.laws.mutation.ledger import Ask, Correction, Ledger, correct
+from streaming.policy.policy_set import MutationQuota
+
+
+def quota(rate: float = 1.0) -> MutationQuota:
+    """A quota of user a."""
+    return MutationQuota(
+        subject="user=a", path="quotas[user=a]", level=3, rate=rate, burst=11.0,
+        algorithm="token_bucket", shadow=False,
+    )  # fmt: skip
+
+
+def ledger(**bounds: Any) -> Ledger:
+    """A ledger with small bounds."""
+    return Ledger(**{"subjects_max": 2, "pending_max": 2, "late_max": 2, "late_keep_ms": 1_000, **bounds})
+
+
+def ask(name: str = "p1-1", **fields: Any) -> Ask:
+    """A strict request for x and y."""
+    default: dict[str, Any] = {
+        "id": name, "subject": "user=a", "user": "a", "client_id": "c", "strict": True, "dry_run": False,
+        "items": {"x": 5, "y": 3}, "sent_ms": 0.0,
+    }  # fmt: skip
+    return Ask(**{**default, **fields})
+
+
+REJECT_Y = {"rejected": frozenset({"y"}), "throttle_time_ms": 100}
+ALL = {"x": 5, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("fields", "decided", "executed", "refund", "charge"),
+    [
+        ({}, {}, ALL, {}, {}),
+        ({}, {}, {"x": 5}, {"y": 3}, {}),
+        ({}, REJECT_Y, {"x": 5}, {}, {}),
+        ({}, REJECT_Y, {}, {"x": 5}, {}),
+        # Let through by the time limit, then rejected by a decision that was made in time.
+        ({}, REJECT_Y, ALL, {}, {"y": 3}),
+        # The default partition count was guessed too high, and too low.
+        ({}, {}, {"x": 2, "y": 3}, {"x": 3}, {}),
+        ({}, {}, {"x": 9, "y": 3}, {}, {"x": 4}),
+        ({"strict": False}, {"throttle_time_ms": 100}, {"x": 5}, {"y": 3}, {}),
+        ({"dry_run": True}, {}, {}, {}, {}),
+        ({}, {"late": True}, {"x": 5}, {"y": 3}, {}),
+        ({"on_late_reject": True}, {"late": True}, {}, {}, {}),
+        ({"shadow": True}, REJECT_Y, ALL, {}, {}),
+        ({"shadow": True}, REJECT_Y, {"y": 3}, {"x": 5}, {}),
+    ],
+)
+def test_corrections(
+    fields: dict[str, Any],
+    decided: dict[str, Any],
+    executed: dict[str, int],
+    refund: dict[str, int],
+    charge: dict[str, int],
+) -> None:
+    """Charged but not done is refunded, done but not charged is charged."""
+    request = ask(**fields)
+    request.decision = decision(**decided)
+    request.executed = executed
+    assert correct(request) == Correction(refund=refund, charge=charge)
+
+
+def test_nothing_is_corrected_before_both_are_known() -> None:
+    """A decision alone, or an execution alone, says nothing."""
+    assert correct(ask(decision=decision())) == Correction()
+    assert correct(ask(executed={})) == Correction()
+
+
+def test_a_wait_ends_with_time_and_with_its_quota() -> None:
+    """A not-before time holds until it passes or the subject has another quota."""
+    book = ledger()
+    book.postpone("user=a", 500.0, quota())
+    assert book.not_before("user=a", quota(), 499.0) == 500.0
+    assert book.not_before("user=a", quota(rate=2.0), 499.0) is None
+    assert book.not_before("user=a", quota(), 499.0) is None
+    book.postpone("user=a", 500.0, quota())
+    assert book.not_before("user=a", quota(), 500.0) is None
+    book.postpone("user=a", 500.0, quota())
+    book.drop("user=a")
+    assert book.not_before("user=a", quota(), 0.0) is None
+
+
+def test_the_newest_wait_counts() -> None:
+    """A later decision replaces the wait even if it is shorter."""
+    book = ledger()
+    book.postpone("user=a", 500.0, quota())
+    book.postpone("user=a", 300.0, quota())
+    assert book.not_before("user=a", quota(), 0.0) == 300.0
+
+
+def test_subjects_are_bounded() -> None:
+    """One subject too many pushes out the oldest, which then simply asks again."""
+    book = ledger()
+    for name in ("user=a", "user=b", "user=c"):
+        book.postpone(name, 500.0, quota())
+    assert book.subjects == 2
+    assert book.not_before("user=a", quota(), 0.0) is None
+
+
+def test_pending_requests_are_bounded() -> None:
+    """One question too many is not taken; an answered one makes room."""
+    book = ledger()
+    assert [book.add(ask(f"p1-{i}")) for i in range(3)] == [True, True, False]
+    found = book.decide(decision(id="p1-0"))
+    assert found is not None and found.decision is not None
+    assert book.decide(decision(id="p1-0")) is None
+    assert book.add(ask("p1-3"))
+
+
+def test_late_requests_are_bounded_and_expire() -> None:
+    """Answered requests are kept for their decision: so many, so long."""
+    book = ledger()
+    waiting = ask("p1-0")
+    book.add(waiting)
+    assert [book.watch(request) for request in (waiting, ask("p1-1"), ask("p1-2"))] == [True, True, False]
+    assert (book.pending, book.late) == (0, 2)
+    assert book.decide(decision(id="p1-0")) is None
+    assert book.expire(999.0) == 0
+    assert book.expire(1_000.0) == 2
+    assert book.late == 0
+
+
+def test_late_requests_are_bounded_in_bytes() -> None:
+    """Of requests with thousands of long names each, far fewer are kept than their number would allow."""
+    book = ledger(late_max=10_000)
+    names = {f"{number:0249}": 1 for number in range(2_000)}
+    room = [book.watch(ask(f"p1-{number}", items=names)) for number in range(100)]
+    assert 30 < sum(room) < 50 and book.late == sum(room)
+    assert book.expire(1_000.0) == sum(room)
+    assert book.watch(ask("p1-100", items=names)) and book.late == 1
+
+
+def test_expired_waits_leave() -> None:
+    """Waits that have passed take no room."""
+    book = ledger()
+    book.postpone("user=a", 500.0, quota())
+    book.expire(500.0)
+    assert book.subjects == 0

@@ -1,0 +1,184 @@
+"""Requests that can be refused: who waits, in which order, how long, and who leaves meanwhile."""
+
+import asyncio
+
+import pytest
+from coordinator_kit import decision
+from loop_kit import in_a_loop
+from mutations_kit import Bureau
+
+from enforcer.laws.mutation.ledger import Answered
+
+
+@pytest.mark.parametrize("moment", ["question", "acknowledgement", "line"])
+def test_who_leaves_is_not_charged(moment: str) -> None:
+    """A client that is gone while its request waits for anything."""
+
+    async def run() -> None:
+        bureau = Bureau(local=moment != "question")
+        if moment == "question":
+            task = await bureau.begin({"a": 5})
+        else:
+            await bureau.answer({"a": 30})
+            bureau.desk.acknowledges = False
+            task = await bureau.begin({"b": 3}, wait_ms=60_000 if moment == "line" else 0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert bureau.mutations.waiting == 0 and not bureau.desk.coordinator.questions.busy("user=a")
+        if moment == "question":
+            bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[0]["id"])])
+            (refund,) = bureau.desk.of_type("refund")
+            assert refund["items"] == [{"name": "a", "mutations": 5}]
+        else:
+            assert bureau.desk.of_type("refund") == []
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_a_short_wait_is_waited() -> None:
+    """Until the subject need not wait any more; then it is decided once."""
+    bureau = Bureau()
+    await bureau.answer({"a": 14})
+    task = await bureau.begin({"b": 1}, wait_ms=5_000)
+    await bureau.pass_ms(2_999)
+    assert not task.done()
+    await bureau.pass_ms(1)
+    assert task.result().allowed
+    assert bureau.outcomes() == {"allow": 2}
+
+
+@in_a_loop
+async def test_a_long_wait_is_refused_at_once() -> None:
+    """Waiting first would help nobody."""
+    bureau = Bureau()
+    await bureau.answer({"a": 30})
+    answer = await bureau.answer({"b": 1}, wait_ms=5_000)
+    assert (answer.outcome, answer.retry_ms) == ("reject", 19_000)
+
+
+@in_a_loop
+async def test_those_who_wait_go_one_after_the_other() -> None:
+    """First come, first served; who cannot have its turn in time is refused then."""
+    bureau = Bureau()
+    await bureau.answer({"a": 14})
+    first = await bureau.begin({"b": 4}, wait_ms=10_000)
+    second = await bureau.begin({"c": 8}, wait_ms=10_000)
+    third = await bureau.begin({"d": 1}, wait_ms=10_000)
+    assert bureau.mutations.waiting == 3
+    await bureau.pass_ms(3_000)
+    assert first.result().allowed and not second.done()
+    await bureau.pass_ms(4_000)
+    # The third would have to wait 8 s more: it is told at once.
+    assert second.result().allowed
+    assert (third.result().outcome, third.result().retry_ms) == ("reject", 8_000)
+    assert bureau.mutations.waiting == 0
+
+
+@in_a_loop
+async def test_a_refund_ends_the_wait() -> None:
+    """Whoever waits goes on when its subject need not wait any more."""
+    bureau = Bureau()
+    answer = await bureau.answer({"a": 14})
+    task = await bureau.begin({"b": 1}, wait_ms=5_000)
+    bureau.mutations.settle(answer, {})
+    await bureau.pass_ms(0)
+    assert task.result().allowed
+
+
+@in_a_loop
+async def test_a_quota_that_is_taken_away_ends_the_wait() -> None:
+    """What comes into force is asked for anew."""
+    bureau = Bureau()
+    await bureau.answer({"a": 14})
+    task = await bureau.begin({"b": 1}, wait_ms=5_000)
+    bureau.desk.limit()
+    await bureau.pass_ms(0)
+    assert task.result().outcome == "unlimited"
+
+
+@in_a_loop
+async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
+    """Each before it takes one mutation at least; who cannot have its turn is refused at once."""
+    bureau = Bureau()
+    assert (await bureau.answer({"a": 14})).allowed
+    waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=5_000) for number in range(6)]
+    assert not any(task.done() for task in waiting)
+    assert (await bureau.answer({"c": 1}, wait_ms=5_000)).outcome == "reject"
+    assert bureau.mutations.waiting == 6
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@in_a_loop
+async def test_the_line_has_a_bound() -> None:
+    """Beyond it a request is refused as if it did not want to wait."""
+    bureau = Bureau(open_questions_max=2)
+    await bureau.answer({"a": 14})
+    waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=60_000) for number in range(2)]
+    assert (await bureau.answer({"c": 1}, wait_ms=60_000)).outcome == "reject"
+    await bureau.pass_ms(3_000)
+    await bureau.pass_ms(1_000)
+    assert all(task.done() for task in waiting)
+
+
+@in_a_loop
+async def test_questions_of_one_subject_line_up() -> None:
+    """So many may be open at a time; the next is asked when one is answered, and late after the limit."""
+    bureau = Bureau(local=False, open_questions_max=1)
+    first, second = await bureau.begin({"a": 1}), await bureau.begin({"b": 1})
+    third = await bureau.begin({"c": 1})
+    assert len(bureau.desk.events) == 1
+    await bureau.pass_ms(1_000)
+    bureau.desk.coordinator.take([decision(id=bureau.desk.of_type("request")[0]["id"])])
+    await bureau.pass_ms(0)
+    assert first.result().allowed and len(bureau.desk.events) == 2 and not second.done()
+    await bureau.pass_ms(1_000)
+    assert third.result().outcome == "late_allow" and third.result().ask is None
+    await bureau.pass_ms(1_000)
+    assert second.result().outcome == "late_allow"
+
+
+@pytest.mark.parametrize("shadow", [False, True])
+def test_dry_runs_have_a_rate_of_their_own(shadow: bool) -> None:
+    """They are charged nothing, and beyond their rate refused, or not reported."""
+
+    async def run() -> None:
+        bureau = Bureau(dry_run_factor=1)
+        bureau.desk.limit(controller_mutation_rate=1, shadow=shadow)
+        answers = [await bureau.answer({"a": 12}, wait_ms=1_000, dry=True) for _ in range(2)]
+        assert [answer.outcome for answer in answers] == (
+            ["shadow", "shadow"] if shadow else ["allow", "dry_run"]
+        )
+        assert len(bureau.desk.events) == 1
+        bureau.mutations.settle(answers[0], {})
+        assert bureau.desk.of_type("refund") == []
+        if not shadow:
+            assert answers[1].retry_ms == 1_000 and "Dry runs" in answers[1].message
+
+    asyncio.run(run())
+
+
+@in_a_loop
+async def test_a_dry_run_under_no_quota_is_not_reported() -> None:
+    """Nobody need know."""
+    bureau = Bureau()
+    bureau.desk.limit()
+    answer = await bureau.answer({"a": 12}, dry=True)
+    assert answer.allowed and answer.ask is None and bureau.desk.events == []
+
+
+@in_a_loop
+async def test_it_is_decided_by_its_decision_once_it_is_known() -> None:
+    """The question is closed: the same decision read again changes nothing."""
+    bureau = Bureau(local=False)
+    task = await bureau.begin({"a": 5})
+    made = decision(id=bureau.desk.of_type("request")[0]["id"])
+    bureau.desk.coordinator.take([made, made])
+    answer = await task
+    assert answer.ask is not None and answer.ask.answered is Answered.DECIDED
+    bureau.mutations.settle(answer, {"a": 5})
+    assert len(bureau.desk.events) == 1

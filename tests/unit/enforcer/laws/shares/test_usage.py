@@ -1,0 +1,234 @@
+"""When a proxy reports which group, and how its records are cut."""
+
+import doctest
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
+
+from enforcer.core.feeds import shares
+from enforcer.laws.shares import usage
+from enforcer.laws.shares.account import PUBLISH
+from enforcer.laws.shares.usage import ROUNDS_MAX
+from streaming.contract.usage_events import GroupUsage
+from streaming.laws.registry import LAWS
+
+FREE: dict[str, Any] = {**POLICIES, "resourcegroups.rg1": {"publishRateInMsgs": 100_000}}
+
+
+def rounds(desk: Desk, *counts: int) -> list[list[int]]:
+    """Rounds of a second with so many records each; what was reported in each."""
+    told = []
+    for count in counts:
+        publish(desk, count)
+        desk.now_ms += 1_000
+        desk.events.clear()
+        desk.reports.report()
+        told.append([event["usage"]["rg1"]["publishedMsg"] for event in desk.events])
+    return told
+
+
+def test_worked_examples() -> None:
+    """Those in the docstrings."""
+    for module in (usage, shares):
+        results = doctest.testmod(module)
+        assert results.attempted and not results.failed
+
+
+def test_a_report_is_an_event_of_the_contract() -> None:
+    """The job's own parser reads it back."""
+    desk = Desk(POLICIES)
+    publish(desk, 10, 1_000)
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    (event,) = desk.events
+    assert event == {
+        "type": "group_usage", "id": f"p1-usage-{EPOCH_MS}-1", "broker": "p1", "period_ms": 1000,
+        "usage": {
+            "rg1": {
+                "publishedMsg": 10, "publishedBytes": 1000, "dispatchedMsg": 0, "dispatchedBytes": 0,
+                "throttledMs": {"publishRateInMsgs": 167},
+            }
+        },
+    }  # fmt: skip
+    read = LAWS.parse(usage.orjson.dumps(event), default_id="x", default_ts=1)
+    assert isinstance(read, GroupUsage) and read.usage[0][1].throttled_ms[0] == 167
+
+
+def test_about_the_same_use_is_reported_every_third_round() -> None:
+    """A change of less than 10 % waits, but not for ever."""
+    desk = Desk(FREE)
+    assert ROUNDS_MAX == 3
+    assert rounds(desk, 100, 105, 95, 100, 109, 100) == [[100], [], [], [100], [], []]
+
+
+def test_a_change_is_reported_at_once() -> None:
+    """10 % up or down, to something and to nothing."""
+    desk = Desk(FREE)
+    assert rounds(desk, 0, 100, 110, 99, 0) == [[], [100], [110], [99], [0]]
+
+
+def test_silence_is_said_twice() -> None:
+    """At once and once more in case that was lost; then the group costs nothing any more."""
+    desk = Desk(FREE)
+    told = rounds(desk, 100, *[0] * 10, 100)
+    assert told == [[100], [0], [], [], [0], [], [], [], [], [], [], [100]]
+
+
+def test_throttled_groups_are_reported_each_round() -> None:
+    """Whatever the change."""
+    desk = Desk(POLICIES)
+    publish(desk, 200)
+    told = rounds(desk, 0, 0, 0, 0)
+    assert [len(one) for one in told] == [1] * 4
+
+
+def test_a_new_share_is_answered_by_a_report() -> None:
+    """In the next round; a share that is only repeated is not."""
+    desk = Desk(FREE)
+    rounds(desk, 100)
+    desk.share(publishRateInMsgs=500.0)
+    assert rounds(desk, 100) == [[100]]
+    desk.share(publishRateInMsgs=500.0)
+    assert rounds(desk, 100) == [[]]
+    desk.share(publishRateInMsgs=510.0)
+    assert rounds(desk, 100) == [[100]]
+
+
+def test_records_are_cut() -> None:
+    """Many groups make several records, each within the bound, with every group in one of them."""
+    count = 300
+    policies: dict[str, Any] = {}
+    for number in range(count):
+        policies[f"resourcegroups.group-{number}"] = {"publishRateInMsgs": 1}
+        policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"group-{number}"}
+    desk = Desk(policies, usage_record_bytes=4_096, pack_min=301)
+    for number in range(count):
+        publish(desk, 1, topic=f"t.n{number}.x")
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    assert len(desk.events) > 1
+    assert all(len(usage.orjson.dumps(event)) <= 4_096 for event in desk.events)
+    named = [group for event in desk.events for group in event["usage"]]
+    assert sorted(named) == sorted(f"group-{number}" for number in range(count))
+    assert len({event["id"] for event in desk.events}) == len(desk.events)
+
+
+def test_what_could_not_be_sent_is_told_again() -> None:
+    """A full buffer loses a round, not the group."""
+    desk = Desk(FREE)
+    desk.full = True
+    assert rounds(desk, 100) == [[]]
+    desk.full = False
+    assert rounds(desk, 100) == [[100]]
+
+
+def test_a_group_that_is_held_back_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with the limit that does it; again only after a quiet minute."""
+    caplog.set_level(logging.INFO)
+    desk = Desk(POLICIES)
+    rounds(desk, 100, 100, 100)
+    assert [record.getMessage() for record in caplog.records] == [
+        "group rg1 is held back: publishRateInMsgs, of which this proxy may use 15 per second (joining)"
+    ]
+    desk.share(publishRateInMsgs=300.0)
+    rounds(desk, *[0] * 70)
+    rounds(desk, 1_000)
+    assert len(caplog.records) == 2
+
+
+def told_use(desk: Desk) -> dict[str, int]:
+    """Messages by group, of all reports since the last call."""
+    told: dict[str, int] = {}
+    for event in desk.events:
+        for group, entry in event["usage"].items():
+            told[group] = told.get(group, 0) + entry["publishedMsg"]
+    desk.events.clear()
+    return told
+
+
+def test_a_group_that_makes_room_is_reported() -> None:
+    """Once a round, however often it left and came back; then its silence is said: its share is free."""
+    desk = Desk(many_groups(4), accounts_max=2)
+    for _ in range(2):
+        for number in range(4):
+            publish(desk, 10 + number, topic=f"t.n{number}.x")
+    assert len(desk.meter.accounts) <= 2 and desk.meter.unmetered == 0
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    assert len(desk.events) == 1
+    assert told_use(desk) == {"g0": 20, "g1": 22, "g2": 24, "g3": 26}
+    desk.now_ms = 2_000.0
+    desk.reports.report()
+    assert told_use(desk) == {"g0": 0, "g1": 0, "g2": 0, "g3": 0}
+    assert desk.reports._told.keys() <= desk.meter.accounts.keys()
+
+
+def test_time_in_debt_of_a_group_that_made_room_is_reported() -> None:
+    """All of the round's, as if it had stayed."""
+    desk = Desk(many_groups(2, rate=1_000), accounts_max=1)
+    for _ in range(2):
+        publish(desk, 35, topic="t.n0.x")  # 50 a second, 25 in stock
+        desk.now_ms += 200
+        desk.meter.accounts["g0"].charge(PUBLISH, 0, 0, desk.now_ms)
+        publish(desk, 1, topic="t.n1.x")
+        desk.now_ms += 300
+    desk.reports.report()
+    usage = desk.events[0]["usage"]
+    assert usage["g0"]["publishedMsg"] == 70 and usage["g1"]["publishedMsg"] == 2
+    assert usage["g0"]["throttledMs"] == {"publishRateInMsgs": 400}
+
+
+def test_use_that_is_kept_for_the_report_is_bounded() -> None:
+    """At the bound no account makes room until the report; what finds none is counted, nothing is lost."""
+    count, accounts_max = 50, 4
+    desk = Desk(many_groups(count), accounts_max=accounts_max)
+    for number in range(count):
+        publish(desk, 1, topic=f"t.n{number}.x")
+    assert len(desk.meter.accounts) == len(desk.meter._table._left[False]) == accounts_max
+    desk.now_ms = 1_000.0
+    desk.reports.report()
+    assert sum(told_use(desk).values()) + desk.meter.unmetered == count and not desk.meter._table._left[False]
+    publish(desk, 1, topic="t.n0.x")
+    assert desk.meter.unmetered == count - 2 * accounts_max
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 90), st.sampled_from([0, 7, 400])), max_size=80)
+
+
+def reportable(desk: Desk) -> int:
+    """Messages that a report could tell now, of all groups."""
+    uses = [account.period(desk.now_ms) for account in desk.meter.accounts.values()]
+    return sum(use.counts[PUBLISH] for use in [*uses, *desk.meter.take_left().values()])
+
+
+@given(STEPS)
+def test_all_use_is_reported_or_counted(steps: list[tuple[int, int, int]]) -> None:
+    """Whatever order groups come in, with debts that are waited off later; a throttled one may say 1 more."""
+    desk = Desk(many_groups(8, rate=1_000), accounts_max=3)
+    passed = told = 0
+    for number, (group, records, pause_ms) in enumerate(steps):
+        before = desk.meter.unmetered
+        publish(desk, records, topic=f"t.n{group}.x")
+        passed += records if desk.meter.unmetered == before else 0
+        desk.now_ms += pause_ms
+        if number % 9 == 8:
+            told += reportable(desk)
+    desk.now_ms += 10**7
+    told += reportable(desk)
+    assert passed <= told <= passed + len(steps)
+
+
+def test_a_proxy_that_stops_says_so() -> None:
+    """Its share is free at once; groups that are silent anyway are not named."""
+    desk = Desk(FREE)
+    rounds(desk, 100)
+    desk.events.clear()
+    desk.now_ms += 400
+    desk.reports.farewell()
+    assert [event["usage"]["rg1"]["publishedMsg"] for event in desk.events] == [0]
+    desk.reports.farewell()
+    assert len(desk.events) == 1

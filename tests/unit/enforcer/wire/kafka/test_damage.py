@@ -1,0 +1,116 @@
+"""Damaged messages: real ones with bytes changed, cut out or put in reach deeper than garbage does."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from admin_kit import create, delete, grow
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.metadata.api_versions import ApiVersionsResponse
+from kafka.protocol.metadata.find_coordinator import FindCoordinatorResponse
+from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceResponse
+from kafka_kit import build, request, response
+from property_kit import tries
+
+from enforcer.wire.kafka import addresses, answers, messages, mutations
+from enforcer.wire.kafka.frames import BadFrame, parse_header
+from enforcer.wire.kafka.throttle import patch_throttle
+from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN
+
+Reader = Callable[[bytes], Any]
+
+
+def read_request(frame: bytes) -> None:
+    """What the proxy does with a mutation request; what parses is copied whole."""
+    header = parse_header(frame)
+    if header.api_key not in mutations.MUTATION_KEYS or messages.unsupported(header):
+        return
+    read = mutations.decode_request(frame, header)
+    mutations.count_mutations(read, NOTHING_KNOWN, 1)
+    everything = range(len(read.items))
+    assert mutations.subset(read, everything) == frame
+    assert mutations.decode_request(mutations.subset(read, ()), header).items == ()
+    refused = answers.decode_answer(read.api, read.version, answers.refuse_all(read, 1, "no"))
+    assert len(refused.items) == len(read.items)
+
+
+def read_metadata_request(frame: bytes) -> None:
+    """Clearing the flag twice changes nothing the second time."""
+    header = parse_header(frame)
+    if header.api_key == 3 and 4 <= header.api_version <= 13:
+        quiet, _ = messages.forbid_auto_creation(frame, header)
+        assert messages.forbid_auto_creation(quiet, header) == (quiet, False)
+
+
+def unmoved(node_id: int, host: str, port: int) -> tuple[str, int]:
+    """An address map that changes nothing."""
+    return host, port
+
+
+def read_response(api_key: int, version: int) -> Reader:
+    """What the proxy does with a response; an address written by us reads back as the same."""
+
+    def read(frame: bytes) -> None:
+        once = addresses.rewrite_addresses(api_key, version, frame, unmoved)
+        assert addresses.rewrite_addresses(api_key, version, once, unmoved) == once
+        patch_throttle(api_key, version, frame, 1)
+        if api_key == 18:
+            limited = messages.limit_api_versions(frame, version)
+            assert messages.limit_api_versions(limited, version) == limited
+
+    return read
+
+
+def samples() -> list[tuple[bytes, Reader]]:
+    """Real messages and what reads them."""
+    row = MetadataRequest.MetadataRequestTopic
+    broker = build(MetadataResponse.MetadataResponseBroker, 12, node_id=1, host="b", port=9092, rack="r")
+    partition = build(MetadataResponse.MetadataResponseTopic.MetadataResponsePartition, 12, replica_nodes=[1])
+    topic = build(MetadataResponse.MetadataResponseTopic, 12, name="t", partitions=[partition])
+    cluster = response(build(MetadataResponse, 12, brokers=[broker], topics=[topic]))
+    coordinator = build(FindCoordinatorResponse.Coordinator, 6, key="k", node_id=1, host="b", port=1)
+    fetched = FetchResponse.FetchableTopicResponse
+    node = build(FetchResponse.NodeEndpoint, 16, node_id=1, host="h", port=9092, rack=None)
+    records = build(fetched, 16, partitions=[build(fetched.PartitionData, 16, records=b"records")])
+    leader = build(ProduceResponse.NodeEndpoint, 11, node_id=1, host="h", port=9092, rack="r")
+    produced = ProduceResponse.TopicProduceResponse
+    row_done = build(produced.PartitionProduceResponse, 11, index=1)
+    produce = build(produced, 11, name="t", partition_responses=[row_done])
+    key = build(ApiVersionsResponse.ApiVersion, 3, api_key=19, min_version=0, max_version=9)
+    return [
+        *((request(create(v, ("a", 1, 1, 1), ("b", 2, 1, 0)))[0], read_request) for v in (2, 5, 7)),
+        *((request(delete(v, "a", "b"))[0], read_request) for v in (1, 4, 6)),
+        *((request(grow(v, ("a", 1, None), ("b", 2, 1)))[0], read_request) for v in (0, 2, 3)),
+        (request(build(MetadataRequest, 8, topics=[build(row, 8, name="a")]))[0], read_metadata_request),
+        (request(build(MetadataRequest, 12, topics=[build(row, 12, name="a")]))[0], read_metadata_request),
+        (cluster, read_response(3, 12)),
+        (cluster, lambda frame: messages.decode_topics(frame, ids=True)),
+        (response(build(FindCoordinatorResponse, 6, coordinators=[coordinator])), read_response(10, 6)),
+        (
+            response(build(FetchResponse, 16, responses=[records], node_endpoints=[node])),
+            read_response(1, 16),
+        ),
+        (
+            response(build(ProduceResponse, 11, responses=[produce], node_endpoints=[leader])),
+            read_response(0, 11),
+        ),
+        (response(build(ApiVersionsResponse, 3, api_keys=[key, key])), read_response(18, 3)),
+    ]
+
+
+DAMAGE = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2), st.binary(max_size=4)), max_size=3)
+
+
+@tries(300)
+@given(st.sampled_from(samples()), DAMAGE)
+def test_damaged_messages(sample: tuple[bytes, Reader], damage: list[tuple[int, int, bytes]]) -> None:
+    """Garbage parses or raises BadFrame."""
+    frame, read = sample
+    for place, cut, put in damage:
+        at = place % (len(frame) + 1)
+        frame = frame[:at] + put + frame[at + cut :]
+    with suppress(BadFrame):
+        read(frame)

@@ -1,0 +1,266 @@
+"""The three admin requests: reading, counting and cutting down."""
+
+import struct
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from admin_kit import CREATIONS, DELETIONS, GROWTHS, create, delete, grow
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.admin.topics import CreateTopicsRequest, DeleteTopicsRequest
+from kafka_kit import CORRELATION_ID, request, with_tag
+
+from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
+from enforcer.wire.kafka.mutations import (
+    MUTATION_KEYS,
+    STRICT_FROM,
+    Cost,
+    MutationApi,
+    MutationRequest,
+    TooManyItems,
+    count_mutations,
+    decode_request,
+    is_legal_name,
+    subset,
+)
+from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN, TopicCounts
+
+ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
+TOPICS = TopicCounts(
+    by_name={"a": 30, "b": 1, "none": None, "none2": None},
+    by_id={ID_A: 30, ID_B: 1, bytes(15) + b"x": None},
+    names={ID_A: "a", ID_B: "b"},
+    broker_count=3,
+)
+DEFAULT_PARTITIONS = 4
+
+
+@pytest.mark.parametrize("version", CREATIONS)
+def test_creation_is_read(version: int) -> None:
+    """Names, partitions, replicas, assignments, time-out and dry run, with configurations between."""
+    read = decode_request(
+        *request(create(version, ("a", 3, 2, 0), ("b", -1, -1, 5), validate_only=True, timeout_ms=1234))
+    )
+    assert (read.api, read.version, read.correlation_id) == (
+        MutationApi.CREATE_TOPICS,
+        version,
+        CORRELATION_ID,
+    )
+    assert (read.validate_only, read.timeout_ms) == (True, 1234)
+    shapes = [(i.position, i.name, i.partitions, i.replication_factor, i.assignments) for i in read.items]
+    assert shapes == [(0, "a", 3, 2, 0), (1, "b", -1, -1, 5)]
+    assert read.strict == (version >= 6)
+
+
+@pytest.mark.parametrize("version", DELETIONS)
+def test_deletion_is_read(version: int) -> None:
+    """Names in all versions, ids from version 6 on; there is no dry run."""
+    read = decode_request(*request(delete(version, "a", ID_B if version >= 6 else "b", timeout_ms=77)))
+    second = (None, ID_B) if version >= 6 else ("b", None)
+    assert [(item.name, item.topic_id) for item in read.items] == [("a", None), second]
+    assert (read.validate_only, read.timeout_ms, read.strict) == (False, 77, version >= 5)
+
+
+@pytest.mark.parametrize("version", GROWTHS)
+def test_growth_is_read(version: int) -> None:
+    """Total counts and assignments, null or given."""
+    read = decode_request(*request(grow(version, ("a", 31, None), ("b", 3, 2), validate_only=True)))
+    assert [(i.name, i.partitions, i.assignments) for i in read.items] == [("a", 31, -1), ("b", 3, 2)]
+    assert (read.validate_only, read.strict) == (True, version >= 3)
+
+
+def requests_of_three() -> list[Any]:
+    """A builder per API and version: names -> message."""
+    cases: list[Any] = []
+    cases += [(create, version, lambda name: (name, 3, 1, 2)) for version in CREATIONS]
+    cases += [(delete, version, str) for version in DELETIONS]
+    cases += [(grow, version, lambda name: (name, 3, 1)) for version in GROWTHS]
+    return cases
+
+
+@pytest.mark.parametrize(("make", "version", "row"), requests_of_three())
+@pytest.mark.parametrize("keep", [(), (0,), (2,), (0, 2), (0, 1, 2)])
+def test_subset_is_what_the_client_would_have_sent(make: Any, version: int, row: Any, keep: Any) -> None:
+    """The shortened request equals one encoded with only these topics."""
+    names = ("first", "second", "third")
+    read = decode_request(*request(make(version, *map(row, names))))
+    kept = [row(names[position]) for position in keep]
+    assert subset(read, set(keep)) == request(make(version, *kept))[0]
+
+
+def test_subset_keeps_unknown_tags() -> None:
+    """Tagged fields of kept topics and of the request itself survive."""
+    frame, header = request(create(7, ("a", 1, 1, 0), ("b", 1, 1, 0)))
+    frame = with_tag(with_tag(frame, len(frame) - 1), decode_request(frame, header).items[1].end - 1)
+    read = decode_request(frame, header)
+    short, _ = request(create(7, ("b", 1, 1, 0)))
+    end = decode_request(*request(create(7, ("b", 1, 1, 0)))).items[0].end
+    assert subset(read, {1}) == with_tag(with_tag(short, len(short) - 1), end - 1)
+
+
+def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int, Cost]]:
+    """What each item costs and why."""
+    counted = count_mutations(read, topics, DEFAULT_PARTITIONS)
+    assert [one.item for one in counted] == list(read.items)
+    assert all(one.charged == (one.mutations > 0) for one in counted)
+    return [(one.mutations, one.cost) for one in counted]
+
+
+@pytest.mark.parametrize(
+    ("row", "mutations", "cost"),
+    [
+        (("new", 5, 3, 0), 5, Cost.CHARGED),
+        (("new", -1, -1, 0), DEFAULT_PARTITIONS, Cost.CHARGED),
+        (("new", -1, -1, 7), 7, Cost.CHARGED),
+        (("none", 2, 1, 0), 2, Cost.CHARGED),
+        (("a", 5, 1, 0), 0, Cost.EXISTS),
+        (("new", 5, 4, 0), 0, Cost.INVALID_SHAPE),  # more replicas than brokers
+        (("new", 0, 1, 0), 0, Cost.INVALID_SHAPE),
+        (("new", -2, 1, 0), 0, Cost.INVALID_SHAPE),
+        (("new", 1, 0, 0), 0, Cost.INVALID_SHAPE),
+        (("new", 1, -2, 0), 0, Cost.INVALID_SHAPE),
+        (("new", 7, -1, 7), 0, Cost.INVALID_SHAPE),
+        (("new", -1, 1, 7), 0, Cost.INVALID_SHAPE),
+        (("bad name", 1, 1, 0), 0, Cost.INVALID_NAME),
+    ],
+)
+def test_creation_costs_its_partitions(row: Any, mutations: int, cost: Cost) -> None:
+    """A 4.1 broker charged, or refused without charge, exactly these (docs/protocol_notes.md 1.3)."""
+    assert costs(decode_request(*request(create(7, row)))) == [(mutations, cost)]
+
+
+def test_replicas_are_not_judged_without_brokers() -> None:
+    """When the lookup failed, nothing counts as impossible."""
+    read = decode_request(*request(create(7, ("a", 5, 99, 0))))
+    assert costs(read, NOTHING_KNOWN) == [(5, Cost.CHARGED)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "mutations", "cost"),
+    [
+        ("a", 30, Cost.CHARGED),
+        (ID_A, 30, Cost.CHARGED),
+        ("none", 0, Cost.UNKNOWN_TOPIC),
+        (bytes(15) + b"x", 0, Cost.UNKNOWN_TOPIC),
+        ("hidden", 1, Cost.CHARGED),  # may not be described: at least one
+        (bytes(15) + b"y", 1, Cost.CHARGED),
+    ],
+)
+def test_deletion_costs_the_current_count(topic: str | bytes, mutations: int, cost: Cost) -> None:
+    """By name or id; what does not exist costs nothing."""
+    assert costs(decode_request(*request(delete(6, topic)))) == [(mutations, cost)]
+
+
+def test_deletion_by_neither_or_both_costs_nothing() -> None:
+    """A broker refuses a topic named by name and id, or by nothing, before it charges."""
+    state = DeleteTopicsRequest.DeleteTopicState
+    rows = [
+        state(version=6, name="a", topic_id=uuid.UUID(bytes=ID_A)),
+        state(version=6, name=None, topic_id=uuid.UUID(int=0)),
+    ]
+    read = decode_request(*request(DeleteTopicsRequest(version=6, topics=rows, timeout_ms=1)))
+    assert costs(read) == [(0, Cost.INVALID_SHAPE), (0, Cost.UNKNOWN_TOPIC)]
+
+
+@pytest.mark.parametrize(
+    ("row", "mutations", "cost"),
+    [
+        (("b", 31, None), 30, Cost.CHARGED),
+        (("b", 3, 2), 2, Cost.CHARGED),
+        (("b", 3, 1), 0, Cost.INVALID_SHAPE),
+        (("b", 3, 0), 0, Cost.INVALID_SHAPE),
+        (("b", 1, None), 0, Cost.NOT_AN_INCREASE),
+        (("a", 3, None), 0, Cost.NOT_AN_INCREASE),
+        (("none", 3, None), 0, Cost.UNKNOWN_TOPIC),
+        (("hidden", 3, None), 1, Cost.CHARGED),
+    ],
+)
+def test_growth_costs_the_difference(row: Any, mutations: int, cost: Cost) -> None:
+    """Growing 1 -> 31 costs 30."""
+    assert costs(decode_request(*request(grow(3, row)))) == [(mutations, cost)]
+
+
+def test_duplicates_cost_nothing() -> None:
+    """A topic named twice is refused as a whole; by name and by id is twice too."""
+    twice = decode_request(*request(create(7, ("x", 1, 1, 0), ("y", 1, 1, 0), ("x", 2, 1, 0))))
+    assert [cost for _, cost in costs(twice)] == [Cost.DUPLICATE, Cost.CHARGED, Cost.DUPLICATE]
+    both = decode_request(*request(delete(6, "a", ID_A, ID_B)))
+    assert [cost for _, cost in costs(both)] == [Cost.DUPLICATE, Cost.DUPLICATE, Cost.CHARGED]
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "__ok", "x" * 249])
+def test_legal_names(name: str) -> None:
+    """Letters, digits, dot, dash and underscore, up to 249."""
+    assert is_legal_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "é", "a\n", "a/b", "x" * 250])
+def test_illegal_names(name: str) -> None:
+    """All else is refused by the broker before it charges."""
+    assert not is_legal_name(name)
+
+
+@pytest.mark.parametrize(("make", "version", "row"), requests_of_three())
+def test_truncated_and_overlong_requests_are_refused(make: Any, version: int, row: Any) -> None:
+    """Every cut, and a byte too many, is a bad frame."""
+    frame, header = request(make(version, row("first"), row("second")))
+    for end in range(header.body_offset, len(frame)):
+        with pytest.raises(BadFrame):
+            decode_request(frame[:end], header)
+    with pytest.raises(BadFrame) as caught:
+        decode_request(frame + b"\0", header)
+    assert caught.value.reason is Reason.BAD_VALUE
+
+
+def test_claimed_lengths_are_not_believed() -> None:
+    """An array of two billion topics in a short frame is refused at once, as is a null name."""
+    for body in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe", b"\0\0\0\1\xff\xff" + bytes(40)):
+        frame = struct.pack(">hhih", 19, 2, 1, -1) + body
+        with pytest.raises(BadFrame):
+            decode_request(frame, parse_header(frame))
+
+
+def test_event_names_and_keys() -> None:
+    """Request events carry Kafka's names."""
+    assert [api.event_name for api in MutationApi] == ["CreateTopics", "DeleteTopics", "CreatePartitions"]
+    assert set(MutationApi) == MUTATION_KEYS == set(STRICT_FROM)
+    assert CreateTopicsRequest.API_KEY == MutationApi.CREATE_TOPICS
+
+
+VERSIONS = st.one_of(
+    st.tuples(st.just(19), st.sampled_from(CREATIONS)),
+    st.tuples(st.just(20), st.sampled_from(DELETIONS)),
+    st.tuples(st.just(37), st.sampled_from(GROWTHS)),
+)
+
+
+@given(VERSIONS, st.binary(max_size=60))
+def test_requests_survive_garbage(api: tuple[int, int], body: bytes) -> None:
+    """Garbage parses or raises BadFrame; what parses is copied whole."""
+    frame = struct.pack(">hhih", *api, 1, -1) + body
+    with suppress(BadFrame):
+        header = parse_header(frame)
+        read = decode_request(frame, header)
+        count_mutations(read, TOPICS, 1)
+        assert subset(read, range(len(read.items))) == frame
+        assert len(decode_request(subset(read, {0}), header).items) <= 1
+
+
+def test_more_topics_than_are_gone_through() -> None:
+    """What was read until then is handed on, to be refused by name."""
+    with pytest.raises(TooManyItems) as caught:
+        decode_request(*request(create(7, ("a", 1, 1, 0), ("b", 1, 1, 0), ("c", 1, 1, 0))), 2)
+    assert [item.name for item in caught.value.request.items] == ["a", "b"]
+    with pytest.raises(TooManyItems) as caught:
+        decode_request(*request(create(7, ("a", 1, 1, 0), ("b", -1, -1, 21))), 2)
+    assert [item.name for item in caught.value.request.items] == ["a", "b"]
+
+
+def test_tags_by_the_million_are_damage() -> None:
+    """Real messages have a handful."""
+    frame = struct.pack(">hhih", 19, 7, 1, -1) + b"\xff\x7f" + b"\1\0" * 20_000
+    with pytest.raises(BadFrame) as caught:
+        parse_header(frame)
+    assert caught.value.reason is Reason.TOO_MANY_ITEMS
