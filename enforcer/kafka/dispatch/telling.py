@@ -147,7 +147,7 @@ class Telling:
 
     def _trails(self, every: bool) -> Iterator[list[Any]]:
         for trail in self._desk.whose.trails.own():
-            for topic in list(trail.topics() if every else trail.untold):
+            for topic in list(trail.topics() if every and not trail.ended else trail.untold):
                 stretches = trail.of(topic).items()
                 parts = [[at, had.began, had.first, had.end, had.reach] for at, had in stretches]
                 said = [list(groups.get(topic, ())) for groups in (trail.acts, trail.groups)]

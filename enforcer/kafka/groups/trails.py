@@ -20,7 +20,9 @@ GROUPS_MAX: Final = 10_000
 """Groups whose offsets are known; those of the one that committed longest ago are forgotten."""
 OFFSETS_MAX: Final = 200_000
 """Partitions of all groups together whose offsets are known."""
-
+KEPT_MS: Final = 10_000.0
+KEPT_MAX: Final = 10_000
+"""So long, and of so many connections that have ended, it is known what they were delivered."""
 
 K = TypeVar("K")
 
@@ -172,6 +174,8 @@ class Trails:
         self.left = 0
         self.changes: dict[str, int] = {}
         self._count = 0
+        # With when they ended: what they have had may still be committed, or be told of.
+        self._kept: OrderedDict[Trail, float] = OrderedDict()
 
     def join(self, trail: Trail, topic: str) -> None:
         """A connection reads a topic."""
@@ -185,13 +189,23 @@ class Trails:
         if trail.told_ms is None and not trail.ended and trail.topics():
             self.gone.append(trail.number)
         self.left += not trail.ended and any(trail.acts.values())
+        if not trail.ended:
+            self._kept[trail] = self._steady_ms()
         trail.ended = True
-        self._full.pop(trail, None)
         for topic in trail.topics():
-            _take_out(self._by_topic, topic, trail)
             self._changed(topic)
             for group in {*trail.acts.get(topic, ()), *trail.groups.get(topic, ())}:
                 _take_out(self._by_group, (topic, group), trail)
+        while len(self._kept) > KEPT_MAX:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        trail, _ = self._kept.popitem(last=False)
+        self._full.pop(trail, None)
+        for topic in trail.topics():
+            _take_out(self._by_topic, topic, trail)
+            if topic not in self._by_topic:
+                self.changes.pop(topic, None)
 
     def note(self, trail: Trail, topic: str, acts: tuple[str, ...], groups: tuple[str, ...]) -> None:
         """A connection acts for these groups, or may read for those."""
@@ -210,21 +224,19 @@ class Trails:
     def _changed(self, topic: str) -> None:
         self._count += 1
         self.changes[topic] = self._count
-        if topic not in self._by_topic:
-            del self.changes[topic]
 
     def of_group(self, topic: str, user: str, group: str) -> Iterator[Trail]:
         """The connections of a principal that act for a group, or may read for it."""
         return (each for each in self._by_group.get((topic, group), ()) if each.client.user == user)
 
     def on(self, topic: str, user: str) -> Iterator[Trail]:
-        """All connections of a principal that read a topic."""
+        """All connections of a principal that read a topic, or did a moment ago."""
         here = self._by_topic.get(topic, {})
         full = (each for each in self._full if each not in here)
         return (each for each in (*here, *full) if each.client.user == user)
 
     def own(self) -> Iterator[Trail]:
-        """Those of connections here, each once."""
+        """Those of connections here, each once, also of such as have ended a moment ago."""
         all_of_them = (each for found in self._by_topic.values() for each in found)
         return iter(dict.fromkeys(each for each in all_of_them if each.told_ms is None))
 
@@ -248,7 +260,9 @@ class Trails:
             self.leave(found)
 
     def forget(self, before_ms: float) -> None:
-        """Drop what others have said last before a time."""
+        """Drop what others have said last before a time, and who has ended long enough ago."""
+        while self._kept and next(iter(self._kept.values())) + KEPT_MS <= self._steady_ms():
+            self._drop_first()
         for key, trail in list(self._told.items()):
             if trail.told_ms is not None and trail.told_ms < before_ms:
                 self.leave(trail)

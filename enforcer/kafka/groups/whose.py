@@ -185,8 +185,7 @@ class Whose:
         self._watched = _later(self._watched, now_ms)
         self._version += before != len(self._hunted) + len(self._watched)
         for (user, topic), groups in list(self._limited_groups.items()):
-            over = [each for each, until_ms in groups.items() if until_ms <= now_ms]
-            for group in over:
+            for group in [each for each, until_ms in groups.items() if until_ms <= now_ms]:
                 if not (self.readers.lives(user, group) or self.is_hunted(user, group, topic)):
                     del groups[group], self._began[user, group, topic]
             if not groups:
@@ -207,12 +206,13 @@ class Whose:
         for key, stand in [(key, stand) for key, stand in self._pending.items() if self._is_settled(stand)]:
             del self._pending[key]
             user, group, topic, number = key
-            found = self.trails.of_group(topic, user, group)
-            its = [trail for trail in found if self._is_own(trail, topic, group)]
-            if any(_had(trail, topic, number).explains(stand) for trail in its):
+            # Nearly always its own say so, which are few where the topic's are many.
+            own, all_of_them = self.trails.of_group(topic, user, group), self.trails.on(topic, user)
+            both = ((trail, _had(trail, topic, number)) for found in (own, all_of_them) for trail in found)
+            if any(had.explains(stand) and self._is_own(trail, topic, group) for trail, had in both):
                 self._settle(key, stand)
                 continue
-            others = (trail for trail in self.trails.on(topic, user) if trail not in its)
+            others = [each for each in self.trails.on(topic, user) if not self._is_own(each, topic, group)]
             if not any(self._catch(key, stand, _had(trail, topic, number)) for trail in others):
                 self._unread.setdefault((user, topic), {})[group, number] = stand
                 self._version += 1

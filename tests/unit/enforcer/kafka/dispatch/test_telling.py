@@ -12,6 +12,7 @@ from traffic_kit import batch, fetch_request
 from enforcer.kafka.dispatch import telling
 from enforcer.kafka.dispatch.telling import AGAIN_MS, LIFE_MS, Telling
 from enforcer.kafka.groups.offsets import Place
+from enforcer.kafka.groups.trails import Trail
 from streaming.contract.events import Alive, parse
 
 SIX = batch(6)
@@ -91,6 +92,11 @@ def test_nobody_is_told_by_who_is_alone() -> None:
     assert a.sent == [] and a.desk.readers.news() == ([], [])
 
 
+def living(proxy: Proxy) -> list[Trail]:
+    """The connections that a proxy knows to read the topic."""
+    return [trail for trail in proxy.desk.whose.trails.on(T, "alice") if not trail.ended]
+
+
 def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> None:
     """A connection here, one there; the group commits through whichever."""
     a, b = pair
@@ -117,15 +123,14 @@ def test_groups_are_told_apart_over_two_proxies(pair: tuple[Proxy, Proxy]) -> No
     ended.fetches._trail.asked(T, [(0, 0)], 0.0)
     a.desk.groups_of(CLIENT, ended.fetches._trail, T, ["t"], [0])
     a.tells(b)
-    assert len(list(b.desk.whose.trails.on(T, "alice"))) == 3
+    assert len(living(b)) == 3
     ended.fetches.close()
     a.tells(b)
-    assert len(list(b.desk.whose.trails.on(T, "alice"))) == 2
-    told = [trail for trail in b.desk.whose.trails.on(T, "alice") if trail.told_ms is not None]
-    assert len(told) == 1
+    assert len(living(b)) == 2
+    assert len([trail for trail in living(b) if trail.told_ms is not None]) == 1
     b.world.now_ms += LIFE_MS + 1
     b.telling.tell()
-    assert list(b.desk.whose.trails.on(T, "alice")) == [rigs[b].fetches._trail]
+    assert living(b) == [rigs[b].fetches._trail]
 
 
 def test_a_free_groups_session_ends_where_another_is_limited(pair: tuple[Proxy, Proxy]) -> None:

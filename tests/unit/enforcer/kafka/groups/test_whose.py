@@ -2,10 +2,10 @@
 
 import pytest
 
-from enforcer.kafka.groups import whose
+from enforcer.kafka.groups import trails, whose
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.groups.trails import TRAIL_MAX, Trail
-from enforcer.kafka.groups.whose import ENDED_MS, HUNTED_MS, LEFT_MS, SETTLED_MS, UNREAD_MS, Whose
+from enforcer.kafka.groups.trails import KEPT_MS, TRAIL_MAX, Trail
+from enforcer.kafka.groups.whose import BEGIN_MS, ENDED_MS, HUNTED_MS, LEFT_MS, SETTLED_MS, UNREAD_MS, Whose
 
 SAME = Client("alice", "10.0.0.1", "rdkafka")
 OTHER = SAME._replace(client_id="mine")
@@ -49,6 +49,11 @@ class Scene(Whose):
         """A group says where it stands, a moment later."""
         self.now_ms += 10
         self.moved("alice", group, T, part, offset)
+
+    def forgets(self) -> None:
+        """Time passes until nothing of connections that have ended is kept."""
+        self.now_ms += KEPT_MS
+        self.trails.forget(0.0)
 
     def settles(self) -> None:
         """Time enough passes to judge what was committed."""
@@ -217,6 +222,7 @@ def test_who_goes_on_where_one_may_have_ended() -> None:
     scene.trails.leave(own)
     assert scene.fetches(new, 95, OTHER) == {SLOW} and list(scene.trails.gone) == [own.number]
     scene.fetches(own, 100)
+    scene.forgets()
     assert own not in scene.trails.on(T, "alice")
 
 
@@ -306,6 +312,16 @@ def test_what_is_found_ends_when_it_was_wrong(scene: Scene) -> None:
     assert scene.fetches(a, 9_000) == {SLOW, FREE}
 
 
+def test_so_many_that_have_ended_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more the one that ended first is forgotten."""
+    monkeypatch.setattr(trails, "KEPT_MAX", 2)
+    ended = [scene.connection() for _ in range(3)]
+    for each in ended:
+        scene.fetches(each, 0)
+        scene.trails.leave(each)
+    assert list(scene.trails.on(T, "alice")) == ended[1:]
+
+
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond them nothing is told apart, or judged."""
     scene = Scene()
@@ -368,10 +384,12 @@ def test_what_nobody_was_seen_to_read_is_looked_for_at_all() -> None:
     assert scene.version > before
 
 
-def test_who_reads_on_a_connection_for_each_fetch_is_watched() -> None:
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_reads_on_a_connection_for_each_fetch_is_watched(alone: bool) -> None:
     """Though its client acts for a free group, and no fetch of its shows where the one before has read to."""
     scene = Scene()
-    scene.alone = True
+    scene.alone = alone
+    scene.now_ms += BEGIN_MS
     scene.joins(SLOW, OTHER)
     scene.joins(FREE)
     found: list[set[str]] = []
@@ -382,9 +400,11 @@ def test_who_reads_on_a_connection_for_each_fetch_is_watched() -> None:
             scene.gets(a, offset + 500)
         scene.commits(SLOW, offset + 500)
         scene.trails.leave(a)
+        scene.settles()
+        scene.trails.forget(0.0)
         scene.now_ms += UNREAD_MS
         scene.look()
-    assert found == [{FREE}, {FREE}, {FREE}, {FREE, SLOW}]
+    assert found[1:] == [{FREE}, {FREE}, {FREE, SLOW}]
 
 
 def test_who_has_read_what_its_group_committed_is_watched_no_more() -> None:
@@ -403,10 +423,12 @@ def test_who_has_read_what_its_group_committed_is_watched_no_more() -> None:
 
 
 def test_the_end_of_a_connection_and_of_a_group(scene: Scene) -> None:
-    """Nothing of them is kept."""
+    """Nothing of them is kept for long."""
     a = scene.connection()
     scene.fetches(a, 0)
     scene.trails.leave(a)
+    assert list(scene.trails.on(T, "alice")) == [a]
+    scene.forgets()
     assert list(scene.trails.on(T, "alice")) == []
     scene.readers.left(SAME, SLOW, [f"{SLOW}-m"])
     scene.look()
@@ -459,4 +481,5 @@ def test_made_up_topics_take_no_room_of_a_trail() -> None:
     assert a.topics() == ["t0", "t1"] and list(a.groups) == ["t0", "t1"]
     assert list(scene.trails.on("t9", "alice")) == [a]
     scene.trails.leave(a)
+    scene.forgets()
     assert list(scene.trails.on("t9", "alice")) == []
