@@ -21,32 +21,19 @@ _FIRST, _SUMMARY, _LIST = "first", "all", "list"
 _NOTHING: Final = "Not measured yet; `make bench` does it."
 
 FIRST: Final = {
-    "creating a topic through the proxy, decided there: p50": (
+    "Creating a topic through the proxy, p50": (
         "latency", "CreateTopics at 8/s, creation, through the proxy, p50", "straight to Kafka",
+        "strict-latency",
     ),
-    "a dry run of that: p50": (
-        "latency", "CreateTopics at 50/s, dry run, through the proxy, p50", "straight to Kafka",
-    ),
-    "decided by the job (strict) at 200 requests/s: p50": ("latency", "event to decision at 200/s, p50", ""),
-    "the job, catching up on packed requests of 100,000 principals": (
+    "The job, catching up on packed requests of 100,000 principals": (
         "throughput", "job, packed, beside one group a principal", "applyInPandasWithState by principal",
+        "throughput",
     ),
-    "the same as single JSON records": ("throughput", "job, single JSON: decisions per second", ""),
-    "a round of 500,000 reports to 500,000 shares": (
-        "scale", "a round of 500,000 reports by group and broker", "applyInPandasWithState by resource group",
+    "Consuming records of 1 kB through the proxy": (
+        "proxy", "kafka-consumer-perf-test, 1 kB", "straight to Kafka", "the-proxy",
     ),
-    "looking up a standing decision, 2,000 a second: p99": (
-        "checks", "p99 of a check at 2,000 checks/s", "Gubernator",
-    ),
-    "a Metadata round trip through the proxy: p50": (
-        "proxy", "Metadata round trip, p50", "straight to Kafka",
-    ),
-    "producing records of 1 kB through the proxy": (
-        "proxy", "kafka-producer-perf-test, 1 kB", "straight to Kafka",
-    ),
-    "consuming them through the proxy": ("proxy", "kafka-consumer-perf-test, 1 kB", "straight to Kafka"),
 }  # fmt: skip
-"""README's figures, those that a user asks for first: its words to (benchmark, row, beside what)."""
+"""README's three figures: its words to (benchmark, row, beside what, section of docs/performance.md)."""
 
 Line = Mapping[str, Any]
 
@@ -110,23 +97,36 @@ def contents() -> str:
 
 
 def first(lines: Mapping[str, Line]) -> str:
-    """README's figures, and where they were measured.
+    """README's figures with a link each, and where they were measured.
 
     Raises:
         WeirError: the kept results have no row of that name any more.
     """
     if not lines:
         return _NOTHING
-    rows = [(what, _found(lines, *place)) for what, place in FIRST.items()]
-    shown = {name for name, _, _ in FIRST.values()}
-    return _targets(rows, [line for name, line in lines.items() if name in shown])
+    told = []
+    for what, (name, row_name, beside, section) in FIRST.items():
+        row = _found(lines, name, row_name, beside)
+        aim = f"aim {row['target']}, {'met' if row['met'] else 'missed'}"
+        told.append(f"- [{what}]({PERFORMANCE}#{section}): {_measured(row)}; {aim}.")
+    shown = {name for name, *_ in FIRST.values()}
+    return "\n".join(told) + f"\n\n{_whence(line for name, line in lines.items() if name in shown)}"
 
 
 def summary(lines: Mapping[str, Line]) -> str:
-    """Every number that was aimed at, as one table, and where it was measured."""
-    aimed = [line for line in lines.values() if any(row["target"] for row in line["rows"])]
-    rows = [(row["what"], row) for line in aimed for row in line["rows"] if row["target"]]
-    return _targets(rows, aimed) if rows else _NOTHING
+    """How many of the numbers that were aimed at were reached, and a table of those that were missed."""
+    aimed = [row for line in lines.values() for row in line["rows"] if row["target"]]
+    if not aimed:
+        return _NOTHING
+    missed = [row for row in aimed if not row["met"]]
+    table = markdown(
+        {
+            "What": [row["what"] for row in missed],
+            "Measured": [_measured(row) for row in missed],
+            "Target": [row["target"] for row in missed],
+        }
+    )
+    return f"{len(aimed) - len(missed)} of {len(aimed)} targets were met. Missed:\n\n{table}"
 
 
 def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line:
@@ -135,18 +135,6 @@ def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line
         if row["what"] == what and row["baseline_what"] == beside:
             return row
     raise WeirError(f"README shows {what!r} of {name}, beside {beside!r}, which is not among its rows")
-
-
-def _targets(rows: Sequence[tuple[str, Line]], lines: Iterable[Line]) -> str:
-    table = markdown(
-        {
-            "What": [what for what, _ in rows],
-            "Measured": [_measured(row) for _, row in rows],
-            "Target": [row["target"] for _, row in rows],
-            "Met": ["" if row["met"] is None else "yes" if row["met"] else "no" for _, row in rows],
-        }
-    )
-    return f"{table}\n\n{_whence(lines)}"
 
 
 def _whence(lines: Iterable[Line]) -> str:

@@ -159,10 +159,11 @@ def test_fields_of_the_events_shown_are_described() -> None:
             assert set(orjson.loads(line)) <= described
 
 
-def test_settings_that_the_page_names_exist() -> None:
+@pytest.mark.parametrize("page", [DOC, DOC.with_name("failures.md")], ids=lambda page: page.name)
+def test_settings_that_the_page_names_exist(page: Path) -> None:
     """A setting that is renamed must be renamed here."""
     known = {(name, setting) for name, cls in SECTIONS for setting in cls.model_fields}
-    named = set(_SETTING.findall(DOC.read_text()))
+    named = set(_SETTING.findall(page.read_text()))
     assert len(named) > 5
     assert named <= known
 
