@@ -10,6 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
+from enforcer.host.dial import Address
 from enforcer.kafka.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -20,8 +21,6 @@ _ASK_LIMIT_S: Final = 5.0
 _RETRY_S: Final = 2.0
 _DEFAULT_PARTITIONS: Final = "num.partitions"
 _LISTENER: Final = re.compile(r"([^,:/\s]+)://(?:\[([^\]]+)\]|([^,:]*)):(\d+)")
-
-Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import cast
 
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.host.dial import Address, Owner, Upstream
 from enforcer.host.moving import Moving
 from enforcer.host.pool import LARGE_BYTES, Seat
 from enforcer.host.sockets import peer_of
@@ -22,8 +23,7 @@ from enforcer.kafka.life.troubles import Troubles
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
-from enforcer.kafka.upstream import Owner, Upstream
-from enforcer.wire.kafka.frames import FETCH, BadFrame
+from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
 from enforcer.wire.kafka.sasl import SaslObserver
 
 # A large request that others wait for, for its place or its slot, has this part of the time.
@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(
-        self, proxy: Hub, target: Callable[[], tuple[str, int]], make_upstream: MakeUpstream = Upstream
+        self, proxy: Hub, target: Callable[[], Address], make_upstream: MakeUpstream = Upstream
     ) -> None:
         self._proxy, self._target, self._make_upstream = proxy, target, make_upstream
         self._settings, self._traffic = proxy.settings, proxy.metrics.traffic
@@ -73,13 +73,12 @@ class Connection(asyncio.Protocol):
         self._seat = Seat(proxy.pool, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
         self.peer, self.address = object(), ("", 0)
-        handlers = self._take_answers, self._pause_upstream, self._resume_upstream
-        self._incoming = Incoming(proxy.turns, *handlers)
+        pause, resume = self._pause_upstream, self._resume_upstream
+        self._incoming = Incoming(proxy.turns, self._take_answers, pause, resume)
         self._partial_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client came: connect to its broker."""
-        # A cast: uvloop's transports have the methods, but not the base class.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.peer, self.address = peer_of(transport), self._target()
         if not self._proxy.admit(self):
@@ -92,7 +91,7 @@ class Connection(asyncio.Protocol):
         self._responses.write = transport.write
         self._responses.move = Moving(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
-        self._upstream.connect(*self.address)
+        self._upstream.dial(self.address)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -343,7 +342,8 @@ class Connection(asyncio.Protocol):
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
         """Send a request to the broker (link.Line); no slot: it gets no response."""
-        if self._upstream is None or self.ending.closing or not self._upstream.send(frame):
+        upstream, head = self._upstream, len(frame).to_bytes(LENGTH_BYTES, "big")
+        if upstream is None or self.ending.closing or not upstream.send(frame, head):
             return False
         if slot is not None:
             self._responses.due.append(slot)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.descriptors import Room
+from enforcer.host.dial import Address
 from enforcer.host.heartbeat import Heartbeat
 from enforcer.host.listening import listen_at
 from enforcer.host.memory import MemoryBudget
@@ -41,8 +42,6 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 
 logger = logging.getLogger(__name__)
-
-Address = tuple[str, int]
 
 _TICK_S = 1.0
 

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 from enforcer.core.settings import ProxySettings
+from enforcer.host.dial import Address, Upstream
+from enforcer.host.outlet import Outlet
 from enforcer.host.sockets import descriptor_of, peer_of
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.inlet import Inlet
 from enforcer.pulsar.link import Features, Part
-from enforcer.pulsar.outlet import Outlet
-from enforcer.pulsar.staying.targets import Address
-from enforcer.pulsar.upstream import Upstream
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, error
 from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, BadFrame, Reason
 from streaming.contract.errors import WeirError
@@ -56,14 +55,14 @@ class Connection(asyncio.Protocol):
         self.connect = b""
         self._transport: asyncio.Transport | None = None
         self._upstream = make_upstream(self, settings)
-        self._to_broker, self._to_client = Outlet(), Outlet()
+        self._to_client = Outlet()
         limit = settings.max_unauthenticated_frame_bytes
         turns = hub.turns
         self._up = Inlet(
-            turns, self._to_broker.pass_on, self._take_up, lambda: self.data_received(b""), limit
+            turns, self._upstream.pass_on, self._take_up, lambda: self.data_received(b""), limit
         )
         self._down = Inlet(
-            turns, self._to_client.pass_on, self._take_down, lambda: self.broker_sent(b""), limit
+            turns, self._to_client.pass_on, self._take_down, lambda: self.upstream_received(b""), limit
         )
         self._up.splitter.wanted = self._down.splitter.wanted = _ALL
         self._handshake: Handshake | None = Handshake(
@@ -76,7 +75,7 @@ class Connection(asyncio.Protocol):
         # Which frame has come in part, by how many came, and when it was first seen so.
         self._partial_frame, self._partial_ms = -1, 0.0
         self._over_ms = 0.0
-        self.over = False
+        self._dialing = self.over = False
 
     # What the parts see ------------------------------------------------------------------------------------
 
@@ -87,7 +86,7 @@ class Connection(asyncio.Protocol):
 
     def to_broker(self, frame: bytes) -> None:
         """See link.Link."""
-        self._to_broker.send(frame)
+        self._upstream.send(frame)
 
     def to_client(self, frame: bytes) -> None:
         """See link.Link."""
@@ -153,7 +152,7 @@ class Connection(asyncio.Protocol):
         own = self._up.splitter.held_bytes + self._down.splitter.held_bytes
         return (
             own
-            + self._to_broker.held_bytes
+            + self._upstream.held_bytes
             + self._to_client.held_bytes
             + sum(part.held_bytes for part in self._parts)
         )
@@ -215,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._transport, self.peer = transport, peer_of(transport)
         settings = self._hub.settings
         transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
-        self._to_client.open(transport)
+        self._to_client.transport = transport
         self._up.open(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -241,51 +240,44 @@ class Connection(asyncio.Protocol):
         self._close()
         self._forget()
 
-    # The broker's side (upstream.Owner) --------------------------------------------------------------------
+    # The broker's side (dial.Owner) --------------------------------------------------------------------
 
-    def broker_made(self, transport: asyncio.Transport) -> None:
-        """See upstream.Owner."""
-        if self.over or self._handshake is None or self._handshake.connect is None:
-            self._upstream.abort()
+    def upstream_changed(self) -> None:
+        """See dial.Owner."""
+        (self._up.pause if self._upstream.full else self._up.resume)(_FULL)
+        if self._dialing:
+            assert self._upstream.transport and self._handshake and self._handshake.connect
+            self._dialing = False
+            self._hub.placed(self)
+            self._down.open(self._upstream.transport)
+            self._upstream.send(self._handshake.connect)
+            self._up.go(_DIAL)
+            self.data_received(b"")
+
+    def upstream_failed(self, reason: str) -> None:
+        """See dial.Owner."""
+        if reason == "lost":
+            # What it said last is often why.
+            self._guarded(self._down.finish, "bad_response")
+        if self.over:
             return
-        self._to_broker.open(transport)
-        self._hub.placed(self)
-        self._down.open(transport)
-        self._to_broker.send(self._handshake.connect)
-        self._up.go(_DIAL)
-        self.data_received(b"")
-
-    def broker_failed(self, reason: str) -> None:
-        """See upstream.Owner."""
         self._hub.metrics.upstream_failures.labels(reason).inc()
-        self.refuse(
-            ServerError.SERVICE_NOT_READY,
-            "the broker {}:{} cannot be reached from the proxy".format(*self.broker),
-            f"upstream_{reason}",
-        )
+        if reason != "lost":
+            text = "the broker {}:{} cannot be reached from the proxy".format(*self.broker)
+            self._to_client.send(error(CONNECTION, ServerError.SERVICE_NOT_READY, text))
+        self.end(f"upstream_{reason}")
 
-    def broker_sent(self, data: bytes) -> None:
-        """See upstream.Owner."""
+    def upstream_closed(self) -> None:
+        """See dial.Owner."""
+        self._forget()
+
+    def upstream_received(self, data: bytes) -> None:
+        """See dial.Owner."""
         if self.over:
             return
         self._hub.metrics.traffic.bytes_out += len(data)
         frames = self._guarded(lambda: self._down.feed(data), "bad_response")
         self._hub.pulsar_metrics.broker_frames.inc(frames or 0)
-
-    def broker_full(self, full: bool) -> None:
-        """See upstream.Owner."""
-        (self._up.pause if full else self._up.resume)(_FULL)
-
-    def broker_lost(self) -> None:
-        """See upstream.Owner."""
-        self._to_broker.drop()
-        if not self.over:
-            # What it said last is often why.
-            self._guarded(self._down.finish, "bad_response")
-        if not self.over:
-            self._hub.metrics.upstream_failures.labels("lost").inc()
-            self.end("upstream_lost")
-        self._forget()
 
     # ---------------------------------------------------------------------------------------------------
 
@@ -297,6 +289,7 @@ class Connection(asyncio.Protocol):
     def _dial(self, target: Address) -> None:
         self.broker = self.address = target
         self._up.stop(_DIAL)
+        self._dialing = True
         self._upstream.dial(target)
 
     def _opened(self, features: Features, user: str) -> None:
@@ -320,7 +313,7 @@ class Connection(asyncio.Protocol):
                     return
                 frame = going
         if going is not None:
-            self._to_broker.send(going)
+            self._upstream.send(going)
 
     def _take_down(self, kind: int, frame: bytes) -> None:
         if self._handshake is not None:

@@ -6,11 +6,12 @@ from typing import Any, Protocol
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.dial import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.staying.targets import Address, Targets
+from enforcer.pulsar.staying.targets import Targets
 
 
 class Hub(Protocol):

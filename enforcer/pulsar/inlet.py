@@ -34,7 +34,7 @@ class Inlet:
     def __init__(
         self,
         turns: Turns,
-        pass_on: Callable[[bytes, bool], None],
+        pass_on: Callable[[bytes, bool], object],
         take: Callable[[int, bytes], None],
         go_on: Callable[[], None],
         limit: int,

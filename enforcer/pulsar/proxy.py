@@ -13,6 +13,7 @@ from typing import Final
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.descriptors import Room
+from enforcer.host.dial import Address
 from enforcer.host.heartbeat import Heartbeat
 from enforcer.host.listening import listen_at
 from enforcer.host.memory import MemoryBudget
@@ -33,7 +34,7 @@ from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
-from enforcer.pulsar.staying.targets import Address, Targets
+from enforcer.pulsar.staying.targets import Targets
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 

@@ -21,7 +21,7 @@ from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from traffic_kit import batch, produce
 from wire_client import WireClient, errors
 
-from enforcer.kafka.upstream import Upstream
+from enforcer.host.dial import Upstream
 from streaming.contract.topics import Topics
 
 LIMIT = 8
@@ -75,8 +75,8 @@ def start(cluster: Cluster, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> 
     host, _, port = cluster.kafka.bootstrap.rpartition(":")
     with ExitStack() as stack:
         relay = stack.enter_context(CountingRelay((host, int(port))))
-        connect = Upstream._connect
-        monkeypatch.setattr(Upstream, "_connect", lambda self, _host, _port: connect(self, *relay.address))
+        dial = Upstream.dial
+        monkeypatch.setattr(Upstream, "dial", lambda self, _address: dial(self, relay.address))
 
         def make(*, job: bool = False, **settings: Any) -> World:
             if job:

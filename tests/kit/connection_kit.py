@@ -8,6 +8,7 @@ from typing import Any, cast
 from coordinator_kit import Desk
 
 from enforcer.core.metrics import Metrics
+from enforcer.host.dial import Address, Owner, Upstream
 from enforcer.host.moving import Mover
 from enforcer.host.pool import Pool
 from enforcer.host.turns import Turns
@@ -21,7 +22,6 @@ from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.kafka.traffic.frame_meter import FrameMeter
-from enforcer.kafka.upstream import Owner, Upstream
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.mutation.free_questions import FreeQuestions
@@ -106,15 +106,15 @@ class FakeUpstream:
 
     def __init__(self) -> None:
         self.data, self.unfinished = b"", False
-        self.writable, self.full, self.reading, self.abandoned = True, False, True, False
+        self.writable, self.full, self.reading = True, False, True
         self.aborted, self.closed = False, False
 
-    def connect(self, host: str, port: int) -> None:
+    def dial(self, address: Address) -> None:
         """At once."""
 
-    def send(self, frame: bytes) -> bool:
+    def send(self, frame: bytes, head: bytes) -> bool:
         """Keep it."""
-        return self.pass_on(framed(frame), False)
+        return self.pass_on(head + frame, False)
 
     def pass_on(self, data: bytes, unfinished: bool) -> bool:
         """Keep it, and whether more is to come."""
@@ -135,13 +135,13 @@ class FakeUpstream:
         """Responses again."""
         self.reading = True
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """It is needed no more."""
-        self.abandoned = self.closed = True
+        self.closed = True
 
     def abort(self) -> None:
         """At once."""
-        self.abandon()
+        self.close()
         self.aborted = True
 
 

@@ -18,7 +18,6 @@ from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 from enforcer.pulsar.settings import PulsarSettings
-from enforcer.pulsar.upstream import Upstream
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build
 from enforcer.wire.pulsar.schema import BODIES, CLASSES, MESSAGES, new_body
@@ -175,22 +174,21 @@ class PulsarFuzz:
         """One connection; returns how many frames it took. Raises AssertionError on a mistake of ours."""
         draw = Random(f"{self.kind} {self.seed} {number}")
         before = self.mistakes
-        client, broker, upstream = FakeTransport(), FakeTransport(), FakeUpstream()
+        client, broker = FakeTransport(), FakeTransport()
         for one in (client, broker):
             one.get_write_buffer_size = lambda: 0  # type: ignore[attr-defined]
-        connection = Connection(self.proxy, lambda _owner, _settings: cast(Upstream, upstream))
+        connection = Connection(self.proxy, FakeUpstream)
         connection.connection_made(cast(asyncio.Transport, client))
         self._feed(connection.data_received, connect(), draw)
-        upstream.transport = broker
-        connection.broker_made(cast(asyncio.Transport, broker))
-        self._feed(connection.broker_sent, connected(), draw)
+        connection._upstream.connection_made(cast(asyncio.Transport, broker))
+        self._feed(connection.upstream_received, connected(), draw)
         frames_sent = 2
         while not connection.over and frames_sent < _FRAMES:
             from_client = draw.random() < 0.5
             kinds = _UP if from_client else _DOWN
             if draw.random() < 0.02:
                 kinds = tuple(BODIES)
-            feed = connection.data_received if from_client else connection.broker_sent
+            feed = connection.data_received if from_client else connection.upstream_received
             run = b"".join(command_of(draw.choice(kinds), draw) for _ in range(draw.choice((1, 1, 2, 5))))
             self._feed(feed, run, draw)
             frames_sent += 1

@@ -8,6 +8,7 @@ from connection_kit import FakeTransport, Timer
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.dial import Address, Owner, Upstream
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part
@@ -15,8 +16,7 @@ from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
-from enforcer.pulsar.staying.targets import Address, Targets
-from enforcer.pulsar.upstream import Upstream
+from enforcer.pulsar.staying.targets import Targets
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
 
@@ -50,25 +50,19 @@ def connected(**fields: Any) -> bytes:
     return command(frames.CONNECTED, **given)
 
 
-class FakeUpstream:
+class FakeUpstream(Upstream):
     """A broker connection that is made when the test says so."""
 
-    def __init__(self) -> None:
-        self.transport: FakeTransport | None = None
-        self.target: Address | None = None
-        self.closed = False
-        self.descriptor = -1
+    target: Address | None = None
 
-    def dial(self, target: Address) -> None:
+    def dial(self, address: Address) -> None:
         """Remember whom."""
-        self.target = target
+        self.target = address
 
     def close(self) -> None:
         """It is needed no more."""
-        self.closed = True
-        self.transport = None
-
-    abort = close
+        super().close()
+        self.drop()
 
 
 class Seeing:
@@ -123,10 +117,13 @@ class PulsarRig:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.forgotten = 0
         self.full = False
-        self.client, self.upstream = FakeTransport(), FakeUpstream()
-        self.broker = FakeTransport()
-        self.connection = Connection(self, lambda _owner, _settings: cast(Upstream, self.upstream))
+        self.client, self.broker = FakeTransport(), FakeTransport()
+        self.connection = Connection(self, self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
+
+    def _upstream(self, owner: Owner, settings: ProxySettings) -> FakeUpstream:
+        self.upstream = FakeUpstream(owner, settings)
+        return self.upstream
 
     def now_ms(self) -> float:
         """The test's clock."""
@@ -158,12 +155,11 @@ class PulsarRig:
 
     def down(self, data: bytes) -> None:
         """The broker sends."""
-        self.connection.broker_sent(data)
+        self.connection.upstream_received(data)
 
     def dialled(self) -> None:
         """The broker has taken the connection."""
-        self.upstream.transport = self.broker
-        self.connection.broker_made(cast(asyncio.Transport, self.broker))
+        self.upstream.connection_made(cast(asyncio.Transport, self.broker))
 
     def open(self, **fields: Any) -> None:
         """Log in, without a trace of it."""

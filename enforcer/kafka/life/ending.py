@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 from enforcer.core.pacing import Pacer
+from enforcer.host.dial import Upstream
 from enforcer.host.sockets import descriptor_of, ended, unread
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.link import Hub, Slot
 from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
-from enforcer.kafka.upstream import Upstream
 from enforcer.wire.kafka.frames import FETCH
 
 LISTENS_MS: Final = 50
@@ -189,7 +189,7 @@ class Ending:
         if self._transport is not None and not self.gone:
             self._transport.close()
         if self._upstream is not None:
-            self._upstream.abandon()
+            self._upstream.close()
         self.forget()
 
     def settle(self) -> None:

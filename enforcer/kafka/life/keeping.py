@@ -4,10 +4,10 @@ import asyncio
 import sys
 from collections.abc import Sized
 
+from enforcer.host.dial import Upstream
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.requests import Requests
 from enforcer.kafka.responses import Responses
-from enforcer.kafka.upstream import Upstream
 
 
 def kept_bytes(

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from enforcer.pulsar.staying.targets import Address
+from enforcer.host.dial import Address, dial
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import (
     CONNECTED,
@@ -92,7 +92,7 @@ class Asking(asyncio.Protocol):
 
     async def _dial(self) -> None:
         try:
-            await asyncio.get_running_loop().create_connection(lambda: self, *self._target)
+            await dial(lambda: self, self._target)
         except BaseException:
             # Others that wait for the connection must not wait on, also where this one's time is up.
             self.close()

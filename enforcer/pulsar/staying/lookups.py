@@ -8,10 +8,10 @@ another broker by themselves and ask nobody, so none reaches them: it is followe
 import asyncio
 from typing import Any, Final
 
+from enforcer.host.dial import Address
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.staying.asking import Asking, AskingFailed
-from enforcer.pulsar.staying.targets import Address
 from enforcer.wire.pulsar.commands import LookupType, ServerError, build, command, parse, rewritten
 from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from streaming.contract.errors import WeirError

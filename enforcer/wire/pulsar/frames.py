@@ -199,7 +199,7 @@ class Splitter:
     __slots__ = ("_held", "_need", "_pass_on", "_skip", "_take", "frames", "limit", "stopped", "wanted")
 
     def __init__(
-        self, pass_on: Callable[[bytes, bool], None], take: Callable[[int, bytes], None], limit: int
+        self, pass_on: Callable[[bytes, bool], object], take: Callable[[int, bytes], None], limit: int
     ) -> None:
         self._pass_on = pass_on
         self._take = take

@@ -127,7 +127,7 @@ def test_a_refused_login_is_the_brokers_word() -> None:
     rig.dialled()
     refusal = error(CONNECTION, ServerError.AUTHENTICATION, "no")
     rig.down(refusal)
-    rig.connection.broker_lost()
+    rig.upstream.connection_lost(None)
     assert rig.client.data == refusal and rig.client.closed and not rig.client.aborted
     assert rig.connection.user == ANONYMOUS and not part.closed
 
@@ -162,7 +162,7 @@ def test_a_broker_that_is_away() -> None:
     """The client is told, and both ends are closed."""
     rig = PulsarRig()
     rig.up(connect())
-    rig.connection.broker_failed("refused")
+    rig.upstream._fail("refused")
     assert parse(rig.client.data).error == ServerError.SERVICE_NOT_READY and rig.client.closed
     assert rig.metric("proxy_upstream_failures_total", reason="refused") == 1
 
@@ -242,10 +242,10 @@ def test_back_pressure() -> None:
     connection.pause(one)
     connection.resume(one)
     assert not rig.client.reading and rig.broker.reading
-    connection.broker_full(True)
+    rig.upstream.pause_writing()
     connection.resume(other)
     assert not rig.client.reading
-    connection.broker_full(False)
+    rig.upstream.resume_writing()
     assert rig.client.reading
     connection.pause_writing()
     connection.pause_broker(one)
@@ -265,8 +265,7 @@ def test_one_end_is_the_end_of_both() -> None:
             rig.connection.connection_lost(None)
             assert rig.upstream.closed
         else:
-            rig.connection.broker_lost()
-            rig.upstream.closed = True
+            rig.upstream.connection_lost(None)
             assert rig.client.closed
             rig.connection.connection_lost(None)
         rig.connection.end("anything")

@@ -70,10 +70,10 @@ def test_who_sends_no_more_is_answered_and_then_closed() -> None:
     rig.connection.data_received(opaque(1) + opaque(2) + silent(3))
     assert rig.connection.eof_received()
     rig.answer([answer(1)])
-    assert not rig.client.closed and not rig.upstream.abandoned
+    assert not rig.client.closed and not rig.upstream.closed
     rig.answer([answer(2)])
     assert rig.client.answered() == [1, 2]
-    assert rig.client.closed and rig.upstream.abandoned and not rig.over
+    assert rig.client.closed and rig.upstream.closed and not rig.over
     rig.lose_client()
     assert rig.over
 
@@ -85,7 +85,7 @@ def test_what_came_before_the_broker_connection_is_sent() -> None:
         rig.upstream.writable = False
         rig.connection.data_received(opaque(1) + silent(2))
         rig.lose_client(exc)
-        assert not rig.upstream.abandoned
+        assert not rig.upstream.closed
         rig.upstream.writable = True
         rig.connection.upstream_changed()
         assert rig.upstream.data == opaque(1) + silent(2) and not rig.over
@@ -140,7 +140,7 @@ def test_a_proxy_that_ends_a_client_settles_what_was_forwarded() -> None:
     """A bad frame behind a creation frees nobody of the charge."""
     rig = limited()
     rig.connection.data_received(creation(4) + struct.pack(">i", -1))
-    assert rig.client.closed and rig.closed("bad_frame") == 1 and not rig.upstream.abandoned
+    assert rig.client.closed and rig.closed("bad_frame") == 1 and not rig.upstream.closed
     rig.answer([unknown(), created(4)])
     decide(rig)
     rig.lose_client()
@@ -281,7 +281,7 @@ def test_the_end_of_a_muted_client_is_read() -> None:
     rig.connection.ending.notice()
     assert rig.client.reading and not rig.client.closed
     rig.connection.eof_received()
-    assert rig.client.closed and rig.upstream.abandoned and rig.connection.watched is None
+    assert rig.client.closed and rig.upstream.closed and rig.connection.watched is None
     assert rig.metrics.traffic.muted == 0
 
 

@@ -1,0 +1,157 @@
+"""The connections that a proxy itself makes to brokers: no other room dials."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from enforcer.core.settings import ProxySettings
+from enforcer.host.outlet import Outlet
+from enforcer.host.sockets import descriptor_of, unread
+
+Address = tuple[str, int]
+
+
+async def dial(make: Callable[[], asyncio.Protocol], address: Address) -> None:
+    """Connect to a broker; raises OSError if that cannot be."""
+    try:
+        await asyncio.get_running_loop().create_connection(make, *address)
+    except ValueError as error:
+        raise OSError("nothing can be called so") from error
+
+
+class Owner(Protocol):
+    """The client connection that a broker connection serves."""
+
+    def upstream_changed(self) -> None:
+        """It is connected, or its write buffer was filled or emptied."""
+        ...
+
+    def upstream_failed(self, reason: str) -> None:
+        """It could not be made (`refused`, `timeout`) or is `lost`."""
+        ...
+
+    def upstream_closed(self) -> None:
+        """It is closed, as the owner wanted."""
+        ...
+
+    def upstream_received(self, data: bytes) -> None:
+        """Bytes from the broker."""
+        ...
+
+
+class Upstream(Outlet, asyncio.Protocol):
+    """A broker connection, one per client connection.
+
+    Attributes:
+        full: the broker reads too slowly to be sent more.
+        writable: requests can be sent now.
+
+    Args:
+        owner: the client connection.
+        settings: time limits and bounds.
+    """
+
+    def __init__(self, owner: Owner, settings: ProxySettings) -> None:
+        super().__init__()
+        self._owner = owner
+        self._settings = settings
+        self._connecting: asyncio.Task[None] | None = None
+        self._reading = True
+        self._over = False
+        self.full = self.writable = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is no connection, and will be none."""
+        return self.transport is None and (self._over or self._connecting is None)
+
+    @property
+    def descriptor(self) -> int:
+        """Of its socket; -1 if there is none, or `pause_reading` was called last."""
+        transport = self.transport
+        return -1 if transport is None or not self._reading else descriptor_of(transport)
+
+    def dial(self, address: Address) -> None:
+        """Begin to connect; the owner is told how it went."""
+        self._connecting = asyncio.get_running_loop().create_task(self._dial(address))
+
+    def pause_reading(self) -> None:
+        """Read nothing for now."""
+        self._reading = False
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        self._reading = True
+        if self.transport is not None:
+            self.transport.resume_reading()
+
+    def close(self) -> None:
+        """It is needed no more; what was sent still leaves."""
+        self._over = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """The same, but what has not left yet is given up."""
+        self._queue.clear()
+        self.close()
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def _dial(self, address: Address) -> None:
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
+                await dial(lambda: self, address)
+        except TimeoutError:
+            self._fail("timeout")
+        except OSError:
+            self._fail("refused")
+
+    def _fail(self, reason: str) -> None:
+        self._connecting = None
+        self._owner.upstream_failed(reason)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The broker took the connection."""
+        transport = cast(asyncio.Transport, transport)
+        if self._over:
+            transport.abort()
+            return
+        self.transport, self._connecting = transport, None
+        self.writable = True
+        settings = self._settings
+        transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
+        if not self._reading:
+            transport.pause_reading()
+        self._owner.upstream_changed()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the broker."""
+        self._owner.upstream_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The broker closed the connection, or we did."""
+        if exc is not None and not self._over and self.transport is not None:
+            # A write failed before all that it said was read.
+            for data in unread(self.transport, self._settings.write_buffer_high_bytes):
+                self._owner.upstream_received(data)
+        self.drop()
+        self.writable = False
+        if self._over:
+            self._owner.upstream_closed()
+        else:
+            self._owner.upstream_failed("lost")
+
+    def pause_writing(self) -> None:
+        """The broker reads too slowly."""
+        self.full, self.writable = True, False
+        self._owner.upstream_changed()
+
+    def resume_writing(self) -> None:
+        """The broker has caught up."""
+        self.full, self.writable = False, self.transport is not None
+        self._owner.upstream_changed()

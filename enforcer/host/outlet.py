@@ -1,0 +1,62 @@
+"""The writing side of one socket: what is sent by others waits while a frame goes on in parts."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+_COPIED_BYTES: Final = 262_144
+"""Of a larger frame a copy costs more than a second write."""
+
+
+class Outlet:
+    """Writes frames and runs of frames, never one in the middle of another.
+
+    Attributes:
+        transport: where to; None: there is no connection.
+    """
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._mid = False
+        self._queue: deque[bytes] = deque()
+
+    def send(self, frame: bytes, head: bytes = b"") -> bool:
+        """Send a whole frame behind its head; False: there is no connection, and it is dropped."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return False
+        if self._mid:
+            self._queue.append(head + frame)
+        elif head and len(frame) > _COPIED_BYTES:
+            transport.write(head)
+            transport.write(frame)
+        else:
+            transport.write(head + frame)
+        return True
+
+    def pass_on(self, data: bytes | bytearray | memoryview, unfinished: bool) -> bool:
+        """Send what came as it came; False: there is no connection, and it is dropped.
+
+        Args:
+            data: frames; the first and the last may be parts.
+            unfinished: the last one goes on in what follows.
+        """
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return False
+        transport.write(data)
+        self._mid = unfinished
+        while self._queue and not unfinished:
+            transport.write(self._queue.popleft())
+        return True
+
+    @property
+    def held_bytes(self) -> int:
+        """What waits to be written."""
+        waiting = sum(map(len, self._queue))
+        return waiting if self.transport is None else waiting + self.transport.get_write_buffer_size()
+
+    def drop(self) -> None:
+        """Send nothing more."""
+        self.transport = None
+        self._queue.clear()
