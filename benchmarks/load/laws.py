@@ -10,7 +10,6 @@ import orjson
 from benchmarks.load.events import POLICIES, SEED, T0, requests
 from streaming.columns.compiled import machine
 from streaming.contract.topics import Topics
-from streaming.laws.backlog import bulk as backlog
 from streaming.laws.concurrency import law as concurrency
 from streaming.laws.dispatch import law as dispatch
 from streaming.laws.mutation import law as mutation
@@ -168,10 +167,10 @@ LOADS: Final[dict[str, LawLoad]] = {
     ),
     "backlog": LawLoad(
         about="1,000 topics of two ledgers and two subscriptions, each beyond its quota",
-        part=backlog.walk,
+        part=None,
         policies={"": {"namespaces.acme/orders": {"backlogQuotaMap": {"destination_storage": _BACKLOG}}}},
         make=_backlogs,
-        packed_ns=2_000.0,
+        packed_ns=100_000.0,
     ),
 }
 """By the name of the law."""

@@ -69,11 +69,6 @@ class Sheet(RowFields):
         elements, ends = elements.slice(ends[0], ends[-1] - ends[0]), ends - ends[0]
         return elements, np.repeat(np.arange(len(self)), np.diff(ends)), ends
 
-    def objects(self, name: str) -> tuple["Sheet", Integers]:
-        """A column of lists of objects that must be there: these, and where each row's begin."""
-        elements, row, ends = self.elements(name, pa.types.is_struct)
-        return objects_of(elements, row), ends
-
     def refuse(self, words: pa.DictionaryArray, check: Callable[[str], Any]) -> None:
         """Leave the rows to the parser whose word `check` raises BadEvent for."""
         bad = []

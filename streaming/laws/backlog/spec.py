@@ -4,7 +4,6 @@ from typing import Final
 
 from streaming.contract.broker_events import Backlog, backlog
 from streaming.laws.backlog import show
-from streaming.laws.backlog.reports import BacklogIntake
 from streaming.laws.backlog.table import DECISION, BacklogTable
 from streaming.laws.law import LawSpec, WarmUp
 from streaming.policy.policy_set import Section
@@ -20,7 +19,6 @@ SPEC: Final = LawSpec(
     name="backlog",
     number=4,
     table=BacklogTable,
-    intake=BacklogIntake,
     readers={"backlog": backlog},
     events=(Backlog,),
     ticked=True,

@@ -146,7 +146,7 @@ def any_report(chance: random.Random, number: int) -> Backlog:
 
 @pytest.mark.parametrize("precise", [False, True])
 def test_whatever_the_job_plans_is_taken(precise: bool) -> None:
-    """Through packing, the job's law in bulk, and JSON: the law that checks it says the same."""
+    """Through packing, the job's law, and JSON: the law that checks it says the same."""
     chance = random.Random(7 + precise)
     reports = [any_report(chance, number) for number in range(400)]
     evicts = {"policy": "consumer_backlog_eviction"}

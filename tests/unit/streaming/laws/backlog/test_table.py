@@ -1,16 +1,14 @@
-"""The backlog law over columns against `law.judge`, which is what people read."""
+"""The decisions of the backlog law as columns against `law.judge`, which is what people read."""
 
 from typing import Any
 
 import orjson
-from broker_law_kit import T0, Event, replay, timeline_of
+from broker_law_kit import T0, Event, replay
 from hypothesis import given
 from hypothesis import strategies as st
 from property_kit import tries
-from usage_kit import gathered_of
 
 from streaming.contract.broker_events import Backlog
-from streaming.laws.backlog.bulk import EXACT, judge_all
 from streaming.laws.backlog.law import Quota, Rules, judge
 from streaming.laws.registry import LAWS
 
@@ -88,26 +86,3 @@ def test_columns_say_what_the_readable_law_says(events: list[Event], rules: Rule
                 line["entries"] = min(BIG, line["entries"])
         found = {key: decision[key] for key in said}
         assert orjson.dumps(found) == orjson.dumps(said)
-
-
-def left(event: Event, *, precise: bool) -> bool:
-    """Whether a report is left to `law.judge`."""
-    none = Quota(limit=-1, policy="producer_request_hold")
-    own = Rules(size=none, age=none, precise_size=precise, precise_age=False)
-    law = LAWS.by_name["backlog"]
-    found = gathered_of([read(event)], law, timeline_of({}), replay=True)
-    return bool(judge_all(found, [own], found.ts * 0).verdicts.left[0])
-
-
-def test_only_numbers_beyond_doubles_are_left() -> None:
-    """A topic of terabytes is judged compiled; products count only where there are some."""
-    ledgers = [{"id": number, "entries": 50_000, "size": 2**31} for number in range(2000)]
-    event = {"id": "k", "ts": T0, "topic": "persistent://acme/orders/t1", "ledgers": ledgers,
-             "subscriptions": [{"name": "a", "ledger": 0, "entry": 7}]}  # fmt: skip
-    assert not left(event, precise=False)
-    assert left(event, precise=True)
-    assert not left(event | {"ledgers": ledgers[:50]}, precise=True)
-    most = {"id": 0, "entries": 1, "size": EXACT}
-    assert not left(event | {"ledgers": [most]}, precise=False)
-    assert left(event | {"ledgers": [most, {"id": 1, "entries": 1, "size": 1}]}, precise=False)
-    assert left(event | {"subscriptions": [{"name": "a", "ledger": 0, "entry": EXACT}]}, precise=False)
