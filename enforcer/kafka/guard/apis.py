@@ -48,7 +48,7 @@ class Api(NamedTuple):
 _PASS = (Rule.PASS,)
 _HIDDEN = (Rule.HIDDEN,)
 _FILTERED = (Rule.FILTERED,)
-_BETWEEN_BROKERS = "between brokers and controllers; without an authorizer anybody may send it"
+_BETWEEN_BROKERS = "between brokers and controllers"
 _OF_THE_CLUSTER = "changes the cluster itself: for its operator, straight"
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType(
