@@ -10,9 +10,9 @@ from typing import cast
 
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Address, Owner, Upstream
 from enforcer.host.moving import Moving
-from enforcer.host.pool import LARGE_BYTES, Seat
 from enforcer.host.sockets import peer_of
 from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.handling import Handler
@@ -62,15 +62,15 @@ class Connection(asyncio.Protocol):
             proxy, self._pacer, self._handler, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
-        """How it ends."""
-        # Of link.Line.
+        # Of link.Line and server.Client.
         self.call_later, self.end = proxy.call_later, self.ending.close_client
         self.reserve, self.forgo = self._responses.reserve, self._responses.forgo
+        self.notice, self.drain, self.drop = self.ending.notice, self.ending.drain, self.ending.drop
         self.put_back, self.count_by = self._requests.put_back, self._counting.count_by
         self._troubles = Troubles(proxy, self.ending, self._who)
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
-        self._seat = Seat(proxy.pool, self._set_reading)
+        self._seat = Seat(proxy.budget, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
         self.peer, self.address = object(), ("", 0)
         pause, resume = self._pause_upstream, self._resume_upstream
@@ -372,9 +372,9 @@ class Connection(asyncio.Protocol):
         return self._requests.waiting
 
     @property
-    def watched(self) -> tuple[int, bool] | None:
-        """The client's socket, if the loop would not tell of its end now, and whether it sends no more."""
-        return self.ending.watched(self._reading)
+    def unread(self) -> dict[int, bool]:
+        """The client's socket, if the loop would not tell of its end now (server.Client)."""
+        return self.ending.unread(self._reading)
 
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
@@ -387,13 +387,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What it keeps (memory.Holder)."""
+        """What it keeps (budget.Holder)."""
         return kept_bytes(
             self._requests, self._responses, self._incoming, self._handler, self._transport, self._upstream
         )
 
     def cut(self, reason: str) -> None:
-        """End at once and keep nothing (memory.Holder)."""
+        """End at once and keep nothing (budget.Holder)."""
         self._troubles.greedy(self.held_bytes, reason)
 
     def _who(self) -> str:

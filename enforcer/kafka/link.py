@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
+from enforcer.host.budget import Budget
 from enforcer.host.moving import Mover
-from enforcer.host.pool import Pool
 from enforcer.host.turns import Turns
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers
@@ -122,7 +122,7 @@ class Hub(Protocol):
     metrics: Metrics
     brokers: Brokers
     turns: Turns
-    pool: Pool
+    budget: Budget
     guard: Guard
     mover: Mover
     dispatch: Dispatch

@@ -148,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What it keeps (memory.Holder)."""
+        """What it keeps (budget.Holder)."""
         own = self._up.splitter.held_bytes + self._down.splitter.held_bytes
         return (
             own
@@ -158,36 +158,41 @@ class Connection(asyncio.Protocol):
         )
 
     def cut(self, reason: str) -> None:
-        """End at once and keep nothing (memory.Holder)."""
+        """End at once and keep nothing (budget.Holder)."""
         logger.warning("the connection of %r at %s ends: it holds too much", self.user, self.peer)
-        self.end(reason)
-        self.abort()
+        self.drop(reason)
 
-    def abort(self) -> None:
-        """Close both sides, and give up what has not left yet."""
-        self._close()
+    def drain(self) -> None:
+        """See server.Client."""
+        self.end("stop")
+
+    def notice(self) -> None:
+        """See server.Client: one end is the end of both."""
+        self.end("departed")
+
+    def drop(self, reason: str) -> None:
+        """Close both sides, and give up what has not left yet (server.Client)."""
+        self.end(reason)
         self._upstream.abort()
         if self._transport is not None:
             self._transport.abort()
 
     @property
-    def unread(self) -> list[int]:
-        """Sockets whose end the loop would not tell now, since they are not read."""
-        if self.over:
-            return []
-        found = []
-        if not self._up.reading and self._transport is not None:
-            found.append(descriptor_of(self._transport))
-        if not self._down.reading:
-            found.append(self._upstream.descriptor)
-        return [descriptor for descriptor in found if descriptor >= 0]
+    def unread(self) -> dict[int, bool]:
+        """Sockets whose end the loop would not tell now, since they are not read (server.Client)."""
+        found = {}
+        if not (self.over or self._up.reading or self._transport is None):
+            found[descriptor_of(self._transport)] = False
+        if not (self.over or self._down.reading):
+            found[self._upstream.descriptor] = False
+        return found
 
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
         settings = self._hub.settings
         if self.over:
             if now_ms - self._over_ms > settings.stop_timeout_ms:
-                self.abort()
+                self.drop("stop")
             return
         if self._handshake is not None and now_ms - self._began_ms > self._hub.pulsar.first_frame_timeout_ms:
             self.end("no_login")

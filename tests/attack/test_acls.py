@@ -41,7 +41,7 @@ from traffic_kit import fetch_request
 from wire_client import WireClient
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.proxy import ProxyConfig
+from enforcer.host.server import ProxyConfig
 from streaming.collect.backlog.action_log import ActionLog
 from streaming.collect.backlog.cluster import Order, Wants
 from streaming.collect.kafka.cluster import KafkaCluster

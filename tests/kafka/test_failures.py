@@ -13,7 +13,7 @@ from proxy_kit import Decider, ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
 from enforcer.core.settings import OnLate, ProxySettings
-from enforcer.kafka.proxy import ProxyConfig
+from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics

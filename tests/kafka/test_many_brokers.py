@@ -12,7 +12,7 @@ from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from wire_client import WireClient, errors
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.proxy import ProxyConfig
+from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka, _Ports, brokers_seen, free_port
 from weir.stack.topics import ensure_topics

@@ -7,7 +7,7 @@ from typing import Any
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.proxy import ProxyConfig
+from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka, Sasl
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 from coordinator_kit import Desk
 
 from enforcer.core.metrics import Metrics
+from enforcer.host.budget import Budget
 from enforcer.host.dial import Address, Owner, Upstream
 from enforcer.host.moving import Mover
-from enforcer.host.pool import Pool
 from enforcer.host.turns import Turns
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers
@@ -209,7 +209,9 @@ class Rig:
         self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
         self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)
         self.now_s = 0.0
-        self.pool, self.mover = Pool(self.settings.gathered_mb << 20), Mover()
+        gathered = self.settings.gathered_mb << 20
+        self.budget = Budget(1 << 30, gathered, tuple, self.metrics.traffic)
+        self.mover = Mover()
         self.client, self.upstream = FakeTransport(), FakeUpstream()
         self.timers: list[Callable[[], None]] = []
         self.over = False

@@ -22,7 +22,8 @@ from fuzz_kit import pieces, requests
 from fuzz_sockets import FakeBroker, FakeSocket
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.host.server import ProxyConfig
+from enforcer.kafka.proxy import KafkaProxy
 from streaming.contract.events import PolicyChange
 
 NOBODY = ("127.0.0.1", 1)

@@ -11,7 +11,8 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from enforcer.core.local.forms import Own
-from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.host.server import ProxyConfig
+from enforcer.kafka.proxy import KafkaProxy
 from enforcer.laws.mutation.ledger import Ask
 from enforcer.laws.shares.meter import Meter
 from streaming.columns.records import Records

@@ -52,7 +52,7 @@ class Limited:
         done = threading.Event()
 
         def count() -> None:
-            for connection in self.proxy.proxy._connections:
+            for connection in self.proxy.proxy.connections:
                 for part in connection._parts:
                     for consumer in part._consumers.values() if isinstance(part, Delivering) else ():
                         consumer.permits.balance += permits

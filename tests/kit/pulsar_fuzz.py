@@ -198,7 +198,7 @@ class PulsarFuzz:
             await asyncio.sleep(0)
         connection.connection_lost(None)
         assert self.mistakes == before, f"{self.kind} {self.seed} {number}: a mistake of ours"
-        assert connection not in self.proxy._connections, f"{self.kind} {self.seed} {number}: still known"
+        assert connection not in self.proxy.connections, f"{self.kind} {self.seed} {number}: still known"
         return frames_sent
 
     def _feed(self, feed: Any, data: bytes, draw: Random) -> None:

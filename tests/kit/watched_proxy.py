@@ -22,7 +22,8 @@ from cluster_kit import address
 from fuzz_rig import resident_bytes
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.host.server import ProxyConfig
+from enforcer.kafka.proxy import KafkaProxy
 from streaming.contract.topics import Topics
 
 _BEAT_S = 0.002

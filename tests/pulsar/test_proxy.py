@@ -42,7 +42,7 @@ def clients(proxy: PulsarThread) -> Iterator[client_library.Client]:
 
 def ours(proxy: PulsarThread) -> set[str]:
     """The proxy's own ends of its connections to brokers, as the broker's stats write them."""
-    transports = [one._upstream.transport for one in list(proxy.proxy._connections)]
+    transports = [one._upstream.transport for one in list(proxy.proxy.connections)]
     return {"/{}:{}".format(*one.get_extra_info("sockname")) for one in transports if one is not None}
 
 
@@ -178,7 +178,7 @@ def test_a_proxy_that_dies(pulsar: LocalPulsar, admin: Admin) -> None:
             thread = threading.Thread(target=send)
             thread.start()
             time.sleep(0.5)
-            first.call(lambda: [one.abort() for one in list(first.proxy._connections)])
+            first.call(lambda: [one.drop("stop") for one in list(first.proxy.connections)])
             time.sleep(0.3)
         with bare_proxy(pulsar.service, listen=("127.0.0.1", port)) as second:
             until(lambda: second.metric("connections"), what="clients that come back")

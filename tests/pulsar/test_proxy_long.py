@@ -28,13 +28,13 @@ def test_logins_are_the_brokers(tmp_path: Path) -> None:
             assert len(receive(consumer, most=10)) == 10
             stats = Admin(broker.admin, token("root")).stats(topic)
             assert [one["appId"] for one in stats["subscriptions"]["s"]["consumers"]] == ["ann"]
-            users = {one.user for one in list(proxy.proxy._connections)}
+            users = {one.user for one in list(proxy.proxy.connections)}
             assert users == {"ann"}
         forged = client_library.AuthenticationToken(token("ann", b"x" * 32))
         with client(proxy.bootstrap, authentication=forged, operation_timeout_seconds=3) as made:
             with pytest.raises(client_library.PulsarException):
                 made.create_producer(topic)
-            assert "ann" not in {one.user for one in list(proxy.proxy._connections)}
+            assert "ann" not in {one.user for one in list(proxy.proxy.connections)}
 
 
 def test_a_broker_that_restarts(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from cluster_kit import LOOPBACK, address
 from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 
 from enforcer.core.settings import Alter, AutoCreation, ProxySettings
-from enforcer.kafka.proxy import ProxyConfig
+from enforcer.host.server import ProxyConfig
 from streaming.contract.topics import Topics
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics

@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM; raises WeirError if it cannot start."""
     # Imported here: `weir --help` need not wait for uvloop and librdkafka.
     from enforcer.core.settings import ProxySettings
+    from weir.serving import run_proxy
 
     log_to_stderr("proxy", logging.INFO)
     settings = read_settings(ProxySettings, "proxy", args.settings)
@@ -108,16 +109,15 @@ def run(args: argparse.Namespace) -> int:
         "shared": args.worker,
     }
     if pulsar:
-        from enforcer.pulsar.proxy import PulsarProxyConfig
-        from weir.proxies.pulsar import run_pulsar_proxy
+        from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
 
         config = PulsarProxyConfig(pulsar=pulsar, own_settings=_pulsar_settings(args), **common)
-        run_pulsar_proxy(config, args.ready_file)
+        run_proxy(lambda: PulsarProxy(config), args.ready_file)
     else:
-        from enforcer.kafka.proxy import ProxyConfig
-        from weir.proxies.kafka import run_kafka_proxy
+        from enforcer.host.server import ProxyConfig
+        from enforcer.kafka.proxy import KafkaProxy
 
-        run_kafka_proxy(ProxyConfig(**common), args.ready_file)
+        run_proxy(lambda: KafkaProxy(ProxyConfig(**common)), args.ready_file)
     return 0
 
 

@@ -122,13 +122,13 @@ class Ending:
             self._since = self._since or self._hub.now_ms()
             self._pump()
 
-    def watched(self, reading: bool) -> tuple[int, bool] | None:
+    def unread(self, reading: bool) -> dict[int, bool]:
         """The client's socket, if the loop would not tell of its end now, and whether it sends no more."""
         if self._transport is None or self.gone or self.closing or self.done:
-            return None
+            return {}
         if reading and not self.input_over:
-            return None
-        return descriptor_of(self._transport), self.input_over
+            return {}
+        return {descriptor_of(self._transport): self.input_over}
 
     def rest(self) -> list[bytes]:
         """What the client sent and nobody has read, since writing to it failed first."""

@@ -7,8 +7,9 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from enforcer.host.server import ProxyConfig
 from enforcer.kafka.cluster import BROKERS_MS, Address, ClusterView, ClusterWatch, listeners_in
-from enforcer.kafka.proxy import KafkaProxy, ProxyConfig
+from enforcer.kafka.proxy import KafkaProxy
 
 INSIDE, OUTSIDE = "inside", "outside.example"
 

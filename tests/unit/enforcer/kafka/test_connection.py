@@ -20,7 +20,7 @@ from meter_kit import TOPIC
 from traffic_kit import batch, produce
 from wire_client import create_request
 
-from enforcer.host.pool import Seat
+from enforcer.host.budget import Seat
 from enforcer.host.turns import TURN_S
 from enforcer.kafka.guard.layout import read_body, response_layout
 from enforcer.wire.kafka.frames import CREATE_TOPICS, response_body_offset
@@ -298,26 +298,26 @@ def waiting_rig() -> tuple[Rig, Seat]:
     """A client whose large request waits for its place, and who has it."""
     rig = Rig(gathered_mb=48, partial_frame_timeout_ms=1_200)
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
-    holder = Seat(rig.pool, lambda: None)
+    holder = Seat(rig.budget, lambda: None)
     assert holder.fits(LARGE)
     rig.desk.now_ms = 1_000
     rig.connection.data_received(struct.pack(">i", LARGE) + header(PRODUCE, 9, 1))
-    assert rig.pool.crowded and not rig.client.reading
+    assert rig.budget.crowded and not rig.client.reading
     return rig, holder
 
 
 def test_who_may_not_read_lets_the_next_one_in() -> None:
     """First in line for a place, but it takes no answers: it stands behind the others until it does."""
     rig, holder = waiting_rig()
-    other = Seat(rig.pool, lambda: other.fits(LARGE))  # type: ignore[arg-type]
+    other = Seat(rig.budget, lambda: other.fits(LARGE))  # type: ignore[arg-type]
     assert not other.fits(LARGE)
     rig.connection.pause_writing()
     holder.leave()
     assert other.held == LARGE
     rig.connection.resume_writing()
-    assert rig.pool.crowded and not rig.client.reading
+    assert rig.budget.crowded and not rig.client.reading
     other.leave()
-    assert rig.client.reading and not rig.pool.crowded
+    assert rig.client.reading and not rig.budget.crowded
 
 
 def test_who_waited_for_a_place_has_all_of_the_time() -> None:

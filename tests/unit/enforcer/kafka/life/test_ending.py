@@ -12,7 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka_kit import build, request, response
 from wire_client import create_request
 
-from enforcer.host.pool import Seat
+from enforcer.host.budget import Seat
 from streaming.policy.policy_set import PolicySet
 
 FETCH = 1
@@ -277,17 +277,17 @@ def test_the_end_of_a_muted_client_is_read() -> None:
     assert not rig.client.reading
     rig.client.socket = socket.socket()
     with rig.client.socket:
-        assert rig.connection.watched == (rig.client.socket.fileno(), False)
+        assert rig.connection.unread == {rig.client.socket.fileno(): False}
     rig.connection.ending.notice()
     assert rig.client.reading and not rig.client.closed
     rig.connection.eof_received()
-    assert rig.client.closed and rig.upstream.closed and rig.connection.watched is None
+    assert rig.client.closed and rig.upstream.closed and rig.connection.unread == {}
     assert rig.metrics.traffic.muted == 0
 
 
 def test_a_socket_that_is_read_is_not_watched() -> None:
     """The event loop tells of its end."""
-    assert Rig().connection.watched is None
+    assert Rig().connection.unread == {}
 
 
 def test_a_failed_write_loses_nothing_that_came() -> None:
@@ -326,9 +326,9 @@ def test_a_reset_client_keeps_no_place_for_a_large_request(waits: bool) -> None:
     rig = Rig(gathered_mb=48)
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
     rig.connection.data_received(struct.pack(">i", 40 << 20) + header(PRODUCE, 9, 1))
-    other = Seat(rig.pool, lambda: None)
+    other = Seat(rig.budget, lambda: None)
     assert rig.connection._seat.held > 40 << 20
     if waits:
         assert not other.fits(40 << 20)
     rig.lose_client(ConnectionResetError())
-    assert rig.over and other.fits(40 << 20) and not rig.pool.crowded
+    assert rig.over and other.fits(40 << 20) and not rig.budget.crowded

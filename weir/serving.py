@@ -5,12 +5,13 @@ import ctypes
 import gc
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import uvloop
 
+from enforcer.host.server import Host
 from weir.foreground import AWAY, HERE, forget_ready_file, write_ready_file
 
 # mallopt(3): parameters, and the largest threshold that it takes.
@@ -19,46 +20,12 @@ _MAPPED_FROM_BYTES = 32 * 1024 * 1024
 _FREE_KEPT_BYTES = 128 * 1024 * 1024
 
 
-class Proxy(Protocol):
-    """What can be run.
-
-    Attributes:
-        listen: where clients connect to.
-        metrics_address: where its metrics are served; None: nowhere.
-    """
-
-    listen: tuple[str, int]
-    metrics_address: tuple[str, int] | None
-
-    @property
-    def serving(self) -> asyncio.Event:
-        """Set once it decides, with the job or without."""
-        ...
-
-    @property
-    def ready(self) -> asyncio.Event:
-        """Set once the job decides."""
-        ...
-
-    def start(self) -> Coroutine[Any, Any, None]:
-        """Let clients in."""
-        ...
-
-    def stop(self) -> Coroutine[Any, Any, None]:
-        """End in order."""
-        ...
-
-
-P = TypeVar("P", bound=Proxy)
-
-
-def run_proxy(make: Callable[[], P], ready_file: Path | None, more: Callable[[P], dict[str, Any]]) -> None:
+def run_proxy(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
     """Run until SIGINT or SIGTERM.
 
     Args:
         make: the proxy, in its event loop.
         ready_file: written when it decides, and again when the job does.
-        more: what the file says of it beside process, address and metrics.
 
     Raises:
         WeirError: it cannot start.
@@ -66,7 +33,7 @@ def run_proxy(make: Callable[[], P], ready_file: Path | None, more: Callable[[P]
     forget_ready_file(ready_file)
     _keep_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(make, ready_file, more))
+        runner.run(_serve(make, ready_file))
 
 
 def _keep_memory() -> None:
@@ -82,7 +49,7 @@ def _keep_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _FREE_KEPT_BYTES)
 
 
-async def _serve(make: Callable[[], P], ready_file: Path | None, more: Callable[[P], dict[str, Any]]) -> None:
+async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -102,17 +69,18 @@ async def _serve(make: Callable[[], P], ready_file: Path | None, more: Callable[
             gc.collect()
             gc.freeze()
             if ready_file is not None and proxy.serving.is_set():
-                write_ready_file(ready_file, {**_described(proxy), **more(proxy)})
+                write_ready_file(ready_file, _described(proxy))
         await stopped
     finally:
         await proxy.stop()
 
 
-def _described(proxy: Proxy) -> dict[str, Any]:
+def _described(proxy: Host[Any]) -> dict[str, Any]:
     metrics = proxy.metrics_address
     return {
         "pid": os.getpid(),
         "listen": "{}:{}".format(*proxy.listen),
         "metrics": None if metrics is None else "http://{}:{}/metrics".format(*metrics),
         "job": HERE if proxy.ready.is_set() else AWAY,
+        **proxy.described,
     }

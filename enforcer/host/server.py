@@ -1,0 +1,271 @@
+"""The host of a proxy: listens, lets clients in, looks after their connections, drains them and ends.
+
+What the clients speak is its subclass's; how they come, how many, and what they may hold is the same for all.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from enforcer.core.brain import Brain
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.host.budget import Budget, Holder
+from enforcer.host.descriptors import Room
+from enforcer.host.dial import Address
+from enforcer.host.heartbeat import Heartbeat
+from enforcer.host.listening import listen_at
+from enforcer.host.moving import Mover
+from enforcer.host.sockets import ended
+from enforcer.host.tasks import Tasks
+from enforcer.host.turns import Turns
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import CHECK_MS, Topics
+
+logger = logging.getLogger(__name__)
+
+_TICK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyConfig:
+    """Where a proxy stands.
+
+    Attributes:
+        kafka: bootstrap addresses of the cluster with Weir's topics, which the Kafka proxy guards.
+        listen: our address; port 0 takes any free port.
+        metrics: where /metrics is served; None: nowhere.
+        topics: names of Weir's topics.
+        connection: librdkafka properties of our own connections; bootstrap.servers is `kafka` if absent.
+        topics_check_ms: how often Weir's topics are looked at, ms.
+        settings: all else.
+        shared: other processes listen on the same ports.
+    """
+
+    kafka: tuple[Address, ...]
+    listen: Address
+    metrics: Address | None = None
+    topics: Topics = field(default_factory=Topics)
+    connection: Mapping[str, str] = field(default_factory=dict)
+    topics_check_ms: int = CHECK_MS
+    settings: ProxySettings = field(default_factory=ProxySettings)
+    shared: bool = False
+
+
+class Client(Holder, Protocol):
+    """A client's connection."""
+
+    @property
+    def unread(self) -> Mapping[int, bool]:
+        """Sockets that are not read, so that the loop does not tell of their ends; -1: it has none any more.
+
+        Returns:
+            Descriptor -> whether it is known that the other side sends no more.
+        """
+        ...
+
+    def notice(self) -> None:
+        """The other side of one of these has ended."""
+        ...
+
+    def check(self, now_ms: float) -> None:
+        """About once a second: end what takes too long."""
+        ...
+
+    def drain(self) -> None:
+        """The proxy stops: take nothing new."""
+        ...
+
+    def drop(self, reason: str) -> None:
+        """End at once."""
+        ...
+
+
+class Laws(Protocol):
+    """What is enforced, without sockets to clients."""
+
+    brain: Brain
+
+    async def start(self) -> None:
+        """Connect, and read what was decided before."""
+        ...
+
+    def work(self) -> Iterable[Coroutine[None, None, None]]:
+        """What is to be run, each until it is cancelled or ends."""
+        ...
+
+    async def stop(self) -> None:
+        """Say what is left to be said, and end."""
+        ...
+
+
+C = TypeVar("C", bound=Client)
+
+
+class Host(ABC, Generic[C]):
+    """One proxy process's worth of proxy; runs in one event loop.
+
+    Attributes:
+        listen: where clients connect to.
+        metrics_address: where its metrics are served; None: nowhere.
+        proxy_id: its name in events.
+        properties: of our own connections to Kafka.
+        connections: all that are open to clients.
+        turns: shares the loop out, and its log.
+        budget: of its memory.
+        mover: splices between sockets.
+
+    Args:
+        config: where it stands.
+        settings: time limits and bounds.
+    """
+
+    enforcement: Laws
+
+    def __init__(self, config: ProxyConfig, settings: ProxySettings) -> None:
+        if settings.write_buffer_low_bytes > settings.write_buffer_high_bytes:
+            raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
+        self.config, self.settings = config, settings
+        self.metrics = Metrics(settings.metric_subjects_max)
+        self._loop = asyncio.get_running_loop()
+        self._listener = listen_at(config.listen, config.shared)
+        self.listen: Address = self._listener.getsockname()[:2]
+        self.proxy_id = settings.id or f"{socket.gethostname()}-{self.listen[1]}"
+        bootstrap = ",".join(f"{host}:{port}" for host, port in config.kafka)
+        self.properties = {"bootstrap.servers": bootstrap, **config.connection}
+        self.connections: set[C] = set()
+        self.turns = Turns(self._loop.call_soon, time.perf_counter)
+        self.mover = Mover()
+        traffic = self.metrics.traffic
+        memory, gathered = settings.memory_mb << 20, settings.gathered_mb << 20
+        self.budget = Budget(memory, gathered, lambda: self.connections, traffic)
+        self._heartbeat = Heartbeat(self.metrics.loop_delay, self.budget.look)
+        addresses = self.properties["bootstrap.servers"].count(",") + 1
+        self._room = Room(settings.connections_max, settings.descriptors_reserve, addresses)
+        traffic.connections_max = self._room.connections(0)
+        self._servers: list[asyncio.Server] = []
+        self._tasks = Tasks()
+        self.spawn = self._tasks.spawn
+        """Begins something that runs until the end (Tasks)."""
+        self._stopping = False
+        self._empty = asyncio.Event()
+        self.metrics_address: Address | None = None
+
+    @abstractmethod
+    def accept(self) -> asyncio.Protocol:
+        """A client comes to `listen`: its connection."""
+
+    @abstractmethod
+    def look(self) -> int:
+        """Once a second, after the connections were looked at; how many listeners beside the first one."""
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What clients and launchers need to know of it beside its address."""
+        return {}
+
+    async def start(self) -> None:
+        """Read the policies, then let clients in.
+
+        Raises:
+            WeirError: the metrics port is taken.
+        """
+        if self.config.metrics is not None:
+            self.metrics_address = self.metrics.serve(*self.config.metrics)
+        await self.enforcement.start()
+        await self.serve(self._listener, self.accept)
+        self._heartbeat.start()
+        for work in (self._tick(), *self.enforcement.work()):
+            self.spawn(work)
+        logger.info("clients connect to %s:%d", *self.listen)
+
+    async def serve(self, listener: socket.socket, accept: Callable[[], asyncio.Protocol]) -> None:
+        """Let clients in on one socket: no other room does."""
+        server = await self._loop.create_server(accept, sock=listener)
+        if self._stopping:
+            server.close()
+        self._servers.append(server)
+
+    async def stop(self) -> None:
+        """Take nothing new, answer what is under way, close; limited by stop_timeout_ms and some."""
+        self._stopping = True
+        for server in self._servers:
+            server.close()
+        self._listener.close()
+        for connection in list(self.connections):
+            connection.drain()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), self.settings.stop_timeout_ms / 1000)
+        for connection in list(self.connections):
+            connection.drop("stop")
+        self._tasks.cancel()
+        self._heartbeat.stop()
+        await self.enforcement.stop()
+        self.mover.close()
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once probe requests are decided in time."""
+        return self.enforcement.brain.ready
+
+    @property
+    def serving(self) -> asyncio.Event:
+        """Set then, or once it decides without the job what it can (Brain)."""
+        return self.enforcement.brain.serving
+
+    def now_ms(self) -> float:
+        """The steady clock."""
+        return self._loop.time() * 1000
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        return self._loop.call_later(delay_ms / 1000, function)
+
+    def admit(self, connection: C) -> bool:
+        """Take a new client in; False if there are too many or we are stopping."""
+        if self._stopping or len(self.connections) >= self.metrics.traffic.connections_max:
+            return False
+        self.connections.add(connection)
+        self.metrics.accepted.inc()
+        self.metrics.traffic.connections = len(self.connections)
+        return True
+
+    def forget(self, connection: C) -> None:
+        """A client is gone."""
+        self.connections.discard(connection)
+        if self._stopping and not self.connections:
+            self._empty.set()
+        self.metrics.traffic.connections = len(self.connections)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self._look_at_connections()
+            self.metrics.traffic.connections_max = self._room.connections(self.look())
+            self.enforcement.brain.coordinator.tick()
+
+    def _look_at_connections(self) -> None:
+        now_ms = self.now_ms()
+        unread: dict[int, bool] = {}
+        whose: dict[int, C] = {}
+        for connection in list(self.connections):
+            try:
+                connection.check(now_ms)
+                found = connection.unread
+            except Exception:
+                # One client's trouble must not end the watch over all.
+                logger.exception("a connection could not be looked at")
+                continue
+            unread.update(found)
+            whose.update(dict.fromkeys(found, connection))
+        # Without a socket there is no end.
+        unread.pop(-1, None)
+        for descriptor in ended(unread):
+            whose[descriptor].notice()

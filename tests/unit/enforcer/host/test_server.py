@@ -1,0 +1,85 @@
+"""The process around the connections: what ends in it is told, and a stop waits for its clients."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from enforcer.core.settings import ProxySettings
+from enforcer.host.server import Host, ProxyConfig
+
+
+class BareHost(Host[Any]):
+    """One whose clients say nothing."""
+
+    def __init__(self, **settings: Any) -> None:
+        config = ProxyConfig(kafka=(("127.0.0.1", 1),), listen=("127.0.0.1", 0))
+        super().__init__(config, ProxySettings(**settings))
+        self.enforcement = cast(Any, SimpleNamespace(start=self.nothing, stop=self.nothing, work=tuple))
+        self.came = asyncio.Event()
+
+    async def nothing(self) -> None:
+        """No laws."""
+
+    def accept(self) -> asyncio.Protocol:
+        """Somebody came."""
+        self.came.set()
+        return asyncio.Protocol()
+
+    def look(self) -> int:
+        """No broker."""
+        return 0
+
+
+class Client:
+    """A client's connection that notes what is done to it."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.unread: dict[int, bool] = {}
+        self.drop = self.said.append
+
+    def check(self, _now_ms: float) -> None:
+        """See server.Client."""
+        self.said.append("check")
+
+    def drain(self) -> None:
+        """See server.Client."""
+        self.said.append("drain")
+
+
+def test_a_connection_that_cannot_be_looked_at_ends_no_watch(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are looked at in the same second, and it is logged."""
+
+    async def look() -> None:
+        host, bad, good = BareHost(), cast(Any, None), Client()
+        # In this order.
+        host.connections = cast(Any, [bad, good, bad])
+        host._look_at_connections()
+        assert good.said == ["check"]
+        host._listener.close()
+
+    asyncio.run(look())
+    assert caplog.text.count("could not be looked at") == 2
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_stop_waits_for_clients(in_time: bool) -> None:
+    """So long as they may take; who comes meanwhile is not let in, and who stays is dropped."""
+
+    async def stop() -> None:
+        host, one = BareHost(stop_timeout_ms=5_000 if in_time else 10), Client()
+        await host.start()
+        _, writer = await asyncio.open_connection(*host.listen)
+        await asyncio.wait_for(host.came.wait(), 5)
+        assert host.admit(one) and host.metrics.traffic.connections == 1
+        if in_time:
+            one.drain = lambda: host.forget(one)  # type: ignore[method-assign]
+        await host.stop()
+        assert one.said == ([] if in_time else ["drain", "stop"]) and not host.admit(Client())
+        with pytest.raises(OSError):
+            await asyncio.open_connection(*host.listen)
+        writer.close()
+
+    asyncio.run(stop())
