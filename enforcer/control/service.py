@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import socket
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,10 +29,12 @@ from enforcer.control.usage import UsageTable
 from enforcer.core.feeds.rows import name_of, objects_of
 from enforcer.core.feeds.shares import Share, share_of
 from enforcer.core.feeds.tail import Tail
+from enforcer.host.listening import listen_at
+from enforcer.host.sockets import Address
 from streaming.contract.backlog.actions import TYPE as BACKLOG_ACTION
 from streaming.contract.backlog.actions import BacklogAction, backlog_action
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
-from streaming.contract.errors import BadEvent, WeirError
+from streaming.contract.errors import BadEvent
 from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
@@ -44,7 +45,6 @@ from streaming.policy.policy_set import PolicySet
 
 logger = logging.getLogger("weir.admin")
 
-Address = tuple[str, int]
 _TAIL_STOP_S = 1.0
 _HEAD_MAX_BYTES = 16_384
 _BACK_MS: Final = TTL_MS
@@ -160,7 +160,7 @@ class AdminService:
             WeirError: a port is taken.
         """
         self._serve_metrics()
-        listener = _listener(self._listen)
+        listener = listen_at(self._listen, both=False)
         host, port = listener.getsockname()[:2]
         self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         if not self.has_tokens:
@@ -277,15 +277,6 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def _listener(address: Address) -> socket.socket:
-    host, port = address
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
 def _decisions_of(message: Message) -> list[tuple[_Decided, int]]:

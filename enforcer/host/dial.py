@@ -6,9 +6,7 @@ from typing import Protocol, cast
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
-from enforcer.host.sockets import descriptor_of, unread
-
-Address = tuple[str, int]
+from enforcer.host.sockets import Address, descriptor_of, unread
 
 
 async def dial(make: Callable[[], asyncio.Protocol], address: Address) -> None:

@@ -1,43 +1,73 @@
-"""Listening sockets."""
+"""Listening sockets: no other room makes them."""
 
+import contextlib
 import socket
+from collections.abc import Iterator
+from typing import Final
 
+from enforcer.host.sockets import Address
 from streaming.contract.errors import WeirError
 
-_BACKLOG = 512
+_BACKLOG: Final = 512
 
 
-def listen_at(address: tuple[str, int], shared: bool) -> socket.socket:
-    """The listening socket of a proxy; see listen_on.
+def listen_at(address: Address, shared: bool = False, *, both: bool = True) -> socket.socket:
+    """The listening socket of a server; see listen_on.
 
     Raises:
         WeirError: it cannot be had, for people.
     """
-    host, port = address
-    try:
-        return listen_on(host, port, shared)
-    except OSError as error:
-        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    with _for_people(address):
+        return listen_on(*address, shared, both=both)
 
 
-def listen_on(host: str, port: int, shared: bool = False) -> socket.socket:
+def listen_on(host: str, port: int, shared: bool = False, *, both: bool = True) -> socket.socket:
     """A listening socket; port 0 takes any free one. Raises OSError if it cannot be had.
 
     Args:
         host: an address of this machine.
         port: which.
         shared: with other processes that say the same: the kernel gives each connection to one of them.
+        both: every address of IPv6 stands for every one of IPv4 too, as the machine has it.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    return _bound(host, port, shared, both, _BACKLOG)
+
+
+def reserve(address: Address) -> socket.socket:
+    """Keeps an address for processes that will share it; what does not listen gets no connections.
+
+    Raises:
+        WeirError: it cannot be had, for people.
+    """
+    with _for_people(address):
+        if address[1]:
+            # Whoever shares it with us would get some of our clients: nobody must be there.
+            listen_on(*address).close()
+        return _bound(*address, shared=True)
+
+
+def _bound(host: str, port: int, shared: bool, both: bool = True, backlog: int = 0) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if not both and made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        if backlog:
+            made.listen(backlog)
     except OSError:
-        listener.close()
+        made.close()
         raise
-    listener.setblocking(False)
-    return listener
+    made.setblocking(False)
+    return made
+
+
+@contextlib.contextmanager
+def _for_people(address: Address) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        host, port = address
+        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error

@@ -18,11 +18,10 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget, Holder
 from enforcer.host.descriptors import Room
-from enforcer.host.dial import Address
 from enforcer.host.heartbeat import Heartbeat
 from enforcer.host.listening import listen_at
 from enforcer.host.moving import Mover
-from enforcer.host.sockets import ended
+from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
 from enforcer.host.turns import Turns
 from streaming.contract.errors import WeirError

@@ -6,6 +6,8 @@ import select
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+Address = tuple[str, int]
+
 _READ_BYTES: Final = 65_536
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from enforcer.host.dial import Address
+from enforcer.host.sockets import Address
 from enforcer.kafka.watch import Watch
 
 logger = logging.getLogger(__name__)

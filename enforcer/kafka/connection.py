@@ -11,9 +11,9 @@ from typing import cast
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import DelegationTokens, ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
-from enforcer.host.dial import Address, Owner, Upstream
+from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import Moving
-from enforcer.host.sockets import peer_of
+from enforcer.host.sockets import Address, peer_of
 from enforcer.kafka.concurrency.flow import Counting
 from enforcer.kafka.handling import Handler
 from enforcer.kafka.incoming import Incoming

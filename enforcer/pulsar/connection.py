@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Address, Upstream
+from enforcer.host.dial import Upstream
 from enforcer.host.outlet import Outlet
-from enforcer.host.sockets import descriptor_of, peer_of
+from enforcer.host.sockets import Address, descriptor_of, peer_of
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.pulsar.handshake import Handshake
 from enforcer.pulsar.hub import Hub

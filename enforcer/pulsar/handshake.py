@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from enforcer.core.credentials import name_of_password, name_of_token
-from enforcer.host.dial import Address
+from enforcer.host.sockets import Address
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Features
 from enforcer.pulsar.staying.targets import parse_target

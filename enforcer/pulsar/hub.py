@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Address
+from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.link import Link, Part
 from enforcer.pulsar.metrics import PulsarMetrics

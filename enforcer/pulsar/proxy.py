@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from enforcer.host.dial import Address
 from enforcer.host.server import Host, ProxyConfig
+from enforcer.host.sockets import Address
 from enforcer.laws.dispatch.smoothing import Smoothing
 from enforcer.laws.enforcement import Enforcement
 from enforcer.pulsar.connection import Connection

@@ -9,8 +9,9 @@ from coordinator_kit import Desk
 
 from enforcer.core.metrics import Metrics
 from enforcer.host.budget import Budget
-from enforcer.host.dial import Address, Owner, Upstream
+from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import Mover
+from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.brokers import Brokers

@@ -8,7 +8,8 @@ from connection_kit import FakeTransport, Timer
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Address, Owner, Upstream
+from enforcer.host.dial import Owner, Upstream
+from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.link import Link, Part

@@ -189,6 +189,27 @@ def test_a_wrong_direction_would_be_seen(path: str, name: str) -> None:
     assert forbidden(path, name)
 
 
+def test_only_the_host_makes_sockets() -> None:
+    """Of an enforcer: whoever listens or dials asks enforcer/host, so that TLS can stand there alone."""
+    making = {"create_server", "create_connection", "open_connection", "start_server", "socket", "fromfd"}
+    wrong = [
+        f"{path}:{node.lineno} {node.func.attr}"
+        for path, tree in sources()
+        if path.startswith("enforcer/") and not path.startswith("enforcer/host/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in making
+    ]
+    assert wrong == []
+    once = Counter(
+        node.attr
+        for path, tree in sources()
+        if path.startswith("enforcer/host/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"create_server", "create_connection"}
+    )
+    assert once == {"create_server": 1, "create_connection": 1}
+
+
 def test_packages_are_listed() -> None:
     """pyproject.toml names every package, since a package left out is missing in an installation only."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from enforcer.host.listening import reserve
 from streaming.contract.errors import WeirError
 from weir.foreground import StopSignal, forget_ready_file, write_ready_file
 from weir.settings import LocalSettings
@@ -68,7 +69,7 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
     stop = StopSignal(force)
     stop.install()
     forget_ready_file(options.ready_file)
-    with _reserved(options.listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
+    with reserve(options.listen) as port, tempfile.TemporaryDirectory(prefix="weir-workers-") as folder:
         host, number = port.getsockname()[:2]
         parts += _parts(options, settings, f"{host}:{number}", Path(folder))
         try:
@@ -80,26 +81,6 @@ def run_workers(options: WorkersOptions, settings: LocalSettings, say: Callable[
         finally:
             _stop(parts, options.stop_s + _STOP_MORE_S, say)
     return 0
-
-
-def _reserved(listen: tuple[str, int]) -> socket.socket:
-    """Keeps the port for us; what does not listen gets no connections."""
-    host, port = listen
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        if port:
-            # Whoever shares it with us would get some of our clients: nobody must be there.
-            with socket.socket(family, socket.SOCK_STREAM) as alone:
-                alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                alone.bind((host, port))
-                alone.listen()
-        ours = socket.socket(family, socket.SOCK_STREAM)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        ours.bind((host, port))
-    except OSError as error:
-        raise WeirError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    return ours
 
 
 def _parts(options: WorkersOptions, settings: LocalSettings, listen: str, folder: Path) -> list[Part]:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from enforcer.host.dial import Address, dial
+from enforcer.host.dial import dial
+from enforcer.host.sockets import Address
 from enforcer.wire.pulsar.commands import command, parse
 from enforcer.wire.pulsar.frames import (
     CONNECTED,

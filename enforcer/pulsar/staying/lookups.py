@@ -8,7 +8,7 @@ another broker by themselves and ask nobody, so none reaches them: it is followe
 import asyncio
 from typing import Any, Final
 
-from enforcer.host.dial import Address
+from enforcer.host.sockets import Address
 from enforcer.pulsar.hub import Hub
 from enforcer.pulsar.link import Link
 from enforcer.pulsar.staying.asking import Asking, AskingFailed

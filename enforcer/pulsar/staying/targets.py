@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from enforcer.host.dial import Address
+from enforcer.host.sockets import Address
 
 _HOST_MAX: Final = 255
 _PART_MAX: Final = 63
