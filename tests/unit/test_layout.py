@@ -67,11 +67,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.wire": ("streaming.contract", "enforcer.kafka.guard.apis"),
     "enforcer.host": ("enforcer.core", "streaming.contract"),
     "enforcer.core": (
-        "enforcer.laws", "enforcer.host", "streaming.contract", "streaming.policy",
+        "enforcer.laws", "streaming.contract", "streaming.policy",
         PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
     ),
     "enforcer.laws": (
-        "enforcer.core", "enforcer.host", "streaming.contract", "streaming.policy",
+        "enforcer.core", "streaming.contract", "streaming.policy",
         *SCALAR_LAWS, PACKED, METRICS, BROKERS_CLOCK,
     ),
     "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
@@ -176,6 +176,8 @@ def test_imports_go_one_way() -> None:
         ("enforcer/laws/mutation/gate.py", "pyspark"),
         ("enforcer/laws/mutation/gate.py", "enforcer.kafka.connection"),
         ("enforcer/laws/shares/meter.py", "enforcer.wire.kafka.frames"),
+        ("enforcer/laws/shares/meter.py", "enforcer.host.turns"),
+        ("enforcer/core/brain.py", "enforcer.host.turns"),
         ("enforcer/kafka/connection.py", "enforcer.control.api"),
         ("enforcer/control/api.py", "enforcer.kafka.connection"),
         ("enforcer/control/api.py", "enforcer.http.proxy"),
