@@ -15,9 +15,9 @@ def test_a_port_is_kept_for_those_who_share_it() -> None:
     with reserve((HERE, 0)) as kept:
         address = kept.getsockname()
         with listen_on(*address, shared=True), listen_on(*address, shared=True):
-            with pytest.raises(WeirError, match="cannot listen on 127.0.0.1:"):
+            with pytest.raises(WeirError, match="cannot listen on 127"):
                 listen_at(address)
-            with pytest.raises(WeirError, match="cannot listen on 127.0.0.1:"):
+            with pytest.raises(WeirError, match="cannot listen on 127"):
                 reserve(address)
         reserve(address).close()
 
