@@ -18,7 +18,7 @@ from benchmarks.load.laws import LOADS
 from streaming.columns.json_columns import columns_of
 from streaming.columns.outputs import DecisionRows
 from streaming.columns.packed import pack
-from streaming.columns.records import Named, Records, unpacked
+from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import WeirError
 from streaming.laws.law import StepContext
@@ -98,7 +98,7 @@ def _unpacked(topic: str, packed: list[bytes], ts: int) -> Records:
     """Packed records that came at `ts`, taken apart."""
     count = len(packed)
     return unpacked(
-        topic=Named([topic], np.zeros(count, dtype=np.int64)),
+        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)),
         partition=np.zeros(count, dtype=np.int64),
         offset=np.arange(count),
         ts=np.full(count, ts),

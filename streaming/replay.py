@@ -23,7 +23,7 @@ from streaming.columns.byte_strings import Integers, bytes_in
 from streaming.columns.json_columns import Unlike, columns_of
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import check_type, plain_form
-from streaming.columns.records import Named, Records
+from streaming.columns.records import NameColumn, Records
 from streaming.contract.decisions import DECISIONS
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, load_object, parse
@@ -63,7 +63,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Replayed:
+class ReplayResult:
     """What a replay wrote, in its final order.
 
     Attributes:
@@ -166,7 +166,7 @@ def read_timeline(initial: Mapping[str, Any], lines: Iterable[Line]) -> PolicyTi
     return timeline
 
 
-def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = False) -> Replayed:
+def replay_local(policies: str, files: Sequence[str], *, as_decided: bool = False) -> ReplayResult:
     """Replay files in this process; one shard holds all subjects, which changes no decision.
 
     Args:
@@ -198,7 +198,7 @@ def read_records(files: Sequence[str]) -> Records:
     none = np.empty(0, dtype=np.int64)
     number = np.concatenate([none, *(np.full(len(lines), file) for file, _, lines in pieces)])
     return Records(
-        topic=Named([os.path.basename(file) for file in files], number),
+        topic=NameColumn([os.path.basename(file) for file in files], number),
         partition=np.zeros(len(number), dtype=np.int64),
         offset=np.concatenate([none, *(position for _, position, _ in pieces)]), ts=[None] * len(number),
         value=pa.chunked_array([lines for _, _, lines in pieces], pa.large_binary()), file=number,
@@ -229,7 +229,7 @@ def _read_pieces(file: str) -> Iterator[tuple[Integers, pa.Array]]:
         raise WeirError(f"{file}: cannot be read: {error}") from error
 
 
-def ordered(written: pa.Table) -> Replayed:
+def ordered(written: pa.Table) -> ReplayResult:
     """Sort what was written as docs/contract.md 4 says.
 
     Args:
@@ -245,7 +245,9 @@ def ordered(written: pa.Table) -> Replayed:
             (_only(written, pc.invert(decided)), ("file", "line")),
         )
     )
-    return Replayed(decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist())
+    return ReplayResult(
+        decisions=decisions.to_numpy().tolist(), dead_letters=dead_letters.to_numpy().tolist()
+    )
 
 
 def _only(rows: pa.Table, wanted: pa.ChunkedArray) -> pa.Table:

@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from enforcer.control.groups import Refused
 from streaming.contract.errors import ConfigError, Problem
-from streaming.policy.validation import Closed, Form, expected, sorted_problems, wrong
+from streaming.policy.validation import ClosedMapping, Form, expected, sorted_problems, wrong
 from streaming.policy.yaml.lines import read_yaml
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -174,7 +174,7 @@ def _host(url: str) -> str:
         return ""
 
 
-class _Secret(Closed):
+class _Secret(ClosedMapping):
     # Whole files hold nothing but a token, by mistake.
     model_config = ConfigDict(json_schema_extra={"writeOnly": True})
 

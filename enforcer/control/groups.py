@@ -18,7 +18,7 @@ from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.files import check_entry
 from streaming.policy.policy_set import UNLIMITED, Section
 from streaming.policy.schema import MIN_RATE, Unlimited, limit
-from streaming.policy.validation import Closed, Form
+from streaming.policy.validation import ClosedMapping, Form
 from streaming.policy.yaml.lines import dotted
 
 Entries = Mapping[str, Any]
@@ -90,7 +90,7 @@ class Holder:
             raise Refused(412, "Not allowed to set/get topic policy for a partition")
 
 
-class GroupFields(Closed):
+class GroupFields(ClosedMapping):
     """Names in any case of letters, null = absent; absent fields keep theirs, at first -1."""
 
     publishRateInMsgs: _MessageRate | None = None

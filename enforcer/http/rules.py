@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
-from streaming.policy.validation import Closed, expected, wrong
+from streaming.policy.validation import ClosedMapping, expected, wrong
 
 _PART: Final = re.compile(r"\{([a-z_]+)(?::([^{}/]+))?\}")
 _PATH_EXPECTED: Final = "a path such as /v3/topics/{topic}, its parts literal, {name} or {name:a|b}"
@@ -85,7 +85,7 @@ def _path(text: str) -> str:
 PathText = Annotated[str, AfterValidator(_path), expected(_PATH_EXPECTED)]
 
 
-class Rule(Closed):
+class Rule(ClosedMapping):
     """One kind of request that changes partitions."""
 
     method: Annotated[str, Field(pattern="^[A-Z]+$"), expected("an HTTP method, in capitals")]

@@ -191,7 +191,7 @@ def written(text: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class OutputRow:
     """One output; see `Outputs` for its fields."""
 
     sink: str
@@ -213,7 +213,7 @@ class Outputs:
         withheld: how many decisions it did not write, since their life time is over.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[OutputRow] = field(default_factory=list)
     columns: list[Decided] = field(default_factory=list)
     withheld: int = 0
 
@@ -275,7 +275,7 @@ class Outputs:
     def add_dead_letter(self, letter: bytes, *, ts: int | None, source: int) -> None:
         """Append a dead letter made by `dead_letter`."""
         self.rows.append(
-            Row(
+            OutputRow(
                 sink=DEADLETTER,
                 key="",
                 value=letter,
@@ -301,7 +301,7 @@ class Outputs:
         """Put a dead letter in the place of an output."""
         if position >= len(self.rows):
             columns = [self._listed(name) for name in _TYPES]
-            listed = [Row(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
+            listed = [OutputRow(**dict(zip(_TYPES, row, strict=True))) for row in zip(*columns, strict=True)]
             self.rows, self.columns = listed, []
         self.rows[position] = replace(
             self.rows[position], sink=DEADLETTER, key="", value=letter, type=DEAD_LETTER, id=""

@@ -26,7 +26,7 @@ _TOGETHER_BYTES: Final = 16 * 2**20
 Flags = NDArray[np.bool_]
 
 
-class Named(Sequence[str]):
+class NameColumn(Sequence[str]):
     """Names by number: a name a record without a list as long as the records."""
 
     def __init__(self, names: Sequence[str], numbers: Integers) -> None:
@@ -35,9 +35,9 @@ class Named(Sequence[str]):
     def __getitem__(self, i: Any) -> Any:
         return self._names[self._numbers[i]]
 
-    def take(self, which: Integers) -> "Named":
+    def take(self, which: Integers) -> "NameColumn":
         """The names of some of the records."""
-        return Named(self._names, self._numbers[which])
+        return NameColumn(self._names, self._numbers[which])
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -202,7 +202,7 @@ class Records:
 
 
 def unpacked(
-    *, topic: Named, partition: Integers, offset: Integers, ts: Integers, value: pa.ChunkedArray,
+    *, topic: NameColumn, partition: Integers, offset: Integers, ts: Integers, value: pa.ChunkedArray,
     broadcast: Flags | None, packed: Flags, cut: Flags | None = None,
 ) -> Records:  # fmt: skip
     """Records from Kafka, the packed ones among them taken apart; columns as those of `Records`.

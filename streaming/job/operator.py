@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.columns.outputs import Outputs
-from streaming.columns.records import Named, Records, unpacked
+from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.errors import StateError
 from streaming.contract.events import MAX_AHEAD_MS
@@ -25,7 +25,7 @@ from streaming.job import schemas
 from streaming.job.blobs.local import BlobStores
 from streaming.job.blobs.remote import RemoteBlobStores
 from streaming.job.grouping_keys import grouping_keys_of
-from streaming.job.output_columns import Packing, output_columns
+from streaming.job.output_columns import PackRule, output_columns
 from streaming.job.record_size_limit import limit_record_size
 from streaming.job.routing import live_router
 from streaming.job.spark.arrow_serializer import Columns, GroupFunction, takes_columns
@@ -59,7 +59,7 @@ class Input:
     tasks: int
     names: tuple[str, ...]
     topics: Topics = field(default_factory=Topics)
-    packing: Packing | None = None
+    packing: PackRule | None = None
     counts: Accumulator[BatchCounts] | None = None
     blob_stores: BlobStores | RemoteBlobStores | None = None
 
@@ -137,13 +137,13 @@ def gather(chunks: Iterable[Columns], given: Input) -> Records:
     broadcast = np.isin(origins, list(schemas.BROADCAST))
     if not given.context.replay:
         return unpacked(
-            topic=Named(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
+            topic=NameColumn(given.names, origins), partition=partitions, offset=offsets, ts=ts.to_numpy(),
             value=value, broadcast=broadcast, packed=origins >= schemas.PACKED_EVENT,
             cut=origins >= schemas.CUT_EVENT,
         )  # fmt: skip
     # As the local engine has them: by file and line, without a timestamp.
     return Records(
-        topic=Named(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
+        topic=NameColumn(given.names, partitions), partition=np.zeros(len(offsets), dtype=np.int64),
         offset=offsets, ts=[None] * len(offsets), value=value, file=partitions, broadcast=broadcast,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ _PACKED: Final = pa.scalar([{"key": HEADER, "value": CONTENT_TYPE.encode()}], _H
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packing:
+class PackRule:
     """How decisions leave, packed or one by one.
 
     Attributes:
@@ -39,7 +39,7 @@ class Packing:
     partitions: int
 
 
-def output_columns(outputs: Outputs, topics: Topics, packing: Packing | None) -> Columns:
+def output_columns(outputs: Outputs, topics: Topics, packing: PackRule | None) -> Columns:
     """Outputs with the columns of `schemas.OUTPUT`."""
     if packing is None:
         return _singly(outputs, topics)
@@ -53,7 +53,7 @@ def output_columns(outputs: Outputs, topics: Topics, packing: Packing | None) ->
     return parts[0] if len(parts) == 1 else [pa.concat_arrays(columns) for columns in joined]
 
 
-def _decisions_singly(decided: Decided, topics: Topics, packing: Packing) -> Columns:
+def _decisions_singly(decided: Decided, topics: Topics, packing: PackRule) -> Columns:
     columns = _singly(Outputs(columns=[decided]), topics)
     # As packed ones have it: the sink would count partitions that were added since the start.
     columns[_PARTITION] = pa.array(_partitions(decided, packing.partitions), pa.int32())
@@ -72,7 +72,7 @@ def _singly(outputs: Outputs, topics: Topics) -> Columns:
     ]
 
 
-def _packed(decided: DecisionRows, topics: Topics, packing: Packing) -> Iterator[Columns]:
+def _packed(decided: DecisionRows, topics: Topics, packing: PackRule) -> Iterator[Columns]:
     """The decisions in order of their partitions and receivers, those packed that are enough together."""
     receiver = _form(decided).receiver
     for partition, which, rows in _together(decided, receiver, packing.partitions):

@@ -7,7 +7,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.contract.topics import Topics
 from streaming.job.blobs.places import stores_of
 from streaming.job.operator import Input, decide
-from streaming.job.output_columns import NEVER, Packing
+from streaming.job.output_columns import NEVER, PackRule
 from streaming.job.sources import kafka_policies, kafka_requests, kafka_usage
 from streaming.job.spark.counts import BatchCounts
 from streaming.job.spark.settings import JobSettings, Profile
@@ -57,11 +57,11 @@ def names_of(topics: Topics) -> tuple[str, ...]:
     return requests, policies, usage, usage, requests, usage, requests, usage
 
 
-def packing_of(settings: JobSettings, partitions: int | None) -> Packing | None:
+def packing_of(settings: JobSettings, partitions: int | None) -> PackRule | None:
     """How decisions leave; None: one by one, and the sink finds their partitions."""
     if partitions is None:
         return None
-    return Packing(least=settings.pack_min if settings.pack_decisions else NEVER, partitions=partitions)
+    return PackRule(least=settings.pack_min if settings.pack_decisions else NEVER, partitions=partitions)
 
 
 def start_query(

@@ -28,7 +28,7 @@ from streaming.job.spark.session import build_session, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings, Profile
 from streaming.laws.law import StepContext
 from streaming.policy.files import load_policies
-from streaming.replay import Line, Replayed, ordered, read_lines, read_timeline
+from streaming.replay import Line, ReplayResult, ordered, read_lines, read_timeline
 
 QUERY_NAME = "weir-replay"
 _LINES_PER_FILE = 200_000
@@ -36,7 +36,7 @@ _STAGED = pa.schema([("file", pa.int32()), ("line", pa.int64()), ("value", pa.bi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedInput:
     """A replay's input as Spark reads it.
 
     Attributes:
@@ -55,7 +55,7 @@ class Staged:
 def replay_spark(
     policies: str, files: Sequence[str], *, jars: Path, settings: JobSettings | None = None,
     as_decided: bool = False,
-) -> Replayed:  # fmt: skip
+) -> ReplayResult:  # fmt: skip
     """Replay files in a Spark session of its own, which is stopped afterwards.
 
     Args:
@@ -85,7 +85,7 @@ def replay_spark(
             stop_session(session, given.stop_timeout_s)
 
 
-def stage(policies: str, files: Sequence[str], work: Path) -> Staged:
+def stage(policies: str, files: Sequence[str], work: Path) -> StagedInput:
     """Read the files of a replay.
 
     Args:
@@ -102,12 +102,12 @@ def stage(policies: str, files: Sequence[str], work: Path) -> Staged:
     folder.mkdir()
     timeline = read_timeline(initial, _staged(read_lines(files), folder))
     names = tuple(os.path.basename(file) for file in files)
-    return Staged(work=work, names=names, initial=initial, policies=timeline.to_json())
+    return StagedInput(work=work, names=names, initial=initial, policies=timeline.to_json())
 
 
 def replay_staged(
-    spark: SparkSession, staged: Staged, *, shards: int, tasks: int, as_decided: bool = False
-) -> Replayed:
+    spark: SparkSession, staged: StagedInput, *, shards: int, tasks: int, as_decided: bool = False
+) -> ReplayResult:
     """Decide what was staged; no decision depends on the number of shards.
 
     Raises:
@@ -162,10 +162,10 @@ def _writer(folder: Path) -> Callable[[DataFrame, int], None]:
     return write
 
 
-def _collected(folder: Path) -> Replayed:
+def _collected(folder: Path) -> ReplayResult:
     parts = [pq.read_table(file) for file in sorted(folder.rglob("*.parquet"))]
     if not parts:
-        return Replayed()
+        return ReplayResult()
     written = pa.concat_tables(parts)
     sink = pc.if_else(written["dead"], DEADLETTER, DECISIONS)
     return ordered(written.append_column("sink", sink))

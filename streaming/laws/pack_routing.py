@@ -43,7 +43,7 @@ class Record(NamedTuple):
     ts: int
 
 
-class Part(NamedTuple):
+class RecordPart(NamedTuple):
     """Some rows of packed records, or a record as it came.
 
     Attributes:
@@ -89,7 +89,7 @@ class _Rows:
 
 def parts(
     records: Sequence[Record], *, topic: str, shards: int, max_ahead_ms: int = MAX_AHEAD_MS
-) -> Iterator[Part]:
+) -> Iterator[RecordPart]:
     """The parts of packed records; one that cannot be used goes whole to a shard that says so.
 
     Args:
@@ -105,12 +105,12 @@ def parts(
             law = law_of(_type_of(record.value))
             if shards == 1:
                 # That shard unpacks it.
-                yield Part(law.name, 0, record.value.to_pybytes(), False, i)
+                yield RecordPart(law.name, 0, record.value.to_pybytes(), False, i)
                 continue
             type, rows = unpack(record.value)
         except BadEvent:
             home = shard_of(f"{topic}-{record.partition}-{record.offset}", shards)
-            yield Part(LAWS.reporting.name, home, record.value.to_pybytes(), False, i)
+            yield RecordPart(LAWS.reporting.name, home, record.value.to_pybytes(), False, i)
             continue
         rows = rows.drop_columns([name for name in PLACE if name in rows.schema.names])
         number = np.arange(rows.num_rows)
@@ -134,14 +134,14 @@ def _joined(some: list[_Rows]) -> _Rows:
     return replace(some[0], rows=table.to_batches()[0], place=place)
 
 
-def _cut(alike: Iterable[list[_Rows]], shards: int) -> Iterator[Part]:
+def _cut(alike: Iterable[list[_Rows]], shards: int) -> Iterator[RecordPart]:
     """The parts of rows of which those with the same columns are listed together."""
     for given in map(_joined, alike):
         law = law_of(given.type)
         for shard, rows, number in _by_shard(law, given, shards):
             for name, column in zip(PLACE, given.place[number].T, strict=True):
                 rows = rows.append_column(name, pa.array(np.ascontiguousarray(column)))
-            yield Part(law.name, shard, stream(given.type, rows), True, given.record)
+            yield RecordPart(law.name, shard, stream(given.type, rows), True, given.record)
 
 
 def law_of(type: str) -> LawSpec:

@@ -41,7 +41,7 @@ _Change = tuple[int, tuple[int, int, int], int, PolicyChange]
 
 
 @dataclass(slots=True)
-class _Known:
+class _ShardState:
     """What a shard knows as a batch finds it.
 
     Attributes:
@@ -75,7 +75,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class _Read:
+class _BatchContent:
     """What the records of a batch say.
 
     Attributes:
@@ -135,7 +135,7 @@ def step(
         Exception: whatever a law raised, under `fail_fast`.
     """
     spec = LAWS.by_name[law]
-    known = _Known.of(spec, body, context)
+    known = _ShardState.of(spec, body, context)
     # Only one shard reports what is wrong with a record that all of them see.
     reporter = shard == 0 and spec is LAWS.reporting
     try:
@@ -150,7 +150,7 @@ def step(
 
 
 def _advance(
-    law: LawSpec, known: _Known, records: Records, context: StepContext, reporter: bool
+    law: LawSpec, known: _ShardState, records: Records, context: StepContext, reporter: bool
 ) -> tuple[bytes, Outputs]:
     """Decide a batch; whatever it raises, nothing is lost but this shard as it was read."""
     outputs = Outputs()
@@ -215,7 +215,7 @@ def _set_aside(
     if not policies:
         return before, outputs
     try:
-        known = _Known.of(law, body, context)
+        known = _ShardState.of(law, body, context)
         _apply_policies(policies, law, known.timeline)
         return known.with_policies(context), outputs
     except StateError:
@@ -247,9 +247,9 @@ def replay_all(records: Records, context: StepContext) -> Outputs:
 
 def _read(
     laws: Iterable[LawSpec], records: Records, outputs: Outputs, context: StepContext, reporter: bool
-) -> _Read:
+) -> _BatchContent:
     """Read the records for some laws; those that cannot be used are buried."""
-    read = _Read.of(laws, records, context)
+    read = _BatchContent.of(laws, records, context)
     left = np.ones(len(records), dtype=np.bool_)
     for intake in read.intakes.values():
         left &= ~intake.scan()
@@ -289,7 +289,9 @@ def _parse(records: Records, i: int, context: StepContext) -> Event:
     return event
 
 
-def _present(law: LawSpec, records: Records, context: StepContext, known: _Known, read: _Read) -> Present:
+def _present(
+    law: LawSpec, records: Records, context: StepContext, known: _ShardState, read: _BatchContent
+) -> Present:
     """What time it is."""
     ahead = known.spilled.body.notes.get(_AHEAD)
     return Present.of(

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from streaming.contract.errors import BadEvent
-from streaming.policy.validation import Closed, expected, restated, within_64_bits, wrong
+from streaming.policy.validation import ClosedMapping, expected, restated, within_64_bits, wrong
 
 # The originals keep limits and counts in Java's int.
 LIMIT_MAX: Final = 2**31 - 1
@@ -117,7 +117,7 @@ Smoothing = Annotated[float, Field(gt=0.0, le=1.0)]
 Tolerance = Annotated[float, Field(ge=1.0), BeforeValidator(within_64_bits)]
 
 
-class _Rising(Closed):
+class _Rising(ClosedMapping):
     """Settings of which some must not fall from one to the next, defaults filled in."""
 
     RISING: ClassVar[tuple[str, ...]] = ("minLimit", "initialLimit", "maxLimit")
@@ -165,7 +165,7 @@ class Window(_Rising):
     minRttThreshold: Duration = "100us"
 
 
-class Fixed(Closed):
+class Fixed(ClosedMapping):
     """`fixed`."""
 
     limit: Count = 20
@@ -218,7 +218,7 @@ class Gradient2(_Rising):
     longWindow: Count = 600
 
 
-class PartitionLimit(Closed):
+class PartitionLimit(ClosedMapping):
     """The limit of a partition's requests in flight."""
 
     algorithm: Annotated[LimitAlgorithm, Strict(False)] = LimitAlgorithm.AIMD

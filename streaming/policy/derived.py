@@ -14,7 +14,7 @@ T = TypeVar("T")
 Integers = NDArray[np.int64]
 
 
-class Derived(Generic[T]):
+class PolicyCache(Generic[T]):
     """Looks up what was made of a set's entries; sets that share their entries share it too.
 
     Args:

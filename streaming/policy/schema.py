@@ -149,14 +149,14 @@ _BacklogLimit = Annotated[int, Field(ge=-1, le=INT64_MAX)]
 _Retention = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 
 
-class _Closed(TypedDict):
+class _ClosedMapping(TypedDict):
     """No other keys than those of a class; `total=False` where none of them has to be there."""
 
 
-_Closed.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]  # what pydantic's mypy plugin would know
+_ClosedMapping.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]  # what pydantic's mypy plugin would know
 
 
-class _Quota(_Closed, total=False):
+class _Quota(_ClosedMapping, total=False):
     algorithm: Annotated[Algorithm, Strict(False)]
     controller_mutation_rate: _MutationRate
     controller_mutation_burst: _MutationBurst
@@ -194,7 +194,7 @@ class _QuotaItem(_Quota):
     entity: _Entity
 
 
-class _Group(_Closed, total=False):
+class _Group(_ClosedMapping, total=False):
     publishRateInMsgs: _GroupRate
     publishRateInBytes: _GroupRate
     dispatchRateInMsgs: _GroupRate
@@ -202,37 +202,37 @@ class _Group(_Closed, total=False):
     shadow: bool
 
 
-class _Tenant(_Closed):
+class _Tenant(_ClosedMapping):
     resourcegroup: _Name
 
 
-class _DispatchRate(_Closed, total=False):
+class _DispatchRate(_ClosedMapping, total=False):
     dispatchThrottlingRateInMsg: _WholeRate
     dispatchThrottlingRateInByte: _WholeRate
     ratePeriodInSecond: _Period
     across_brokers: bool
 
 
-class _SizeQuota(_Closed):
+class _SizeQuota(_ClosedMapping):
     limitSize: _BacklogLimit
     policy: _Retention
     actions: NotRequired[bool]
     allow_delete_records: NotRequired[bool]
 
 
-class _AgeQuota(_Closed):
+class _AgeQuota(_ClosedMapping):
     limitTime: _BacklogLimit
     policy: _Retention
     actions: NotRequired[bool]
     allow_delete_records: NotRequired[bool]
 
 
-class _BacklogQuotas(_Closed, total=False):
+class _BacklogQuotas(_ClosedMapping, total=False):
     destination_storage: _SizeQuota
     message_age: _AgeQuota
 
 
-class _Shared(_Closed, total=False):
+class _Shared(_ClosedMapping, total=False):
     dispatchRate: _DispatchRate
     subscriptionDispatchRate: _DispatchRate
     backlogQuotaMap: _BacklogQuotas
@@ -242,7 +242,7 @@ class _Namespace(_Shared, total=False):
     resourcegroup: _Name
 
 
-class _Subscription(_Closed, total=False):
+class _Subscription(_ClosedMapping, total=False):
     dispatchRate: _DispatchRate
 
 
@@ -252,7 +252,7 @@ class _Topic(_Shared, total=False):
     ]
 
 
-class _Broker(_Closed, total=False):
+class _Broker(_ClosedMapping, total=False):
     dispatchThrottlingRateInMsg: _WholeRate
     dispatchThrottlingRateInByte: _WholeRate
     dispatchThrottlingRatePerTopicInMsg: _WholeRate
@@ -272,11 +272,11 @@ class _Broker(_Closed, total=False):
     resourceUsageMemberExpiryRounds: _Period
 
 
-class _Backpressure(_Closed, total=False):
+class _Backpressure(_ClosedMapping, total=False):
     partitions: Annotated[dict[_Name, _Partition] | None, _BY_NAME]
 
 
-class _PolicyFile(_Closed, total=False):
+class _PolicyFile(_ClosedMapping, total=False):
     version: Required[Annotated[int, Field(ge=FILE_VERSION, le=FILE_VERSION), expected(f"{FILE_VERSION}")]]
     # A section whose lines are all commented out is null.
     quotas: Annotated[

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from streaming.contract.errors import ConfigError, Problem
 from streaming.policy.validation import (
-    Closed,
+    ClosedMapping,
     Form,
     bounds,
     shown,
@@ -36,7 +36,7 @@ SECTIONS = (
 _COMMENT_WIDTH = 100
 
 
-class Settings(Closed):
+class Settings(ClosedMapping):
     """Base of all sections."""
 
     _within_64_bits = field_validator("*")(within_64_bits)

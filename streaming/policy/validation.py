@@ -42,7 +42,7 @@ Schema = dict[str, Any]
 T = TypeVar("T")
 
 
-class Closed(BaseModel):
+class ClosedMapping(BaseModel):
     """A mapping with these keys and no other, in which no value is taken for one of another type."""
 
     model_config = CLOSED

@@ -35,7 +35,7 @@ class BlobStore(Protocol):
         """How many batches back the state may be asked for again: so long nothing is dropped."""
 
 
-class Discarded:
+class DiscardedNames:
     """Names that a shard's body mentions no more; older bodies do, and may be asked for again.
 
     Args:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from streaming.columns.byte_strings import SEED, Bytes, Integers, bytes_in, mixed
 from streaming.columns.compiled import compiled
 from streaming.contract.errors import StateError
-from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, Discarded
+from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, DiscardedNames
 from streaming.state.body import Body, decode, encode, packed
 
 Columns = Mapping[str, pa.Array]
@@ -75,11 +75,11 @@ class ColdRows:
     def __init__(self, raw: bytes | None = None, blobs: BlobStore | None = None) -> None:
         self._blobs = blobs
         self._segments: list[_Segment] = []
-        self._discarded = Discarded()
+        self._discarded = DiscardedNames()
         if raw is None:
             return
         body = decode(raw)
-        self._discarded = Discarded(int(body.notes["batch"]), orjson.loads(body.notes["dropped"]))
+        self._discarded = DiscardedNames(int(body.notes["batch"]), orjson.loads(body.notes["dropped"]))
         for name, rows, live in zip(*(body.columns[key].to_pylist() for key in _STATE), strict=True):
             bits = np.unpackbits(np.frombuffer(live, dtype=np.uint8), count=rows)
             self._segments.append(_Segment(name, bits.astype(np.bool_)))

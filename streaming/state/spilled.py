@@ -14,7 +14,7 @@ import pyarrow as pa
 from cachetools import LRUCache
 
 from streaming.contract.errors import StateError
-from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, Discarded
+from streaming.state.blob_store import NO_BLOB_STORE, BlobStore, DiscardedNames
 from streaming.state.body import Body, decode, encode, packed
 
 BLOB_BYTES: Final = 256 * 2**10
@@ -41,7 +41,7 @@ class SpilledBody:
 
     body: Body = field(default_factory=lambda: Body(columns={}, notes={}))
     names: dict[str, str] = field(default_factory=dict)
-    discarded: Discarded = field(default_factory=Discarded)
+    discarded: DiscardedNames = field(default_factory=DiscardedNames)
 
     @classmethod
     def of(cls, raw: bytes | None, blobs: BlobStore | None) -> "SpilledBody":
@@ -68,7 +68,7 @@ class SpilledBody:
                 columns = dict(zip(rows.schema.names, rows.columns, strict=True))
             else:
                 notes[part] = _note(name, blobs)
-        return cls(Body(columns=columns, notes=notes), names, Discarded(batch, gone))
+        return cls(Body(columns=columns, notes=notes), names, DiscardedNames(batch, gone))
 
     def to_bytes(self, after: Body, blobs: BlobStore | None) -> bytes:
         """The body after a batch.

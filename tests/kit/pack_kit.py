@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streaming.columns.json_columns import columns_of
 from streaming.columns.packed import TYPE, pack
-from streaming.columns.records import Named, Records, unpacked
+from streaming.columns.records import NameColumn, Records, unpacked
 
 Event = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ def records_with(
     """Records of one partition, some of them packed."""
     count = len(values)
     return unpacked(
-        topic=Named([topic], np.zeros(count, dtype=np.int64)),
+        topic=NameColumn([topic], np.zeros(count, dtype=np.int64)),
         partition=np.zeros(count, dtype=np.int64),
         offset=np.arange(count),
         ts=np.full(count, ts),

@@ -13,7 +13,7 @@ from streaming.columns.records import Records
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, Decision, Entry, LawSpec, LawState
 from streaming.laws.registry import LAWS
-from streaming.laws.shares.intake import Reported, Reports, Rows
+from streaming.laws.shares.intake import ReportBatch, ReportRows, Reports
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.files import load_policies
 from streaming.policy.timeline import PolicyTimeline
@@ -57,7 +57,7 @@ def gathered_of(events: Sequence[Any], law: LawSpec, timeline: PolicyTimeline, *
 
 def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
     """The reports among events in order, as columns, and the events that are left: ticks."""
-    rows, ticks = Rows(), list[Entry]()
+    rows, ticks = ReportRows(), list[Entry]()
     for entry in entries:
         if isinstance(entry.event, GroupUsage):
             rows.put(entry.event, source=entry.source, ticks=len(ticks))
@@ -68,7 +68,7 @@ def reports_of(entries: Iterable[Entry]) -> tuple[Reports, list[Entry]]:
 
 def batch_from(entries: list[Entry], timeline: PolicyTimeline, *, end: bool = False) -> Batch:
     """A batch of a replay; reports as columns, as the law of shares gets them."""
-    reported = Reported(*reports_of(entries))
+    reported = ReportBatch(*reports_of(entries))
     return Batch(events=reported, timeline=timeline, processed_ts=None, end=end)
 
 

@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.job.process.beginning import Beginning, warn_of_new
+from streaming.job.process.new_checkpoint import NewCheckpoint, warn_of_new
 
 OLD, NEW = "v7-shards1-partitions1-topicsa", "v7-shards2-partitions2-topicsb"
 
 
 def test_what_is_there_and_what_differs_is_named() -> None:
     """By the names of the settings; and what it costs, by where requests are read from."""
-    new = Beginning(path=f"/c/{NEW}", others={OLD: 41}, records=1200, from_start=True)
+    new = NewCheckpoint(path=f"/c/{NEW}", others={OLD: 41}, records=1200, from_start=True)
     assert new.text().startswith(
         f"BEGINS ANEW: /c has no {NEW}, but {OLD} (batch 41: job.shards 1, now 2, job.shuffle_partitions 1,"
         " now 2, topics that are read a, now b). Nothing of that is taken over. There are 1,200 records on"
         " the topics: all"
     )
-    new = Beginning(path=f"/c/{NEW}", others={OLD: 41}, records=None, from_start=False)
+    new = NewCheckpoint(path=f"/c/{NEW}", others={OLD: 41}, records=None, from_start=False)
     assert "There are" not in new.text()
     assert "job.starting_offsets is latest" in new.text()
 

@@ -15,12 +15,12 @@ import pytest
 
 from streaming.contract.errors import WeirError
 from streaming.job.process.lease import Lease
-from streaming.job.process.lease_note import Place
+from streaming.job.process.lease_note import ProcessIdentity
 
 SILENCE_S = 1.0
 """Of a host that counts as gone: the note is renewed every fifth of it."""
-HERE = Place.here()
-THERE = Place(host="far", boot="another kernel", pid_space="pid:[1]")
+HERE = ProcessIdentity.here()
+THERE = ProcessIdentity(host="far", boot="another kernel", pid_space="pid:[1]")
 BESIDE = replace(HERE, host="container", pid_space="pid:[2]")
 """Another container of this machine."""
 
@@ -42,7 +42,7 @@ def jvm() -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def lease(checkpoint: Path, timeout_s: float = 1, place: Place = HERE) -> Lease:
+def lease(checkpoint: Path, timeout_s: float = 1, place: ProcessIdentity = HERE) -> Lease:
     """One that is not taken yet."""
     return Lease(checkpoint, timeout_s, SILENCE_S, place)
 
@@ -58,7 +58,7 @@ def noted(checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-def left_by(place: Place, **fields: Any) -> str:
+def left_by(place: ProcessIdentity, **fields: Any) -> str:
     """The note of a job that was killed there."""
     own = {"host": place.host, "boot": place.boot, "pid_space": place.pid_space}
     return json.dumps(

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from streaming.contract.errors import ConfigError, WeirError
 from streaming.job.replay import replay_spark, replay_staged, stage
-from streaming.replay import Replayed, replay_local
+from streaming.replay import ReplayResult, replay_local
 from weir.jars.folders import jars_dir
 
 TRACES = Path(__file__).parent.parent / "traces"
@@ -28,7 +28,7 @@ quotas:
 
 def replay(
     spark: SparkSession, policies: str, files: list[str], folder: Path, shards: int, as_decided: bool = False
-) -> Replayed:
+) -> ReplayResult:
     """Replay in the session of the tests."""
     (folder / "work").mkdir()
     staged = stage(policies, files, folder / "work")

@@ -16,7 +16,7 @@ import pytest
 from streaming.contract.backlog.actions import STEPS, TYPE, backlog_action
 from streaming.contract.errors import ConfigError
 from streaming.policy.files import load_policies
-from streaming.replay import Replayed, replay_local, summarise
+from streaming.replay import ReplayResult, replay_local, summarise
 from weir.cli import COMMANDS, build_parser
 from weir.settings_file import SECTIONS
 
@@ -76,7 +76,7 @@ def policy_texts(name: str) -> list[tuple[int, str]]:
     return [(line, text) for line, called, text in blocks() if called == name]
 
 
-def replayed(example: Example, folder: Path) -> Replayed:
+def replayed(example: Example, folder: Path) -> ReplayResult:
     """What the local engine makes of an example; what proxies have decided in it stands."""
     policies, events = folder / "policies.yaml", folder / "events.jsonl"
     policies.write_text(example.policies)

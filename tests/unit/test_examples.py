@@ -9,13 +9,13 @@ import pytest
 from streaming.policy.files import load_policies
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
-from streaming.replay import Replayed, replay_local
+from streaming.replay import ReplayResult, replay_local
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "conf" / "examples"
 FILES = ("backlog", "concurrency", "dispatch", "mutation", "shares")
 
 
-def replayed(*names: str) -> Replayed:
+def replayed(*names: str) -> ReplayResult:
     """Decided by the local engine under the policies beside them."""
     return replay_local(str(EXAMPLES / "policies.yaml"), [str(EXAMPLES / f"{name}.jsonl") for name in names])
 

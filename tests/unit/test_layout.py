@@ -21,7 +21,7 @@ IMPURE = {
 LAWS = ("mutation", "shares", "dispatch", "concurrency", "backlog")
 LAW_FOLDERS = tuple(f"streaming.laws.{law}" for law in LAWS)
 BELOW_LAWS = ("streaming.contract", "streaming.policy", "streaming.columns", "streaming.state")
-EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.gathering")
+EVENTS_IN_COLUMNS = ("streaming.laws.row_fields", "streaming.laws.sheet", "streaming.laws.column_intake")
 """What laws share of reading their events in bulk."""
 METRICS = "streaming.metrics"
 """Every part shows its metrics in one way."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from streaming.policy.derived import Derived
+from streaming.policy.derived import PolicyCache
 from streaming.policy.dispatch_limits import NO_LIMIT, Limit, dispatch_rate, limit_of
 from streaming.policy.policy_set import UNLIMITED, PolicySet, Section
 from streaming.policy.topics import RateKind, limits_some
@@ -130,7 +130,7 @@ def all_names(place: Place) -> tuple[Names, Names, Names]:
     return place[:1], place[:2], place
 
 
-terms_of: Final = Derived(Terms, SETS_MAX)
+terms_of: Final = PolicyCache(Terms, SETS_MAX)
 """What a set of policies says."""
 
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from streaming.contract.errors import WeirError
-from streaming.job.process.lease_note import Lock, Note, Notes, Place
+from streaming.job.process.lease_note import Lock, Note, Notes, ProcessIdentity
 
 _LOG = logging.getLogger("weir.job")
 _POLL_S: Final = 0.1
@@ -48,9 +48,9 @@ class Lease:
     """
 
     def __init__(
-        self, checkpoint: Path, timeout_s: float, silence_s: float, place: Place | None = None
+        self, checkpoint: Path, timeout_s: float, silence_s: float, place: ProcessIdentity | None = None
     ) -> None:
-        self._place = place or Place.here()
+        self._place = place or ProcessIdentity.here()
         self._lock = Lock(checkpoint.parent / f"{checkpoint.name}.lock")
         self._notes = Notes(checkpoint.parent / f"{checkpoint.name}.pid", self._place)
         self._timeout_s, self._silence_s = timeout_s, silence_s

@@ -14,7 +14,7 @@ _PID_SPACE: Final = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ProcessIdentity:
     """Where a process runs.
 
     Attributes:
@@ -51,7 +51,7 @@ class Note:
         left: whether it ended in order.
     """
 
-    place: Place
+    place: ProcessIdentity
     pid: int = 0
     jvm_pid: int = 0
     starts: int = 0
@@ -60,7 +60,7 @@ class Note:
     left: bool = False
 
     @classmethod
-    def first(cls, place: Place, *, starts: int) -> Self:
+    def first(cls, place: ProcessIdentity, *, starts: int) -> Self:
         """Of this process, new on the checkpoint."""
         return cls(place=place, pid=os.getpid(), starts=starts, holder=uuid.uuid4().hex)
 
@@ -69,7 +69,7 @@ class Note:
         """Whether nobody needs to be waited for."""
         return self.left or not self.holder
 
-    def who(self, here: Place) -> str:
+    def who(self, here: ProcessIdentity) -> str:
         """For people, seen from `here`."""
         if not self.holder:
             return "(it has left no note yet)"
@@ -99,7 +99,7 @@ class Notes:
     """
 
     path: Path
-    here: Place
+    here: ProcessIdentity
 
     def read(self) -> Note:
         """The note that is there; nobody's if there is none or it is of no use.
@@ -125,10 +125,12 @@ class Notes:
         part.replace(self.path)
 
 
-def _note(said: dict[str, Any], here: Place) -> Note:
+def _note(said: dict[str, Any], here: ProcessIdentity) -> Note:
     pid = int(said.get("pid", 0))
     return Note(
-        place=Place(**{name: str(said.get(name, getattr(here, name))) for name in Place.__slots__}),
+        place=ProcessIdentity(
+            **{name: str(said.get(name, getattr(here, name))) for name in ProcessIdentity.__slots__}
+        ),
         pid=pid,
         jvm_pid=int(said.get("jvm_pid", 0)),
         starts=int(said.get("starts", 0)),

@@ -22,9 +22,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
-from streaming.job.process.beginning import warn_of_new
 from streaming.job.process.host_clock import HostClock
 from streaming.job.process.lease import Lease
+from streaming.job.process.new_checkpoint import warn_of_new
 from streaming.job.process.progress import JobMetrics, ProgressReader
 from streaming.job.process.ticker import Ticker
 from streaming.job.query import checkpoint_path, sources_of, start_query

@@ -17,7 +17,7 @@ from streaming.contract.fields import INT64_MAX
 from streaming.laws.backlog.law import Rules, judge, rules_for
 from streaming.laws.law import Batch, DecisionForm, Entry, LawState
 from streaming.laws.row_fields import WORDS
-from streaming.policy.derived import Derived, stretches
+from streaming.policy.derived import PolicyCache, stretches
 from streaming.policy.timeline import PolicyTimeline
 from streaming.state.subject_table import SubjectTable
 
@@ -53,7 +53,9 @@ _LATE: Final = _COLUMNS.append(pa.field("applied_ts", _INTEGER))
 """The same where a report was judged by other policies than those of its own time, perhaps."""
 
 
-rules_of: Final = Derived(lambda policies: lru_cache(MAX_TOPICS)(partial(rules_for, policies)), MAX_CACHED)
+rules_of: Final = PolicyCache(
+    lambda policies: lru_cache(MAX_TOPICS)(partial(rules_for, policies)), MAX_CACHED
+)
 """The rules for a topic under a set of policies."""
 
 

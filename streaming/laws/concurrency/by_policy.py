@@ -7,7 +7,7 @@ from typing import Final
 
 from streaming.columns.limit_index import LearntLimits
 from streaming.laws.concurrency.settings import LimitSettings
-from streaming.policy.derived import Derived
+from streaming.policy.derived import PolicyCache
 from streaming.policy.policy_set import PolicySet, partition_entry
 
 MAX_CACHED: Final = 64
@@ -29,5 +29,5 @@ def _limits(policies: PolicySet) -> LearntLimits[LimitSettings]:
     return LearntLimits(find)
 
 
-settings_of: Final = Derived(_limits, MAX_CACHED)
+settings_of: Final = PolicyCache(_limits, MAX_CACHED)
 """The settings of partitions under a set of policies."""

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from streaming.contract.broker_events import INT64_MIN, Latencies, Latency, Sample
 from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX
+from streaming.laws.column_intake import ColumnIntake
 from streaming.laws.concurrency.law import Flags, Integers
-from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
 from streaming.laws.row_fields import WORDS, listed
 from streaming.laws.sheet import MISSING, Sheet, objects_of
@@ -85,7 +85,7 @@ class Samples:
         return pc.if_else(pa.array(k == ALONE), ids, numbered)
 
 
-class SampleIntake(Gathering, Intake):
+class SampleIntake(ColumnIntake, Intake):
     """Samples of one batch."""
 
     type = "latency"

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from streaming.columns.outputs import escaped
 from streaming.contract.names import namespace_of
 from streaming.contract.usage_events import DispatchUsage
+from streaming.laws.column_intake import ColumnIntake
 from streaming.laws.dispatch.law import LEVELS, Doubles, Flags, Integers
-from streaming.laws.gathering import Gathering
 from streaming.laws.law import Intake
 from streaming.laws.row_fields import WORDS
 from streaming.laws.sheet import MISSING, Sheet, words_of
@@ -101,7 +101,7 @@ def _numbered(values: Integers) -> tuple[Integers, Integers]:
     return number, first
 
 
-class DeliveryIntake(Gathering, Intake):
+class DeliveryIntake(ColumnIntake, Intake):
     """Deliveries of one batch."""
 
     type = "dispatch_usage"

@@ -19,7 +19,7 @@ from streaming.laws.dispatch.deliveries import Deliveries
 from streaming.laws.dispatch.law import DIMENSIONS, FORGET_MS, LEVELS, NONE, Flags, Integers
 from streaming.laws.law import FOR_EVER, Batch, Decision, DecisionForm, LawState
 from streaming.laws.row_fields import worded
-from streaming.policy.derived import Derived, stretches
+from streaming.policy.derived import PolicyCache, stretches
 from streaming.policy.dispatch_limits import NO_LIMIT, NOT_LIMITED, limit_of
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
@@ -85,7 +85,7 @@ class _Results:
         )
 
 
-limits_of: Final = Derived(
+limits_of: Final = PolicyCache(
     lambda policies: LearntLimits(lambda name: limit_of(policies, tuple(orjson.loads(name)))), MAX_CACHED
 )
 """The limits of rows under a set of policies, by the rows' names."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 from streaming.columns.byte_strings import Integers
 from streaming.columns.outputs import DecisionRows
 from streaming.contract.fields import INT64_MAX
-from streaming.laws.mutation.batch import Walked
+from streaming.laws.mutation.batch import MutationBatch
 from streaming.laws.mutation.law import REFUND, Flags
 from streaming.laws.mutation.requests import ANSWERED, DRY, OUTCOMES
 from streaming.laws.row_fields import places, worded
@@ -18,7 +18,7 @@ _LAW: Final = pa.struct([("outcome", pa.string()), ("rejected", pa.list_(pa.stri
 _ALGORITHMS: Final = pa.array(["token_bucket", "sampled_rate"])
 
 
-def admissions(walked: Walked) -> DecisionRows:
+def admissions(walked: MutationBatch) -> DecisionRows:
     """What was decided: one decision a request, none a refund."""
     requests, results, names = walked.asked.requests, walked.results, walked.routing_keys.names
     order = walked.asked.order
@@ -70,7 +70,7 @@ def _where(which: Flags, value: Any) -> pa.Array | None:
     return pa.array([None, value]).take(pa.array(which.astype(np.int64))) if which.any() else None
 
 
-def _rejected(walked: Walked, order: Integers) -> pa.Array:
+def _rejected(walked: MutationBatch, order: Integers) -> pa.Array:
     """The names of the items that were rejected, of each request."""
     requests, rejected = walked.asked.requests, walked.results.rejected
     item, ends = _items(walked, order)
@@ -81,14 +81,14 @@ def _rejected(walked: Walked, order: Integers) -> pa.Array:
     return pa.LargeListArray.from_arrays(pa.array(before[ends]), names)
 
 
-def _refunds(walked: Walked, order: Integers) -> pa.Array | None:
+def _refunds(walked: MutationBatch, order: Integers) -> pa.Array | None:
     """The ids of refunds that each admission lists; None: none does."""
     if not walked.refunds:
         return None
     return pa.array([walked.refunds.get(i) for i in order.tolist()], pa.list_(pa.string()))
 
 
-def _differences(walked: Walked, order: Integers) -> pa.Array | None:
+def _differences(walked: MutationBatch, order: Integers) -> pa.Array | None:
     """What the law would have said where it was decided otherwise; None: nowhere."""
     events, results = walked.events, walked.results
     told = np.flatnonzero(events.decided[order])
@@ -111,13 +111,13 @@ def _differences(walked: Walked, order: Integers) -> pa.Array | None:
     return pa.array(said, _LAW)
 
 
-def _applied(walked: Walked, order: Integers) -> pa.Array | None:
+def _applied(walked: MutationBatch, order: Integers) -> pa.Array | None:
     """When each event was applied, where that is not its own time; None: nowhere."""
     at, ts = walked.events.at[order], walked.asked.requests.ts[order]
     return pa.array(at, mask=at == ts) if (at != ts).any() else None
 
 
-def _charged(walked: Walked, order: Integers) -> Integers:
+def _charged(walked: MutationBatch, order: Integers) -> Integers:
     """Mutations of the items that were admitted, cut at 64 bits."""
     requests = walked.asked.requests
     item, ends = _items(walked, order)
@@ -133,7 +133,7 @@ def _charged(walked: Walked, order: Integers) -> Integers:
     return charged
 
 
-def _items(walked: Walked, order: Integers) -> tuple[Integers, Integers]:
+def _items(walked: MutationBatch, order: Integers) -> tuple[Integers, Integers]:
     """The items of some requests one after the other, and where each request's begin and the last one's end.
     """
     requests = walked.asked.requests

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streaming.columns.byte_strings import Integers
-from streaming.laws.mutation.intake import Asked, RoutingKeys
+from streaming.laws.mutation.intake import OrderedRequests, RoutingKeys
 from streaming.laws.mutation.law import PERMISSIVE, REFUND, REFUSED, STRICT, Events, Flags, Results, Terms
 from streaming.laws.mutation.rates import Doubles
 from streaming.laws.mutation.requests import ANSWERED, DECIDED, DRY, LATE, REJECT_LATE, Requests
@@ -35,7 +35,7 @@ class Label(NamedTuple):
     shadow: Flags
 
 
-class Stretch(NamedTuple):
+class PolicySpan(NamedTuple):
     """Events between two changes of policy.
 
     Attributes:
@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Walked:
+class MutationBatch:
     """A batch and what has been said of it so far.
 
     Attributes:
@@ -64,7 +64,7 @@ class Walked:
         refunds: the ids that admissions list, by row; see statements.list_refunds.
     """
 
-    asked: Asked
+    asked: OrderedRequests
     late: Flags
     events: Events
     results: Results
@@ -86,7 +86,7 @@ class Walked:
         order = self.asked.order
         self.events.at[order] = np.maximum(self.events.at[order], seen)
 
-    def stretches(self, timeline: PolicyTimeline) -> Iterator[Stretch]:
+    def stretches(self, timeline: PolicyTimeline) -> Iterator[PolicySpan]:
         """The events by stretch of time, in order; their terms are numbered on the way."""
         order, of = self.asked.order, self.asked.routing_keys.of
         at = self.events.at[order]
@@ -98,11 +98,11 @@ class Walked:
             else:
                 present, spot = np.unique(of[rows], return_inverse=True)
             self.events.term[order[rows]] = base + spot
-            yield Stretch(order=order[rows], routing_keys=present, base=base, at=earliest)
+            yield PolicySpan(order=order[rows], routing_keys=present, base=base, at=earliest)
             base += len(present)
 
 
-def begin(asked: Asked, processed_ts: int | None, *, as_decided: bool) -> Walked:
+def begin(asked: OrderedRequests, processed_ts: int | None, *, as_decided: bool) -> MutationBatch:
     """Columns for the law, before it has said anything.
 
     Args:
@@ -126,7 +126,7 @@ def begin(asked: Asked, processed_ts: int | None, *, as_decided: bool) -> Walked
         own_outcome=np.empty(count, dtype=np.int64),
         own_rejected=np.empty(len(requests.mutations), dtype=np.bool_),
     )  # fmt: skip
-    return Walked(asked=asked, late=late, events=events, results=results)
+    return MutationBatch(asked=asked, late=late, events=events, results=results)
 
 
 def _is_late(requests: Requests, processed_ts: int | None) -> Flags:
@@ -150,7 +150,7 @@ def _modes(requests: Requests, late: Flags) -> Integers:
     return mode
 
 
-def label(terms: Terms, stretch: Stretch, version: int, shadow: Flags) -> Label:
+def label(terms: Terms, stretch: PolicySpan, version: int, shadow: Flags) -> Label:
     """What decisions say of the terms of one stretch."""
     return Label(
         sampled=np.where(terms.row < 0, -1, (terms.samples > 0).astype(np.int64)),

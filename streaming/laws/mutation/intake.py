@@ -16,11 +16,11 @@ from streaming.columns.byte_strings import Integers
 from streaming.columns.records import Records
 from streaming.contract.events import MAX_AHEAD_MS, Event, Refund, Request
 from streaming.contract.names import parse_subject
-from streaming.laws.gathering import ordered
+from streaming.laws.column_intake import ordered
 from streaming.laws.law import Flags, Intake
 from streaming.laws.mutation.limits import quotas_of
 from streaming.laws.mutation.plain import SCHEMA, TYPES, plain
-from streaming.laws.mutation.requests import STAMPED, Requests, Rows, encoded, joined
+from streaming.laws.mutation.requests import STAMPED, RequestRows, Requests, encoded, joined
 from streaming.laws.sheet import named
 from streaming.policy.derived import stretches
 from streaming.policy.timeline import PolicyTimeline
@@ -39,7 +39,7 @@ class RoutingKeys(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class OrderedRequests:
     """Requests and refunds on their way through the law.
 
     Attributes:
@@ -60,7 +60,7 @@ class RequestIntake(Intake):
         self.newest = -1
         self._records, self._max_ahead_ms = records, max_ahead_ms
         self._parts: list[Requests] = []
-        self._rows = Rows()
+        self._rows = RequestRows()
 
     def scan(self) -> Flags:
         """Read the plain ones; a row that is none of them may still be put."""
@@ -84,7 +84,7 @@ class RequestIntake(Intake):
         self.newest = max(self.newest, event.at)
         self._rows.put(i, event)
 
-    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Asked | None:
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> OrderedRequests | None:
         """All of them, each with its quota entity."""
         parts = [*self._parts, self._rows.finish()] if len(self._rows) else self._parts
         if not parts:
@@ -92,7 +92,7 @@ class RequestIntake(Intake):
         requests = joined(parts)
         order = ordered(requests.at, requests.source, self._records)
         own = routing_keys(requests, order, timeline, stamped=not replay)
-        return Asked(requests=requests, order=order, routing_keys=own)
+        return OrderedRequests(requests=requests, order=order, routing_keys=own)
 
     def _plain(self) -> Iterator[Requests]:
         """Those that can be read in bulk, some of them at a time."""

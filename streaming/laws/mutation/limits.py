@@ -25,7 +25,7 @@ from streaming.columns.byte_strings import (
 from streaming.columns.compiled import lean
 from streaming.columns.limit_index import NOTHING, LimitIndex
 from streaming.laws.mutation.rates import sample_count
-from streaming.policy.derived import Derived
+from streaming.policy.derived import PolicyCache
 from streaming.policy.policy_set import Algorithm, Candidate, MutationQuota, PolicySet, mutation_quota_at
 from streaming.state.row_names import row_name
 
@@ -116,7 +116,7 @@ def _quota(quota: MutationQuota | None) -> Quota | None:
     )  # fmt: skip
 
 
-quotas_of: Final = Derived(Quotas, MAX_CACHED)
+quotas_of: Final = PolicyCache(Quotas, MAX_CACHED)
 """The quotas of a set, which never changes."""
 
 

@@ -62,7 +62,7 @@ class _Items(NamedTuple):
     mutations: Integers
 
 
-class _Told(NamedTuple):
+class _Decisions(NamedTuple):
     """What `decided` says, where it says something; see `Requests`."""
 
     outcome: Integers
@@ -89,7 +89,7 @@ def plain(rows: pa.RecordBatch, type: str, source: Integers, times: Integers, ma
     at = fields.integers("applied_ts", ts, maximum=TS_MAX_MS)
     of_ts, deadline_ms = fields.integers("of_ts", ts, maximum=TS_MAX_MS), np.full(len(ts), -1)
     flags, items = STAMPED * fields.said("subject"), _items(fields)
-    told = _Told(np.zeros_like(ts), np.zeros_like(ts), np.zeros(len(items.mutations), dtype=np.bool_))
+    told = _Decisions(np.zeros_like(ts), np.zeros_like(ts), np.zeros(len(items.mutations), dtype=np.bool_))
     if type == REFUND_TYPE:
         flags |= REFUND
         # What several items add up to is left to the parser.
@@ -131,7 +131,7 @@ def _items(fields: RowFields) -> _Items:
     return _Items(ends=ends, names=names.cast(pa.large_string()), mutations=mutations)
 
 
-def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
+def _told(fields: RowFields, flags: Integers, items: _Items) -> _Decisions:
     """What was decided where it was asked; it is plain if all items were rejected or none, in order."""
     inside = fields.structs("decided")
     outcome = inside.words("outcome", OUTCOMES, -1)
@@ -159,7 +159,7 @@ def _told(fields: RowFields, flags: Integers, items: _Items) -> _Told:
     fields.plain &= inside.plain | ~decided
     gone = np.zeros(len(items.mutations), dtype=np.bool_)
     gone[places(items.ends[:-1][all_gone & decided], count[all_gone & decided])] = True
-    return _Told(np.where(decided, outcome, 0), np.where(decided, wait_ms, 0), gone)
+    return _Decisions(np.where(decided, outcome, 0), np.where(decided, wait_ms, 0), gone)
 
 
 def _of_each(which: Flags, ends: Integers) -> Integers:

@@ -103,7 +103,7 @@ def _concatenated(columns: Sequence[Any]) -> Any:
     return pa.concat_arrays(columns)
 
 
-class Rows:
+class RequestRows:
     """Puts events that were parsed one by one into columns."""
 
     def __init__(self) -> None:

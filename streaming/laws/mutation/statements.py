@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from streaming.columns.byte_strings import Integers
 from streaming.columns.json_rows import objects
 from streaming.columns.outputs import DecisionRows
-from streaming.laws.mutation.batch import Walked
+from streaming.laws.mutation.batch import MutationBatch
 from streaming.laws.mutation.law import REFUND, Flags
 
 LISTED_MS: Final = 3_600_000
@@ -30,18 +30,18 @@ SAID_BYTES: Final = 2048
 _LISTS: Final = ("rejected", "refunds", "law")
 
 
-class Refunded(NamedTuple):
+class OrphanRefund(NamedTuple):
     """A refund that no admission has listed: when it was applied, ms, and its id."""
 
     at: int
     name: str
 
 
-Waiting = dict[int, list[Refunded]]
+Waiting = dict[int, list[OrphanRefund]]
 """By row, in the order applied."""
 
 
-def list_refunds(walked: Walked, rows: Integers, waiting: Waiting) -> dict[int, list[str]]:
+def list_refunds(walked: MutationBatch, rows: Integers, waiting: Waiting) -> dict[int, list[str]]:
     """The ids that each admission lists, by its row in `Requests`.
 
     Args:
@@ -61,7 +61,7 @@ def list_refunds(walked: Walked, rows: Integers, waiting: Waiting) -> dict[int, 
     for place in np.flatnonzero(concerned[of] & limited).tolist():
         i, row = int(order[place]), int(rows[of[place]])
         if given[place]:
-            waiting.setdefault(row, []).append(Refunded(int(at[i]), requests.id[i].as_py()))
+            waiting.setdefault(row, []).append(OrphanRefund(int(at[i]), requests.id[i].as_py()))
             _bound(waiting[row])
         elif row in waiting:
             names = [refund.name for refund in waiting.pop(row) if refund.at + LISTED_MS >= at[i]]
@@ -70,7 +70,7 @@ def list_refunds(walked: Walked, rows: Integers, waiting: Waiting) -> dict[int, 
     return listed
 
 
-def _bound(refunds: list[Refunded]) -> None:
+def _bound(refunds: list[OrphanRefund]) -> None:
     size = sum(len(refund.name) for refund in refunds)
     while len(refunds) > LISTED_MAX or size > LISTED_BYTES:
         size -= len(refunds.pop(0).name)
@@ -86,7 +86,7 @@ def waiting_column(waiting: Waiting, rows: int) -> pa.Array:
 
 def waiting_of(column: pa.Array) -> Waiting:
     """What `waiting_column` wrote."""
-    return {row: [Refunded(*one) for one in orjson.loads(value)] for row, value in _valid(column)}
+    return {row: [OrphanRefund(*one) for one in orjson.loads(value)] for row, value in _valid(column)}
 
 
 def waits(column: pa.Array, horizon: int) -> Flags:

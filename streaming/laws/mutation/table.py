@@ -19,8 +19,8 @@ from streaming.contract.names import DEFAULT_NAME
 from streaming.laws.law import Batch, DecisionForm, LawState
 from streaming.laws.mutation import law, rates
 from streaming.laws.mutation.admissions import ADMISSION, admissions
-from streaming.laws.mutation.batch import Stretch, Walked, begin, label
-from streaming.laws.mutation.intake import Asked
+from streaming.laws.mutation.batch import MutationBatch, PolicySpan, begin, label
+from streaming.laws.mutation.intake import OrderedRequests
 from streaming.laws.mutation.law import PLAIN_WINDOWS, State, Terms
 from streaming.laws.mutation.limits import QUOTAS_PREFIX, Quotas, quotas_of
 from streaming.laws.mutation.rates import FULL, Doubles
@@ -166,7 +166,7 @@ class MutationTable(SubjectTable, LawState):
 
     def fold(self, batch: Batch) -> DecisionRows:
         """Decide requests and refunds in order: one decision a request, none a refund."""
-        asked: Asked = batch.events
+        asked: OrderedRequests = batch.events
         timeline, routing_keys = batch.timeline, asked.routing_keys
         own = row_names(routing_keys.names)
         self._take_in(own)
@@ -183,7 +183,7 @@ class MutationTable(SubjectTable, LawState):
             self._note_said(walked, decided, rows)
         return decided
 
-    def _note_said(self, walked: Walked, decided: DecisionRows, rows: Integers) -> None:
+    def _note_said(self, walked: MutationBatch, decided: DecisionRows, rows: Integers) -> None:
         """Keep what must be said again of the subjects of a batch, whose routing keys have these rows."""
         assert decided.key is not None
         # The key behind the last routing key is of those whom nobody limits.
@@ -209,8 +209,9 @@ class MutationTable(SubjectTable, LawState):
         self.cold.keep(lambda columns: _speaking(columns, quotas, horizon))
 
     def _walk_stretch(
-        self, walked: Walked, stretch: Stretch, own: pa.Array, rows: Integers, timeline: PolicyTimeline
-    ) -> None:
+        self, walked: MutationBatch, stretch: PolicySpan, own: pa.Array, rows: Integers,
+        timeline: PolicyTimeline,
+    ) -> None:  # fmt: skip
         """Walk the events of one stretch of time without a change of policy.
 
         Args:

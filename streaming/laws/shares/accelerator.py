@@ -37,7 +37,8 @@ from streaming.laws.shares.rounds import STALE_ROUNDS
 @lean
 def walk(
     active: Integers, begin: int, stretch: int, groups: Groups, members: Members, steps: Steps,
-    rules: Rules, limits: Limits, progress: Progress, told: Told, shared: Pending, pending: Pending,
+    rules: Rules, limits: Limits, progress: Progress, told: Told, shared: Pending,
+    pending: Pending,
 ) -> int:  # fmt: skip
     """Take groups through what happens to them, as far as the policies at hand reach.
 
@@ -263,7 +264,9 @@ def _file(
 
 
 @lean
-def _let_go(g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told) -> None:
+def _let_go(
+    g: int, expiry: int, groups: Groups, members: Members, limits: Limits, told: Told
+) -> None:
     """Drop the brokers whose report is too old, and the shares of those that use nothing.
 
     Who had shares is told, by name. Where the policies do not know the group, nobody has shares any more.

@@ -13,7 +13,7 @@ from streaming.contract.events import MAX_AHEAD_MS, Event, Tick
 from streaming.contract.usage_events import DIMENSIONS, GroupUsage
 from streaming.laws.law import Entry, Flags, Intake
 from streaming.laws.row_fields import places
-from streaming.laws.shares.report_rows import FIELDS, NOT_SAID, Part, read_reports
+from streaming.laws.shares.report_rows import FIELDS, NOT_SAID, ReportPart, read_reports
 from streaming.policy.timeline import PolicyTimeline
 
 _NONE: Final = np.empty(0, dtype=np.int64)
@@ -54,13 +54,13 @@ class Reports(NamedTuple):
     brokers: pa.StringArray
 
 
-class Rows:
+class ReportRows:
     """Puts events that were parsed one by one into columns, in the order in which they come.
 
     >>> from streaming.contract.usage_events import GroupReport
     >>> told = GroupReport(counts=(600, 0, 0, 0), throttled_ms=(None, 20, None, None))
     >>> event = GroupUsage(id="e", ts=7, at=7, broker="b1", period_ms=1000, usage=(("rg1", told),))
-    >>> rows = Rows()
+    >>> rows = ReportRows()
     >>> rows.put(event, source=3, ticks=0)
     >>> reports = rows.finish()
     >>> reports.counts.tolist(), reports.throttled_ms.tolist(), reports.groups.to_pylist()
@@ -96,7 +96,7 @@ class Rows:
         )  # fmt: skip
 
 
-class Arrived(NamedTuple):
+class ParsedReport(NamedTuple):
     """A report that was parsed.
 
     Attributes:
@@ -110,7 +110,7 @@ class Arrived(NamedTuple):
     event: GroupUsage
 
 
-class Reported(NamedTuple):
+class ReportBatch(NamedTuple):
     """A batch of the law.
 
     Attributes:
@@ -128,8 +128,8 @@ class ReportIntake(Intake):
     def __init__(self, records: Records, max_ahead_ms: int = MAX_AHEAD_MS) -> None:
         self.newest = -1
         self._max_ahead_ms = max_ahead_ms
-        self._parts: list[Part] = []
-        self._put: list[Arrived] = []
+        self._parts: list[ReportPart] = []
+        self._put: list[ParsedReport] = []
         self._ticks: list[tuple[int, tuple[int, int, int], int, Tick]] = []
         self._records = records
 
@@ -156,9 +156,9 @@ class ReportIntake(Intake):
             self._ticks.append((event.at, self._records.order_of(i), i, event))
         else:
             assert isinstance(event, GroupUsage)
-            self._put.append(Arrived(at=event.at, source=i, event=event))
+            self._put.append(ParsedReport(at=event.at, source=i, event=event))
 
-    def events(self, timeline: PolicyTimeline, *, replay: bool) -> Reported | None:
+    def events(self, timeline: PolicyTimeline, *, replay: bool) -> ReportBatch | None:
         """All of them, in the order of docs/contract.md 1."""
         ticks = [Entry(event, i) for _, _, i, event in sorted(self._ticks, key=lambda one: one[:3])]
         whole = _joined([*self._parts, *([_parsed(self._put)] if self._put else [])])
@@ -170,7 +170,7 @@ class ReportIntake(Intake):
         order = np.lexsort((record, row, second, first, at))
         is_tick = order >= len(whole.record)
         ticks_before = np.cumsum(is_tick.astype(np.int64))[~is_tick]
-        return Reported(_rows(whole, order[~is_tick], ticks_before), ticks)
+        return ReportBatch(_rows(whole, order[~is_tick], ticks_before), ticks)
 
 
 def _alike(packs: Sequence[Pack]) -> Iterator[tuple[pa.RecordBatch, Integers]]:
@@ -185,7 +185,7 @@ def _alike(packs: Sequence[Pack]) -> Iterator[tuple[pa.RecordBatch, Integers]]:
         yield together.to_batches()[0], np.concatenate(records)
 
 
-def _rows(whole: Part, order: Integers, ticks: Integers) -> Reports:
+def _rows(whole: ReportPart, order: Integers, ticks: Integers) -> Reports:
     """The entries of some records in this order; `ticks` is how many ticks come before each record."""
     ends = np.cumsum(whole.entries)
     entries = whole.entries[order]
@@ -207,35 +207,35 @@ def _rows(whole: Part, order: Integers, ticks: Integers) -> Reports:
     )
 
 
-def _parsed(events: Sequence[Arrived]) -> Part:
+def _parsed(events: Sequence[ParsedReport]) -> ReportPart:
     """Reports that were parsed one by one."""
-    put, entries = Rows(), []
+    put, entries = ReportRows(), []
     for one in events:
         put.put(one.event, source=one.source, ticks=0)
         entries.append(len(one.event.usage))
     rows = put.finish()
     heads = [(one.source, one.at, one.event.ts, one.event.period_ms) for one in events]
     record, at, ts, period_ms = np.array(heads, dtype=np.int64).T.copy()
-    return Part(
+    return ReportPart(
         record=record, at=at, ts=ts, period_ms=period_ms, entries=np.array(entries, dtype=np.int64),
         brokers=pa.array([one.event.broker for one in events], pa.string()),
         counts=rows.counts, throttled_ms=rows.throttled_ms, groups=rows.groups.take(pa.array(rows.group)),
     )  # fmt: skip
 
 
-def _joined(parts: Sequence[Part]) -> Part:
+def _joined(parts: Sequence[ReportPart]) -> ReportPart:
     if len(parts) == 1:
         return parts[0]
-    nothing = Part(
+    nothing = ReportPart(
         record=_NONE, at=_NONE, ts=_NONE, period_ms=_NONE, entries=_NONE, brokers=pa.array([], pa.string()),
         counts=_NONE.reshape(0, _WIDTH), throttled_ms=_NONE.reshape(0, _WIDTH),
         groups=pa.array([], pa.string()),
     )  # fmt: skip
     joined = {}
-    for name in Part.__slots__:
+    for name in ReportPart.__slots__:
         columns = [getattr(part, name) for part in (nothing, *parts)]
         joined[name] = (pa.concat_arrays if name in ("brokers", "groups") else np.concatenate)(columns)
-    return Part(**joined)
+    return ReportPart(**joined)
 
 
 def _numbers(column: pa.DictionaryArray) -> Integers:

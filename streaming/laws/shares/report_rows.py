@@ -28,7 +28,7 @@ _WIDTH: Final = len(DIMENSIONS)
 
 
 @dataclass(slots=True)
-class Part:
+class ReportPart:
     """Reports: a row a report in `record` to `brokers`, a row an *entry*, which is what a report says of one
     group, in the others.
 
@@ -55,7 +55,7 @@ class Part:
     groups: pa.StringArray
 
 
-def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Part:
+def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> ReportPart:
     """The plain reports among rows of type `group_usage`; `record` is the number of a row.
 
     Args:
@@ -78,7 +78,7 @@ def read_reports(rows: pa.RecordBatch, times: Integers, max_ahead_ms: int) -> Pa
     _check(ends, names.indices.to_numpy(), np.full(len(names.dictionary), NOT_SAID), good, plain)
     own = np.flatnonzero(plain)
     entries = np.diff(ends)
-    part = Part(
+    part = ReportPart(
         record=own, at=at[own], ts=ts[own], period_ms=period_ms[own], entries=entries[own],
         brokers=brokers.take(pa.array(own)), counts=counts, throttled_ms=throttled_ms, groups=groups,
     )  # fmt: skip

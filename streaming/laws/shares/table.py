@@ -35,11 +35,11 @@ from streaming.laws.shares.columns import (
     no_told,
     steps_of,
 )
-from streaming.laws.shares.intake import Reported
+from streaming.laws.shares.intake import ReportBatch
 from streaming.laws.shares.rounds import NO_SOURCE
 from streaming.laws.shares.share_rows import rows_of
 from streaming.laws.shares.state import State
-from streaming.policy.derived import Derived
+from streaming.policy.derived import PolicyCache
 from streaming.policy.groups import LIFE_ROUNDS, GroupLimits, group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.timeline import PolicyTimeline
@@ -68,7 +68,7 @@ def _limits(policies: PolicySet) -> LearntLimits[GroupLimits]:
     return LearntLimits(find)
 
 
-limits_of: Final = Derived(_limits, MAX_CACHED)
+limits_of: Final = PolicyCache(_limits, MAX_CACHED)
 """The limits of groups under a set of policies."""
 
 
@@ -112,7 +112,7 @@ class SharesTable(LawState):
         of the batch's last event, else NO_SOURCE. Decisions are in the order of the events that closed their
         rounds, those of one event by name of group, round and broker, those who leave first.
         """
-        reported: Reported = batch.events
+        reported: ReportBatch = batch.events
         reports = reported.reports
         state, group, broker = self._state.widened(reports.groups, reports.brokers)
         rows = group[reports.group]

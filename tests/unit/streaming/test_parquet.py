@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming.contract.errors import WeirError
-from streaming.replay import Replayed, read_lines, replay_local, write_lines
+from streaming.replay import ReplayResult, read_lines, replay_local, write_lines
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 PAIRS = [
@@ -24,11 +24,11 @@ def events_of(lines: Path) -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in stream if line.strip()]
 
 
-def replayed(policies: Path, lines: Path, columns: Path) -> tuple[Replayed, Replayed]:
+def replayed(policies: Path, lines: Path, columns: Path) -> tuple[ReplayResult, ReplayResult]:
     """A trace as lines and as columns; what is named by its file is named alike."""
     plain, other = replay_local(str(policies), [str(lines)]), replay_local(str(policies), [str(columns)])
     there, here = columns.name.encode(), lines.name.encode()
-    return plain, Replayed([line.replace(there, here) for line in other.decisions], other.dead_letters)
+    return plain, ReplayResult([line.replace(there, here) for line in other.decisions], other.dead_letters)
 
 
 @pytest.mark.parametrize(("policies", "lines"), PAIRS, ids=[f"{p.parent.name}/{p.stem}" for p, _ in PAIRS])

@@ -5,7 +5,7 @@ import pyarrow as pa
 from pack_kit import packed, records_with, stream_of
 
 from streaming.columns.packed import pack, stream, unpack
-from streaming.columns.records import Named, Records, unpacked
+from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.laws.pack_routing import PLACE
 
 KINDS = {"api": "CreateTopics", "strict": True}
@@ -59,7 +59,7 @@ def test_what_every_shard_got_is_not_put_to_the_rest() -> None:
     values = [packed(events(first, 20))[0] for first in (0, 20, 40)]
     broadcast = np.array([False, True, True])
     records = unpacked(
-        topic=Named(["t"], np.zeros(3, dtype=np.int64)), partition=np.zeros(3, dtype=np.int64),
+        topic=NameColumn(["t"], np.zeros(3, dtype=np.int64)), partition=np.zeros(3, dtype=np.int64),
         offset=np.arange(3), ts=np.zeros(3, dtype=np.int64),
         value=pa.chunked_array([pa.array(values, pa.binary())]), broadcast=broadcast,
         packed=np.ones(3, dtype=np.bool_),
@@ -78,7 +78,7 @@ def test_parts_of_records_keep_their_rows_numbers() -> None:
             some = some.append_column(name, pa.array(column))
         cuts.append(stream("request", some))
     records = unpacked(
-        topic=Named(["t"], np.zeros(2, dtype=np.int64)), partition=np.zeros(2, dtype=np.int64),
+        topic=NameColumn(["t"], np.zeros(2, dtype=np.int64)), partition=np.zeros(2, dtype=np.int64),
         offset=np.array([7, 8]), ts=np.zeros(2, dtype=np.int64),
         value=pa.chunked_array([pa.array(cuts, pa.binary())]), broadcast=None,
         packed=np.ones(2, dtype=np.bool_), cut=np.ones(2, dtype=np.bool_),

@@ -14,7 +14,7 @@ from streaming.columns.outputs import DecisionColumns, DecisionRows, Outputs
 from streaming.columns.packed import CONTENT_TYPE, HEADER, is_packed, unpack
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
-from streaming.job.output_columns import NEVER, Packing, output_columns
+from streaming.job.output_columns import NEVER, PackRule, output_columns
 from streaming.job.record_size_limit import RECORD_BYTES_MAX, limit_record_size
 from streaming.laws.dispatch.table import DECISION
 from streaming.laws.name_hashes import partition_of
@@ -43,7 +43,7 @@ def shares(count: int) -> DecisionRows:
 
 def sent(outputs: Outputs, least: int = 4) -> list[dict[str, Any]]:
     """Rows of the sink."""
-    columns = output_columns(outputs, TOPICS, Packing(least=least, partitions=PARTITIONS))
+    columns = output_columns(outputs, TOPICS, PackRule(least=least, partitions=PARTITIONS))
     return pa.RecordBatch.from_arrays(columns, ["topic", "key", "value", "partition", "headers"]).to_pylist()
 
 

@@ -11,7 +11,7 @@ from pack_kit import Event, packed, stream_of
 from streaming.columns.json_columns import columns_of
 from streaming.columns.json_rows import objects
 from streaming.columns.packed import opened, pack, unpack
-from streaming.laws.pack_routing import PLACE, Part, Record, law_of, parts
+from streaming.laws.pack_routing import PLACE, Record, RecordPart, law_of, parts
 from streaming.laws.registry import LAWS
 from streaming.laws.routing import routes
 
@@ -29,7 +29,7 @@ REPORTS: list[Event] = [
 ]
 
 
-def cut(value: bytes, shards: int = SHARDS) -> list[Part]:
+def cut(value: bytes, shards: int = SHARDS) -> list[RecordPart]:
     return list(parts([Record(pa.py_buffer(value), 0, 7, T0)], topic="t", shards=shards))
 
 
@@ -96,7 +96,7 @@ def test_reports_with_a_field_for_each_group() -> None:
 
 def test_with_one_shard_a_record_stays_as_it_is() -> None:
     (value,) = packed(REPORTS)
-    assert cut(value, shards=1) == [Part("shares", 0, value, False, 0)]
+    assert cut(value, shards=1) == [RecordPart("shares", 0, value, False, 0)]
 
 
 @pytest.mark.parametrize("value", [b"", b"rubbish", stream_of(pa.record_batch({"id": [b"x"]}))])
@@ -138,7 +138,7 @@ def test_reports_of_many_records_are_cut_together_and_know_where_they_came_from(
     assert count < sum(part.cut for few in records for part in parts([few], topic="t", shards=SHARDS))
 
 
-def told(part: Part) -> list[tuple[Any, ...]]:
+def told(part: RecordPart) -> list[tuple[Any, ...]]:
     """Law, shard, place and object of each row of a part; its bytes if it is a record as it came."""
     if not part.cut:
         return [(part.law, part.shard, (), part.value)]

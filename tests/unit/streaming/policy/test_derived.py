@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.policy.derived import Derived, stretches
+from streaming.policy.derived import PolicyCache, stretches
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -12,7 +12,7 @@ from streaming.policy.timeline import PolicyTimeline
 def test_sets_with_the_same_entries_share_it() -> None:
     """Another version does not matter, equal entries of somebody else do."""
     entries = {"broker": {}}
-    derived = Derived(lambda policies: object(), 2)
+    derived = PolicyCache(lambda policies: object(), 2)
     first = derived(PolicySet(entries, 1))
     assert derived(PolicySet(entries, 2)) is first
     assert derived(PolicySet(dict(entries), 1)) is not first
@@ -21,7 +21,7 @@ def test_sets_with_the_same_entries_share_it() -> None:
 def test_so_many_are_kept() -> None:
     """The one used longest ago leaves."""
     made: list[int] = []
-    derived = Derived(lambda policies: made.append(policies.version), 2)
+    derived = PolicyCache(lambda policies: made.append(policies.version), 2)
     sets = [PolicySet({"broker": {"n": number}}, number) for number in range(3)]
     for number in (0, 1, 0, 2, 0, 1):
         derived(sets[number])

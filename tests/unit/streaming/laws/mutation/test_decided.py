@@ -193,6 +193,6 @@ def test_ids_of_refunds_are_any_text() -> None:
     name = 'é"\\\n' + "\U0001f600"
     (decision,) = live().step([own(refund(0, 0, 1, name=name)), own(request("a", 0, 1))])
     assert orjson.loads(orjson.dumps(decision))["refunds"] == [name]
-    assert statements.waiting_of(statements.waiting_column({1: [statements.Refunded(1, name)]}, 3)) == {
-        1: [statements.Refunded(1, name)]
+    assert statements.waiting_of(statements.waiting_column({1: [statements.OrphanRefund(1, name)]}, 3)) == {
+        1: [statements.OrphanRefund(1, name)]
     }

@@ -13,7 +13,7 @@ from streaming.contract.events import Request
 from streaming.laws.mutation.intake import routing_keys
 from streaming.laws.mutation.limits import Quotas
 from streaming.laws.mutation.rates import sample_count
-from streaming.laws.mutation.requests import Requests, Rows
+from streaming.laws.mutation.requests import RequestRows, Requests
 from streaming.laws.registry import LAWS
 from streaming.policy.policy_set import Algorithm, PolicySet
 from streaming.policy.timeline import PolicyTimeline
@@ -85,7 +85,7 @@ def test_everybody_who_asks_is_charged_as_their_policies_say(
 
 def read(events: list[dict[str, Any]]) -> Requests:
     """Events in columns."""
-    rows = Rows()
+    rows = RequestRows()
     for i, event in enumerate(events):
         parsed = LAWS.parse(orjson.dumps(event), default_id="", default_ts=None)
         assert isinstance(parsed, Request)

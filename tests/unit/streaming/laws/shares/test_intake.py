@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pack_kit import packed
 from property_kit import tries
 
-from streaming.columns.records import Named, Records, unpacked
+from streaming.columns.records import NameColumn, Records, unpacked
 from streaming.contract.decisions import DEADLETTER
 from streaming.contract.events import Tick
 from streaming.contract.usage_events import GroupUsage
 from streaming.laws.law import Batch, StepContext
 from streaming.laws.registry import LAWS
 from streaming.laws.shard import step
-from streaming.laws.shares.intake import ReportIntake, Reports, Rows
+from streaming.laws.shares.intake import ReportIntake, ReportRows, Reports
 from streaming.laws.shares.table import SharesTable
 from streaming.policy.timeline import PolicyTimeline
 
@@ -47,7 +47,7 @@ def records_of(sent: Sent, arrivals: list[tuple[int, int]]) -> Records:
     ]
     partition, offset = zip(*arrivals, strict=True) if arrivals else ((), ())
     return unpacked(
-        topic=Named(["t"], np.zeros(len(values), np.int64)), partition=np.array(partition, np.int64),
+        topic=NameColumn(["t"], np.zeros(len(values), np.int64)), partition=np.array(partition, np.int64),
         offset=np.array(offset, np.int64), ts=np.full(len(values), 9),
         value=pa.chunked_array([pa.array(values, pa.binary())]),
         broadcast=np.array([events[0]["type"] == "tick" for events, _ in sent], np.bool_),
@@ -94,7 +94,7 @@ def test_columns_say_what_the_parser_says(sent: Sent, data: st.DataObject) -> No
         assert not any(isinstance(event, Tick) or event.usage for event in parsed)
         return
     reports = reported.reports
-    rows, ticks = Rows(), 0
+    rows, ticks = ReportRows(), 0
     for i in sorted(range(len(records)), key=lambda i: (parsed[i].at, records.order_of(i), i)):
         event = parsed[i]
         if isinstance(event, GroupUsage):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from streaming.contract.fields import INT64_MAX
 from streaming.contract.usage_events import GroupReport, GroupUsage
 from streaming.laws.shares import intake
-from streaming.laws.shares.intake import Reports, Rows
+from streaming.laws.shares.intake import ReportRows, Reports
 from streaming.laws.shares.report_rows import NOT_SAID
 
 counts = st.tuples(*[st.sampled_from([0, 1, 600, INT64_MAX])] * 4)
@@ -50,7 +50,7 @@ def test_the_worked_example() -> None:
 @given(st.lists(events, max_size=6))
 def test_what_was_put_stands_there(put: list[GroupUsage]) -> None:
     """A row per event and group, in order, with numbers at both ends of their range."""
-    rows = Rows()
+    rows = ReportRows()
     for source, event in enumerate(put):
         rows.put(event, source=source, ticks=source // 2)
     expected = [

@@ -15,7 +15,7 @@ from streaming.contract.errors import BadEvent
 from streaming.contract.fields import INT64_MAX, TS_MAX_MS
 from streaming.contract.usage_events import COUNTS, DIMENSIONS, GroupReport, GroupUsage
 from streaming.laws.registry import LAWS
-from streaming.laws.shares.report_rows import NOT_SAID, Part, plain_rows, read_reports
+from streaming.laws.shares.report_rows import NOT_SAID, ReportPart, plain_rows, read_reports
 
 INTEGERS = st.one_of(st.sampled_from([0, 1, 7, INT64_MAX, -1, -2, -5]), st.none())
 TIMES = st.sampled_from([None, 0, 9, 15, 16, -1, -2, TS_MAX_MS, TS_MAX_MS + 1])
@@ -86,7 +86,7 @@ def parsed(rows: pa.RecordBatch, row: int, time: int) -> GroupUsage | None:
     return event
 
 
-def told(part: Part) -> dict[int, tuple[Any, ...]]:
+def told(part: ReportPart) -> dict[int, tuple[Any, ...]]:
     """Of each row that was taken, what was read."""
     found, first = {}, 0
     for place, row in enumerate(part.record.tolist()):

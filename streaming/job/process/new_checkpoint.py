@@ -22,7 +22,7 @@ _PARTS: Final = ("layout of this Weir", "job.shards", "job.shuffle_partitions", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class NewCheckpoint:
     """A checkpoint that is not there yet.
 
     Attributes:
@@ -80,7 +80,7 @@ def warn_of_new(
         return
     if others:
         records = _records(bootstrap, client, topics)
-        new = Beginning(path=checkpoint, others=others, records=records, from_start=from_start)
+        new = NewCheckpoint(path=checkpoint, others=others, records=records, from_start=from_start)
         _LOG.warning("%s", new.text())
 
 

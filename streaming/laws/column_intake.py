@@ -17,7 +17,7 @@ _HEAD_NAMES: Final = [field.name for field in HEAD]
 _TS: Final = _HEAD_NAMES.index("ts")
 
 
-class Gathering(ABC):
+class ColumnIntake(ABC):
     """What the intakes of laws have in common that take their events as columns.
 
     Args:
