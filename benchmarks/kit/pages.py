@@ -114,19 +114,24 @@ def first(lines: Mapping[str, Line]) -> str:
 
 
 def summary(lines: Mapping[str, Line]) -> str:
-    """How many of the numbers that were aimed at were reached, and a table of those that were missed."""
-    aimed = [row for line in lines.values() for row in line["rows"] if row["target"]]
-    if not aimed:
+    """How many of each benchmark's targets were reached; which ones stands in its own table."""
+    met = {
+        name: [row["met"] for row in line["rows"] if row["target"]]
+        for name, line in lines.items()
+        if any(row["target"] for row in line["rows"])
+    }
+    if not met:
         return _NOTHING
-    missed = [row for row in aimed if not row["met"]]
-    table = markdown(
+    names = [*(f"`{name}`" for name in met), "all"]
+    reached = [sum(map(bool, each)) for each in met.values()]
+    aimed = [len(each) for each in met.values()]
+    return markdown(
         {
-            "What": [row["what"] for row in missed],
-            "Measured": [_measured(row) for row in missed],
-            "Target": [row["target"] for row in missed],
+            "Benchmark": names,
+            "Targets": [str(count) for count in (*aimed, sum(aimed))],
+            "Met": [str(count) for count in (*reached, sum(reached))],
         }
     )
-    return f"{len(aimed) - len(missed)} of {len(aimed)} targets were met. Missed:\n\n{table}"
 
 
 def _found(lines: Mapping[str, Line], name: str, what: str, beside: str) -> Line:

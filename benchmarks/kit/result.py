@@ -135,9 +135,7 @@ def row_table(rows: Iterable[Mapping[str, Any]]) -> str:
         "What": [row["what"] for row in rows],
         "Value": [f"{number(row['value'])} {row['unit']}".strip() for row in rows],
         "Beside": [_beside(row) for row in rows],
-        "Ratio": ["" if row["ratio"] is None else f"{number(row['ratio'])} x" for row in rows],
-        "Target": [row["target"] for row in rows],
-        "Met": ["" if row["met"] is None else "yes" if row["met"] else "no" for row in rows],
+        "Target": [_aim(row) for row in rows],
     }
     return markdown({name: cells for name, cells in columns.items() if any(cells)})
 
@@ -179,6 +177,12 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _beside(row: Mapping[str, Any]) -> str:
+    """The baseline in the row's own unit, by the ratio to it."""
     if row["baseline"] is None:
         return row["baseline_what"] or ""
-    return f"{number(row['baseline'])} {row['unit']}: {row['baseline_what']}"
+    times = "" if row["ratio"] is None else f"{number(row['ratio'])} x "
+    return f"{times}{number(row['baseline'])}: {row['baseline_what']}"
+
+
+def _aim(row: Mapping[str, Any]) -> str:
+    return row["target"] if row["met"] is None else f"{row['target']}, {'met' if row['met'] else 'missed'}"

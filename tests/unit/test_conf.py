@@ -185,3 +185,19 @@ def test_pages_name_files_that_are_there(page: Path) -> None:
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", page.read_text()))
     ends = {f"/{path}" for path in there}
     assert [name for name in named if not any(end.endswith(f"/{name}") for end in ends)] == []
+
+
+LINKING = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "compose").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_pages_and_sections(page: Path) -> None:
+    """Each link within the repository: its file is there, and so is the heading that it names."""
+    for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", page.read_text()):
+        path, _, section = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if section:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert section in named, link
