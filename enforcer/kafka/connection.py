@@ -9,22 +9,23 @@ from collections.abc import Callable
 from typing import cast
 
 from enforcer.core.pacing import Pacer
-from enforcer.core.settings import DelegationTokens, ProxySettings
+from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import Moving
 from enforcer.host.sockets import Address, peer_of
-from enforcer.kafka.concurrency.flow import Counting
-from enforcer.kafka.handling import Handler
-from enforcer.kafka.incoming import Incoming
+from enforcer.kafka.chain import Chain
+from enforcer.kafka.context import Context
 from enforcer.kafka.life.ending import Ending
 from enforcer.kafka.life.keeping import kept_bytes
 from enforcer.kafka.life.troubles import Troubles
-from enforcer.kafka.link import Hub, Slot
-from enforcer.kafka.requests import Requests
-from enforcer.kafka.responses import Responses
+from enforcer.kafka.part import Request, Slot
+from enforcer.kafka.passing.incoming import Incoming
+from enforcer.kafka.passing.requests import Requests
+from enforcer.kafka.passing.responses import Responses
+from enforcer.kafka.slots.part import SlotsPart
 from enforcer.wire.kafka.frames import FETCH, LENGTH_BYTES, BadFrame
-from enforcer.wire.kafka.sasl import SaslObserver
+from streaming.contract.events import ANONYMOUS
 
 # A large request that others wait for, for its place or its slot, has this part of the time.
 _HURRY = 12
@@ -42,39 +43,38 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(
-        self, proxy: Hub, target: Callable[[], Address], make_upstream: MakeUpstream = Upstream
+        self, proxy: Context, target: Callable[[], Address], make_upstream: MakeUpstream = Upstream
     ) -> None:
         self._proxy, self._target, self._make_upstream = proxy, target, make_upstream
         self._settings, self._traffic = proxy.settings, proxy.metrics.traffic
-        token_ids = proxy.settings.delegation_tokens is DelegationTokens.BY_ID
-        observer = SaslObserver(proxy.settings.oauth_claim, token_ids)
-        self._pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
+        self.pacer = Pacer(proxy.coordinator, proxy.call_later, self._pump)
         limit = proxy.settings.max_frame_bytes
-        self._responses = Responses(limit, observer, proxy.rewrite, self._traffic, proxy.brokers.repeats)
-        self._counting = Counting(self._pacer, self._responses, proxy.settings, lambda: self._requests.coming)
-        self._handler = Handler(proxy, self, observer, self._pacer, self._counting)
+        self._responses = Responses(limit, proxy.rewrite, self._traffic, proxy.repeats)
+        self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
+        self._chain = Chain(proxy.concerns, self)
         self._requests: Requests = Requests(
-            limit, self._handler.must_read, proxy.settings.max_admin_frame_bytes,
+            limit, self._chain.must_read, proxy.settings.max_admin_frame_bytes,
             proxy.settings.max_unauthenticated_frame_bytes, proxy.settings.gathered_mb << 20,
-            proxy.guard.protected, self._handler.in_force,
+            proxy.protected, proxy.in_force,
         )  # fmt: skip
         self.ending = Ending(
-            proxy, self._pacer, self._handler, self._requests, self._responses,
+            proxy, self.pacer, self._chain, self._requests, self._responses,
             pump=self._pump, over=lambda: proxy.forget(self),
         )  # fmt: skip
-        # Of link.Line and server.Client.
+        # Of part.Link and server.Client.
+        self.user = ANONYMOUS
         self.call_later, self.end = proxy.call_later, self.ending.close_client
-        self.reserve, self.forgo = self._responses.reserve, self._responses.forgo
+        self.reserve, self.forgo = self._responses.answers.append, self._responses.answers.remove
+        self.hold, self.respond = self._requests.put_back, self._responses.respond
         self.notice, self.drain, self.drop = self.ending.notice, self.ending.drain, self.ending.drop
-        self.put_back, self.count_by = self._requests.put_back, self._counting.count_by
-        self._troubles = Troubles(proxy, self.ending, self._who)
+        self.count_by = self.slots.count_by
         self._transport: asyncio.Transport | None = None
         self._upstream: Upstream | None = None
         self._seat = Seat(proxy.budget, self._set_reading)
         self._reading, self._full, self._pumping = True, False, False
         self.peer, self.address = object(), ("", 0)
-        pause, resume = self._pause_upstream, self._resume_upstream
-        self._incoming = Incoming(proxy.turns, self._take_answers, pause, resume)
+        self._troubles = Troubles(proxy, self.ending, lambda: f"{self.user!r} at {self.peer}")
+        self._incoming = Incoming(proxy.turns, self._take_answers, self._pause_broker, self._resume_broker)
         self._partial_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,8 +101,8 @@ class Connection(asyncio.Protocol):
         requests, before = self._requests, self._requests.frames
         if requests.passing and self._upstream is not None:
             self._upstream.pass_on(requests.take_body(data), requests.passing > 0)
-            if self._counting.flow is not None and not requests.passing:
-                self._counting.flow.due.whole()
+            if self.slots.flow is not None and not requests.passing:
+                self.slots.flow.due.whole()
         elif not requests.add(data):
             return
         self._pump()
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
     def _hand_on(self, data: bytes) -> bool:
         """Send on a request that is as the last one, while nothing is unusual (see Responses._take_known)."""
         requests, answers, upstream = self._requests, self._responses.answers, self._upstream
-        flow = self._counting.flow
+        flow = self.slots.flow
         if (
             requests.data
             or requests.passing
@@ -124,16 +124,16 @@ class Connection(asyncio.Protocol):
             or self.ending.begun
             or upstream is None
             or not upstream.writable
-            or not self._pacer.idle
-            or self._proxy.meter.active
-            or self._proxy.fetch_desk.dispatch.active
-            or self._proxy.block_desk.blocks.active
+            or not self.pacer.idle
             or (flow is not None and not flow.spare)
             # The last one that may wait stops the reading.
             or len(answers) >= self._settings.inflight_max - 1
-            or (answers and (self._responses.kept_bytes or not self._handler.free))
+            or (answers and (self._responses.kept_bytes or not self._chain.free))
         ):
             return False
+        for law in self._chain.laws:
+            if law.active:
+                return False
         slot = requests.repeated(data)
         if slot is None:
             return False
@@ -167,15 +167,15 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly: nothing more is read from the broker for now, nor of the client."""
         self._full = True
-        self._counting.forget()
-        self._pause_upstream()
+        self.slots.forget()
+        self._pause_broker()
         self._set_reading()
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         self._full = False
         if not self._incoming:
-            self._resume_upstream()
+            self._resume_broker()
         self._pump()
 
     def upstream_changed(self) -> None:
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
 
     def upstream_failed(self, reason: str) -> None:
         """The broker connection could not be made or is lost: the client's ends too, it must not hang."""
-        self._counting.close()
+        self.slots.close()
         self._incoming.take_all()
         self.ending.lose_broker(reason)
 
@@ -197,16 +197,16 @@ class Connection(asyncio.Protocol):
         """Responses from the broker, in the order in which requests were sent to it."""
         if self.ending.done:
             self._incoming.drop()
-        elif self._incoming or (self._proxy.meter.active and self._responses.next_is(FETCH)):
+        elif self._incoming or self._responses.next_is_read(FETCH):
             self._incoming.add(data)
         else:
             self._take_answers(data)
 
-    def _resume_upstream(self) -> None:
+    def _resume_broker(self) -> None:
         if self._upstream is not None and not self._full:
             self._upstream.resume_reading()
 
-    def _pause_upstream(self) -> None:
+    def _pause_broker(self) -> None:
         if self._upstream is not None:
             self._upstream.pause_reading()
 
@@ -235,21 +235,29 @@ class Connection(asyncio.Protocol):
         if not (ending.closing or ending.done):
             self._handle_all()
             self._set_reading()
-        could_go = self._pacer.released or self._counting.flow is not None
+        could_go = self.pacer.released or self.slots.flow is not None
         if could_go and not self._proxy.turns.waits(self._pump):
-            self._handler.make_way()
+            self._make_way()
         if ending.begun:
             ending.settle()
 
+    def _make_way(self) -> None:
+        """What could go on has, or cannot for another reason: nobody shall wait for it."""
+        pacer = self.pacer
+        waits = self.slots.waits(pacer.held)
+        if pacer.released and (waits or not pacer.held):
+            pacer.released = False
+            self._chain.step_aside(but=self.slots)
+
     def _handle_all(self) -> None:
         self._pumping = True
-        requests, turns, counting = self._requests, self._proxy.turns, self._counting
+        requests, turns, counting = self._requests, self._proxy.turns, self.slots
         try:
             while requests.pos < len(requests.data) and self._may_handle():
                 if counting.flow is not None and not counting.flow.goes(requests, self):
                     break
                 # In a mute requests are let through one by one.
-                if not self._pacer.idle:
+                if not self.pacer.idle:
                     requests.gather()
                 elif self._pass_run():
                     continue
@@ -261,12 +269,12 @@ class Connection(asyncio.Protocol):
                 if frame is None:
                     break
                 try:
-                    self._handler.handle(frame)
+                    self._chain.handle(frame)
                 finally:
                     turns.end(begun_s)
             if requests.pos < len(requests.data):
                 requests.count()
-                self._handler.look_behind(requests, over=self.ending.input_over)
+                self._chain.look_behind(requests, over=self.ending.input_over)
             else:
                 # An idle connection keeps nothing of the last request.
                 requests.data, requests.pos = b"", 0
@@ -279,10 +287,10 @@ class Connection(asyncio.Protocol):
 
     def _may_handle(self) -> bool:
         return (
-            self._handler.free
+            self._chain.free
             and not self._full
             and self._responses.kept_bytes < self._settings.write_buffer_high_bytes
-            and (self._pacer.idle or self._pacer.may_handle)
+            and (self.pacer.idle or self.pacer.may_handle)
             and self.ending.takes
             and len(self._responses.answers) < self._settings.inflight_max
             and self._upstream is not None
@@ -292,8 +300,8 @@ class Connection(asyncio.Protocol):
     def _pass_run(self) -> bool:
         """Send on the requests at the front that no rule reads; False if there are none."""
         requests, responses, slots = self._requests, self._responses, list[Slot]()
-        requests.asked = self._handler.asked
-        room, flow = self._settings.inflight_max - len(responses.answers), self._counting.flow
+        requests.asked = self._chain.asked
+        room, flow = self._settings.inflight_max - len(responses.answers), self.slots.flow
         run = requests.run(slots, room if flow is None else min(room, flow.room))
         if flow is not None:
             flow.look_over(run)
@@ -309,7 +317,7 @@ class Connection(asyncio.Protocol):
             seat.leave()
             return
         may = (
-            (self._pacer.idle or self._pacer.may_read or self.ending.left)
+            (self.pacer.idle or self.pacer.may_read or self.ending.left)
             and requests.waiting < self._settings.held_frames_max
             and requests.waiting_bytes < self._settings.held_bytes_max
             # The rest of a request that is passing must come, or it would never be answered.
@@ -341,7 +349,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def send(self, slot: Slot | None, frame: bytes) -> bool:
-        """Send a request to the broker (link.Line); no slot: it gets no response."""
+        """Send a request to the broker (part.Link); no slot: it gets no response."""
         upstream, head = self._upstream, len(frame).to_bytes(LENGTH_BYTES, "big")
         if upstream is None or self.ending.closing or not upstream.send(frame, head):
             return False
@@ -349,21 +357,16 @@ class Connection(asyncio.Protocol):
             self._responses.due.append(slot)
         return True
 
-    def amend(self, finish: Callable[[bytes], bytes] | None) -> None:
-        """What is done to the answer of the next place that is taken (link.Line)."""
-        self._responses.next_amend = finish
-
-    def reply(self, slot: Slot) -> None:
-        """Answer without the broker, in turn (link.Line)."""
-        self._responses.reserve(slot)
+    def answer(self, request: Request, response: bytes) -> None:
+        """Answer without the broker, in turn (part.Link)."""
+        self._responses.answers.append(request.slot(response))
         self._flush()
 
     def finish(self, slot: Slot, mute_ms: float) -> None:
-        """A gated request is answered (link.Line): later ones may go on, when the mute is over."""
-        self._handler.finished(slot)
+        """A request that a part kept is answered (part.Link): later ones may go on, when the mute is over."""
         self._flush()
         if not self.ending.done:
-            self._pacer.mute(mute_ms)
+            self.pacer.mute(mute_ms)
         self._pump()
 
     @property
@@ -379,7 +382,7 @@ class Connection(asyncio.Protocol):
     def check(self, now_ms: float) -> None:
         """Once a second: end what takes too long."""
         self.ending.check(now_ms)
-        self._counting.check()
+        self.slots.check()
         # Others may wait for its place.
         limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if self._seat.wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
@@ -389,12 +392,9 @@ class Connection(asyncio.Protocol):
     def held_bytes(self) -> int:
         """What it keeps (budget.Holder)."""
         return kept_bytes(
-            self._requests, self._responses, self._incoming, self._handler, self._transport, self._upstream
+            self._requests, self._responses, self._incoming, self._chain, self._transport, self._upstream
         )
 
     def cut(self, reason: str) -> None:
         """End at once and keep nothing (budget.Holder)."""
         self._troubles.greedy(self.held_bytes, reason)
-
-    def _who(self) -> str:
-        return f"{self._handler.principal!r} at {self.peer}"

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from enforcer.host.server import Host, ProxyConfig
+from enforcer.kafka.addresses.brokers import Broker, Brokers
 from enforcer.kafka.backlog.desk import BlockDesk
-from enforcer.kafka.brokers import Broker, Brokers
 from enforcer.kafka.cluster import ClusterView, ClusterWatch
+from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.telling import Telling
@@ -19,9 +20,9 @@ from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.ids import IdWatch
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
-from enforcer.kafka.mutations.auto_creation import AutoCreations
+from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.free_questions import FreeQuestions
 from streaming.contract.errors import WeirError
@@ -39,6 +40,7 @@ class KafkaProxy(Host[Connection]):
     def __init__(self, config: ProxyConfig) -> None:
         super().__init__(config, config.settings)
         self.brokers = self._make_brokers()
+        self.repeats = self.brokers.repeats
         self.enforcement = limits = Enforcement(
             self.proxy_id, self.settings, self.metrics, config.topics, self.properties,
             config.topics_check_ms, speaks="kafka", upstreams=self.brokers,
@@ -56,6 +58,10 @@ class KafkaProxy(Host[Connection]):
         self.brain.take_saying = self._telling.take
         self.block_desk = BlockDesk(limits.blocks, self.settings, self.frame_meter.names)
         self._look_after_topics()
+        self.concerns = concerns_of(
+            self.settings, self.metrics, self.now_ms, guard=self._guard, blocks=self.block_desk,
+            mutations=self._mutations, dispatch=self.fetch_desk, frames=self.frame_meter,
+        )  # fmt: skip
         self._bootstrap = itertools.cycle(config.kafka)
 
     def _look_after_topics(self) -> None:
@@ -67,13 +73,13 @@ class KafkaProxy(Host[Connection]):
             default_partitions=settings.default_partitions,
             steady_ms=self.now_ms,
         )
-        self.free_questions = FreeQuestions(
+        free = FreeQuestions(
             settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, self.now_ms
         )
-        protected = Protected(self.config.topics, settings.protect_topics)
-        self.guard = Guard(protected, settings, self.metrics, self.now_ms)
-        self._shown = Shown(protected, self.brokers.rewrite)
-        self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
+        self._mutations = Mutations(self.coordinator, self.recent_topics, free)
+        self.protected = protected = Protected(self.config.topics, settings.protect_topics)
+        self._guard = Guard(protected, settings, self.metrics, self.now_ms)
+        self.rewrite = Shown(protected, self.brokers.rewrite)
         self._elsewhere = "bootstrap.servers" in self.config.connection
         refresh_ms = settings.default_partitions_refresh_ms
         self._watch = ClusterWatch(properties, refresh_ms, self._elsewhere, self._deliver_view)
@@ -82,7 +88,7 @@ class KafkaProxy(Host[Connection]):
     async def start(self) -> None:
         """See Host; brokers may be known before their clients come."""
         self._watch.start()
-        if self.guard.protected.active:
+        if self.protected.active:
             self._id_watch.start()
         await super().start()
         self.spawn(self._telling.run())
@@ -103,9 +109,9 @@ class KafkaProxy(Host[Connection]):
         ports = self.brokers.ports.items()
         return {"brokers": {str(node): f"{self.listen[0]}:{port}" for node, port in ports}}
 
-    def rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
-        """A broker's answer as clients may see it; raises WeirError if it may not be seen."""
-        return self._shown(api_key, version, response)
+    def in_force(self) -> object:
+        """The policies of now, by which requests are read while no law is active."""
+        return self.coordinator.policies.now
 
     def admit(self, connection: Connection) -> bool:
         """See Host; its broker is known from the first."""
@@ -150,7 +156,7 @@ class KafkaProxy(Host[Connection]):
 
     def _deliver_ids(self, ids: frozenset[bytes]) -> None:
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.guard.protected.learn, ids)
+            self._loop.call_soon_threadsafe(self.protected.learn, ids)
 
     def _take_view(self, view: ClusterView) -> None:
         if self._stopping:

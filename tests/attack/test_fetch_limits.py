@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cluster_kit import Cluster, fresh
 from confluent_kafka.admin import AdminClient, NewTopic
-from counted_kit import Counted
+from counted_kit import Counted, count_by
 from kafka.protocol.consumer import FetchRequest, FetchResponse, HeartbeatRequest, HeartbeatResponse
 from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build
@@ -53,7 +53,7 @@ def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
     running = start(dispatch_hold_ms=20)
     assert running.proxy is not None
     counted = Counted(lambda: 500.0, **limits)
-    running.proxy.fetch_desk.dispatch = counted
+    count_by(running.proxy, counted)
     return running, counted
 
 

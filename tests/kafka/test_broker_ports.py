@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from enforcer.host.listening import listen_on
-from enforcer.kafka.brokers import Broker, Brokers, TooManyBrokers
+from enforcer.kafka.addresses.brokers import Broker, Brokers, TooManyBrokers
 
 
 class Served:

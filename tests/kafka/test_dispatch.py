@@ -22,7 +22,7 @@ from consuming_kit import (
     new_java,
     rate,
 )
-from counted_kit import Counted
+from counted_kit import Counted, count_by
 from kafka import KafkaConsumer
 from kafka.protocol.producer import ProduceResponse
 from proxy_kit import ProxyThread, until
@@ -77,7 +77,7 @@ def limited(start: Start, **limits: Any) -> tuple[ProxyThread, Counted]:
     running = start()
     assert running.proxy is not None
     counted = Counted(wall_ms, **limits)
-    running.proxy.fetch_desk.dispatch = counted
+    count_by(running.proxy, counted)
     return running, counted
 
 

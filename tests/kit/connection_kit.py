@@ -13,16 +13,19 @@ from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
+from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.backlog.desk import BlockDesk
-from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.guard.guard import Guard
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
-from enforcer.kafka.mutations.auto_creation import AutoCreations
+from enforcer.kafka.mutations.part import Mutations
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.part import Concern
+from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.kafka.shares.part import SharesLimit
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.dispatch.dispatch import Dispatch
 from enforcer.laws.mutation.free_questions import FreeQuestions
@@ -192,10 +195,6 @@ class Rig:
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
         self.frame_meter = FrameMeter(self.meter, desk.settings) if beside is None else beside.frame_meter
         self.dispatch = _dispatch_of(desk) if beside is None else beside.dispatch
-        self.free_questions = FreeQuestions(10, 10, 100, self.now_ms)
-        self.recent_topics = RecentTopics(
-            keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: desk.now_ms
-        )
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
         )
@@ -204,10 +203,16 @@ class Rig:
         )
         blocks = _blocks_of(desk) if beside is None else beside.block_desk.blocks
         self.block_desk = BlockDesk(blocks, desk.settings, self.frame_meter.names)
-        protected = Protected(Topics(), desk.settings.protect_topics)
-        self.guard = Guard(protected, desk.settings, desk.metrics, self.now_ms)
-        self.shown = Shown(protected, self.brokers.rewrite)
-        self.auto_creations = AutoCreations(self.coordinator, self.rewrite)
+        self.protected = Protected(Topics(), desk.settings.protect_topics)
+        self.rewrite, self.repeats = Shown(self.protected, self.brokers.rewrite), self.brokers.repeats
+        recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
+        free = FreeQuestions(10, 10, 100, self.now_ms)
+        self.concerns = concerns_of(
+            desk.settings, desk.metrics, self.now_ms,
+            guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms), blocks=self.block_desk,
+            mutations=Mutations(self.coordinator, recent, free), dispatch=self.fetch_desk,
+            frames=self.frame_meter,
+        )  # fmt: skip
         self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)
         self.now_s = 0.0
         gathered = self.settings.gathered_mb << 20
@@ -216,6 +221,11 @@ class Rig:
         self.client, self.upstream = FakeTransport(), FakeUpstream()
         self.timers: list[Callable[[], None]] = []
         self.over = False
+
+        self.connect()
+
+    def connect(self) -> None:
+        """The client comes."""
 
         def make_upstream(_owner: Owner, _settings: Any) -> Upstream:
             return cast(Upstream, self.upstream)
@@ -227,17 +237,22 @@ class Rig:
         """The broker sends these responses."""
         self.connection.upstream_received(b"".join(map(framed, frames)))
 
-    def rewrite(self, api_key: int, version: int, response: bytes) -> bytes:
-        """As the proxy does it (link.Hub)."""
-        return self.shown(api_key, version, response)
+    def in_force(self) -> object:
+        """The policies (context.Context)."""
+        return self.coordinator.policies.now
+
+    def part(self, kind: type[Concern], make: bool = False) -> Any:
+        """The connection's part of a concern; None: there is none yet, and none is to be made."""
+        chain, concern = self.connection._chain, next(one for one in self.concerns if isinstance(one, kind))
+        return chain._make(concern) if make and concern not in chain._made else chain._made.get(concern)
 
     def now_ms(self) -> float:
-        """The desk's clock (link.Hub)."""
+        """The desk's clock (context.Context)."""
         return self.desk.now_ms
 
     def prove(self) -> None:
         """The broker has answered before."""
-        self.connection._handler._metered._connection_meter.proven = True
+        self.part(SharesLimit, make=True)._connection_meter.proven = True
 
     def run_timers(self) -> None:
         """All that were asked for until now."""
@@ -246,16 +261,16 @@ class Rig:
             function()
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Kept for the test to call (link.Hub)."""
+        """Kept for the test to call (context.Context)."""
         self.timers.append(function)
         return cast(asyncio.TimerHandle, Timer())
 
     def admit(self, connection: Any) -> bool:
-        """Everybody comes in (link.Hub)."""
+        """Everybody comes in (context.Context)."""
         return True
 
     def forget(self, connection: Any) -> None:
-        """Note that all is over (link.Hub)."""
+        """Note that all is over (context.Context)."""
         self.over = True
 
     def lose_client(self, exc: Exception | None = None) -> None:

@@ -1,8 +1,9 @@
 """Limits of dispatch without policies or decisions: the law's counters of one process."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from enforcer.kafka.dispatch.part import DispatchLimit
 from enforcer.laws.dispatch.lines import Others
 from streaming.laws.dispatch.law import DIMENSIONS, available, rolled, wait_ms
 
@@ -146,3 +147,9 @@ class Counted:
             acquired[number] = rolled(acquired[number], rate, SECOND, since, now)
         self._at[names] = now
         return acquired
+
+
+def count_by(proxy: Any, counted: Counted) -> None:
+    """From now on this is the arithmetic of a proxy's new connections."""
+    proxy.fetch_desk.dispatch = counted
+    next(limit for limit in proxy.concerns if isinstance(limit, DispatchLimit)).law = counted

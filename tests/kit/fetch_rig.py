@@ -11,7 +11,7 @@ from traffic_kit import fetch_request, key_of, topic_id
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetches import Fetches, Plan
 from enforcer.kafka.groups.readers import Client

@@ -13,8 +13,8 @@ from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.shares import Members, Share, slots_of
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.traffic.connection_meter import Admitted, ConnectionMeter
-from enforcer.kafka.traffic.frame_meter import FrameMeter
+from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
+from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.shares.account import PUBLISH, Wait
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts

@@ -39,7 +39,7 @@ def policies_id(cluster: Cluster, proxy: ProxyThread) -> uuid.UUID:
         client.send(metadata_request([cluster.topics.policies], 12))
         found = client.receive(metadata.MetadataResponse, 12).topics[0].topic_id
     assert proxy.proxy is not None
-    protected = proxy.proxy.guard.protected
+    protected = proxy.proxy.protected
     until(lambda: found.bytes in protected.ids, what="the id of weir.policies")
     return found
 

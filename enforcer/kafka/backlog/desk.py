@@ -6,7 +6,7 @@ from typing import Final
 from cachetools import LRUCache
 
 from enforcer.core.settings import ProxySettings
-from enforcer.kafka.traffic.frame_meter import TOPIC_NAME_MAX
+from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.laws.backlog.block import Block
 from enforcer.laws.backlog.blocks import Blocks
 from streaming.contract.namespaces import Namespaces

@@ -11,7 +11,7 @@ from typing import Final
 
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.produce import Place
-from enforcer.kafka.requests import Requests
+from enforcer.kafka.part import Behind
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.wire.kafka.frames import LENGTH_BYTES, PRODUCE
 
@@ -96,7 +96,7 @@ class Waiting:
             limit_ms = min(limit_ms, BLIND_MS)
         return max(0.0, self.since_ms + limit_ms - now_ms)
 
-    def look(self, requests: Requests, now_ms: float) -> bool:
+    def look(self, requests: Behind, now_ms: float) -> bool:
         """See what stands behind the held one; True if that changes how long it may be held."""
         before = self.gives_way, self._blind
         settings = self._settings
@@ -107,7 +107,7 @@ class Waiting:
         self.gives_way = self.gives_way or self._others_behind(requests, now_ms)
         return before != (self.gives_way, self._blind)
 
-    def _others_behind(self, requests: Requests, now_ms: float) -> bool:
+    def _others_behind(self, requests: Behind, now_ms: float) -> bool:
         data, end = requests.data, requests.pos + requests.waiting_bytes
         known = self._generation == self._blocks.generation
         self._generation = self._blocks.generation

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AmbiguousFetch, ProxySettings
-from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.groups.offsets import Place
 from enforcer.kafka.groups.readers import Assigned, Client, Member, short

@@ -26,7 +26,7 @@ from enforcer.kafka.dispatch.fetch_responses import nothing_yet
 from enforcer.kafka.dispatch.parts import TooManyParts
 from enforcer.kafka.dispatch.session import Known, LookUp, Meeting, Naming, Reading, Session
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
+from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.dispatch.lines import RESERVED_MS, Claim
 from enforcer.wire.kafka.frames import BadFrame, Reason, RequestHeader
 from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, fetching, with_limit

@@ -11,7 +11,7 @@ from enforcer.core.turns.line_up import Pause
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.fetch_requests import Asked, AskedTopic
 from enforcer.kafka.groups.readers import Client
-from enforcer.kafka.traffic.connection_meter import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
+from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
 from enforcer.laws.dispatch.lines import Claim
 
 LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]

@@ -7,11 +7,12 @@ from enforcer.kafka.guard.layout import Fields, read_body, response_layout
 from enforcer.kafka.guard.metadata import without_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import SHOWN
-from enforcer.wire.kafka.frames import METADATA, response_body_offset
+from enforcer.wire.kafka.frames import API_VERSIONS, METADATA, response_body_offset
+from enforcer.wire.kafka.messages import limit_api_versions
 
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_QUORUM: Final = 55
-SHOWN_KEYS: Final = SHOWN.keys() | {DESCRIBE_CONFIGS, DESCRIBE_QUORUM}
+SHOWN_KEYS: Final = SHOWN.keys() | {API_VERSIONS, DESCRIBE_CONFIGS, DESCRIBE_QUORUM}
 """APIs whose answers are looked at, beside those whose addresses are replaced."""
 
 _BROKER: Final = 4
@@ -44,6 +45,8 @@ class Shown:
         if key == METADATA:
             response = self._rewrite(key, version, response)
             return without_ours(response, version, protected) if protected.active else response
+        if key == API_VERSIONS:
+            return limit_api_versions(response, version)
         paths = SHOWN.get(key)
         if key == DESCRIBE_CONFIGS:
             if any(name in response for name in _ADDRESSES):

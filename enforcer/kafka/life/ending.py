@@ -12,10 +12,11 @@ from typing import Final
 from enforcer.core.pacing import Pacer
 from enforcer.host.dial import Upstream
 from enforcer.host.sockets import descriptor_of, ended, unread
-from enforcer.kafka.handling import Handler
-from enforcer.kafka.link import Hub, Slot
-from enforcer.kafka.requests import Requests
-from enforcer.kafka.responses import Responses
+from enforcer.kafka.chain import Chain
+from enforcer.kafka.context import Context
+from enforcer.kafka.part import Slot
+from enforcer.kafka.passing.requests import Requests
+from enforcer.kafka.passing.responses import Responses
 from enforcer.wire.kafka.frames import FETCH
 
 LISTENS_MS: Final = 50
@@ -28,9 +29,9 @@ class Ending:
     """The end of one connection.
 
     Args:
-        hub: what all connections share.
+        context: what all connections share.
         pacer: holds it back.
-        handler: its requests under way.
+        chain: its parts.
         requests: its requests.
         responses: its answers.
         pump: handles what has come, as far as nothing holds it, and calls `settle`.
@@ -39,19 +40,19 @@ class Ending:
 
     def __init__(
         self,
-        hub: Hub,
+        context: Context,
         pacer: Pacer,
-        handler: Handler,
+        chain: Chain,
         requests: Requests,
         responses: Responses,
         *,
         pump: Callable[[], None],
         over: Callable[[], None],
     ) -> None:
-        self._hub = hub
-        self._settings = hub.settings
+        self._context = context
+        self._settings = context.settings
         self._pacer = pacer
-        self._handler = handler
+        self._chain = chain
         self._requests = requests
         self._responses = responses
         self._pump = pump
@@ -97,7 +98,7 @@ class Ending:
         """The client is gone."""
         self.gone = True
         self._responses.write = self._unheard
-        self._handler.unheard()
+        self._chain.unheard()
         if self._upstream is not None:
             # It was perhaps paused for the client's sake.
             self._upstream.resume_reading()
@@ -109,7 +110,7 @@ class Ending:
         if self.done:
             self.forget()
             return
-        self._hub.metrics.upstream_failures.labels(reason).inc()
+        self._context.metrics.upstream_failures.labels(reason).inc()
         self._lost, self.takes = f"upstream_{reason}", False
         self._begin()
 
@@ -119,7 +120,7 @@ class Ending:
             self._transport.abort()
         elif not self.left:
             self.left = True
-            self._since = self._since or self._hub.now_ms()
+            self._since = self._since or self._context.now_ms()
             self._pump()
 
     def unread(self, reading: bool) -> dict[int, bool]:
@@ -142,12 +143,12 @@ class Ending:
             return
         self.closing, self.takes = True, False
         if not self.gone:
-            self._hub.metrics.closed.labels(reason).inc()
-            self._closed_at = self._hub.now_ms()
+            self._context.metrics.closed.labels(reason).inc()
+            self._closed_at = self._context.now_ms()
             self._transport.close()
         self._responses.write = self._unheard
-        self._handler.unheard()
-        self._handler.step_aside()
+        self._chain.unheard()
+        self._chain.step_aside()
         self._begin()
 
     def drain(self) -> None:
@@ -174,7 +175,7 @@ class Ending:
     def give_up(self, reason: str) -> None:
         """Do nothing more, and count the requests that a departed client loses by it."""
         if (self.input_over or self.left) and not self.done:
-            self._hub.metrics.dropped.labels(reason).inc(self._requests.waiting)
+            self._context.metrics.dropped.labels(reason).inc(self._requests.waiting)
         self.finish()
         if self._upstream is not None:
             self._upstream.abort()
@@ -185,7 +186,7 @@ class Ending:
             return
         self.done, self.begun, self.takes = True, True, False
         self._pacer.close()
-        self._handler.close()
+        self._chain.close()
         if self._transport is not None and not self.gone:
             self._transport.close()
         if self._upstream is not None:
@@ -194,17 +195,17 @@ class Ending:
 
     def settle(self) -> None:
         """Something has ended: close what has nothing more to do."""
-        handler, responses = self._handler, self._responses
+        chain, responses = self._chain, self._responses
         if self.done:
             return
         if self._lost:
-            if self.gone or not handler.waits_for_decision:
+            if self.gone or not chain.waits_for_decision:
                 # Without a broker all ends.
                 self.close_client(self._lost)
                 self.give_up("upstream")
-        elif not handler.free:
-            if handler.unadmitted is not None:
-                self._ask_who_listens(handler.unadmitted)
+        elif not chain.free:
+            if chain.unadmitted is not None:
+                self._ask_who_listens(chain.unadmitted)
         elif self.takes and self._requests.waiting:
             pass  # Their turn comes.
         elif self.gone or self.closing or not responses.answers:
@@ -216,7 +217,7 @@ class Ending:
     def _begin(self) -> None:
         self.begun = True
         if self._since is None:
-            self._since = self._hub.now_ms()
+            self._since = self._context.now_ms()
         self._pump()
 
     def forget(self) -> None:
@@ -229,7 +230,7 @@ class Ending:
 
     def _unheard(self, data: bytes | bytearray | memoryview) -> None:
         """Takes answers in the client's place, as many as would wait for one that does not read."""
-        self._hub.metrics.traffic.bytes_out -= len(data)
+        self._context.metrics.traffic.bytes_out -= len(data)
         self._unheard_bytes += len(data)
         if self._unheard_bytes > self._settings.write_buffer_high_bytes:
             self.give_up("departed")
@@ -246,7 +247,7 @@ class Ending:
         self._asked = slot
         self._transport.write(_FIRST_BYTE)
         self._responses.write = self._write_rest
-        self._hub.call_later(LISTENS_MS, self._look)
+        self._context.call_later(LISTENS_MS, self._look)
 
     def _look(self) -> None:
         if self._transport is None or self.gone or self.closing:

@@ -5,22 +5,22 @@ import sys
 from collections.abc import Sized
 
 from enforcer.host.dial import Upstream
-from enforcer.kafka.handling import Handler
-from enforcer.kafka.requests import Requests
-from enforcer.kafka.responses import Responses
+from enforcer.kafka.chain import Chain
+from enforcer.kafka.passing.requests import Requests
+from enforcer.kafka.passing.responses import Responses
 
 
 def kept_bytes(
     requests: Requests,
     responses: Responses,
     incoming: Sized,
-    handler: Handler,
+    chain: Chain,
     transport: asyncio.Transport | None,
     upstream: Upstream | None,
 ) -> int:
     """All that has come on both sides and has not left, bytes."""
     held = sys.getsizeof(requests.data) + sys.getsizeof(responses.data) + responses.kept_bytes
-    held += len(incoming) + handler.held_bytes
+    held += len(incoming) + chain.held_bytes
     if transport is not None:
         held += transport.get_write_buffer_size()
     return held if upstream is None else held + upstream.held_bytes

@@ -3,8 +3,8 @@
 import logging
 from collections.abc import Callable
 
+from enforcer.kafka.context import Context
 from enforcer.kafka.life.ending import Ending
-from enforcer.kafka.link import Hub
 from enforcer.wire.kafka.frames import BadFrame, Reason
 from streaming.contract.errors import WeirError
 
@@ -15,20 +15,20 @@ class Troubles:
     """What may be wrong with one connection; each ends it.
 
     Args:
-        hub: what all connections share.
+        context: what all connections share.
         ending: of this connection.
         who: whose it is, for the log.
     """
 
-    def __init__(self, hub: Hub, ending: Ending, who: Callable[[], str]) -> None:
-        self._hub = hub
+    def __init__(self, context: Context, ending: Ending, who: Callable[[], str]) -> None:
+        self._context = context
         self._ending = ending
         self._who = who
 
     def broken(self) -> None:
         """A mistake of ours, which must not concern anybody else: to be called where it was caught."""
-        self._hub.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
-        if self._hub.turns.may_say():
+        self._context.metrics.bad_frames.labels(Reason.INTERNAL.value).inc()
+        if self._context.turns.may_say():
             logger.exception("the connection of %s ends: it met a mistake in the proxy", self._who())
         self._ending.close_client("internal")
 
@@ -48,7 +48,7 @@ class Troubles:
 
     def bad_frame(self, bad: BadFrame) -> None:
         """The client sent what the protocol does not allow."""
-        self._hub.metrics.bad_frames.labels(bad.reason.value).inc()
+        self._context.metrics.bad_frames.labels(bad.reason.value).inc()
         self._ending.close_client("bad_frame")
 
     def greedy(self, held_bytes: int, reason: str) -> None:

@@ -12,11 +12,11 @@ from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import METADATA, RequestHeader, is_flexible
 from enforcer.wire.kafka.messages import forbid_auto_creation, metadata_answer_as, unknown_topics
 
-_FLAG_FROM: Final = 4
+FLAG_FROM: Final = 4
+"""The first version of Metadata that may ask without creating; older requests are sent as this one."""
 _NOTED_MAX_BYTES: Final = 262_144
 """Larger answers are not gone through for topics that are not there: that would hold up other traffic."""
 _LOG_AGAIN_MS: Final = 3_600_000.0
-Rewrite = Callable[[int, int, bytes], bytes]
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +35,10 @@ class AutoCreations:
 
     Args:
         coordinator: knows whose quota it is, counts, and tells the time.
-        rewrite: puts our addresses into an answer.
     """
 
-    def __init__(self, coordinator: QuotaCoordinator, rewrite: Rewrite) -> None:
+    def __init__(self, coordinator: QuotaCoordinator) -> None:
         self._coordinator = coordinator
-        self._rewrite = rewrite
         subjects_max = coordinator.settings.subjects_max
         self._logged: TTLCache[str, None] = TTLCache(subjects_max, _LOG_AGAIN_MS, coordinator.clock.steady_ms)
 
@@ -55,8 +53,8 @@ class AutoCreations:
             user: Kafka principal.
 
         Returns:
-            The request; what makes its answer the client's: in the version that was asked for, with our
-            addresses. None: it has to be made no differently than others.
+            The request, in version FLAG_FROM if it was older; what makes its answer one of the version
+            that was asked for. None: it is what it was.
 
         Raises:
             BadFrame: it cannot be read.
@@ -65,14 +63,13 @@ class AutoCreations:
         cursor = Cursor(frame, header.body_offset, is_flexible(METADATA, version))
         named = cursor.array_length() > 0
         frame, changed = forbid_auto_creation(frame, header)
-        if not changed or (version >= _FLAG_FROM and not named):
+        if not changed or (version >= FLAG_FROM and not named):
             return frame, None
-        sent_version = max(version, _FLAG_FROM)
+        sent_version = max(version, FLAG_FROM)
 
         def answer(response: bytes) -> bytes:
             if named and len(response) <= _NOTED_MAX_BYTES:
                 self._note(unknown_topics(response, sent_version), user, header.client_id or "")
-            response = self._rewrite(METADATA, sent_version, response)
             return response if version == sent_version else metadata_answer_as(response, version)
 
         return frame, answer

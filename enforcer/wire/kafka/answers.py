@@ -16,6 +16,7 @@ from enforcer.wire.kafka.throttle import patch_throttle
 
 THROTTLING_QUOTA_EXCEEDED: Final = 89  # Kafka's error code
 POLICY_VIOLATION: Final = 44  # Kafka's, as its controller gives for a request with too many partitions
+REQUEST_TIMED_OUT: Final = 7  # Kafka's; clients try again within their delivery timeout
 _THROTTLE_BYTES: Final = 4
 _ROOM: Final = 1_000_000
 # A message may name the client, which may have a name of 32 kB; older versions hold no more than that.

@@ -250,7 +250,7 @@ def test_turns_are_taken_in_the_order_of_coming(monkeypatch: pytest.MonkeyPatch)
 
     for number, rig in enumerate(rigs):
         rig.turns, rig.timers = first.turns, first.timers
-        handler = rig.connection._handler
+        handler = rig.connection._chain
         monkeypatch.setattr(handler, "handle", lambda _frame, number=number: handle(number))
         rig.connection.data_received(REFUSED * 4)
     while first.timers:
@@ -275,7 +275,7 @@ def test_a_mistake_of_ours_ends_one_connection(monkeypatch: pytest.MonkeyPatch) 
         rig.now_s += 2 * TURN_S
         raise ValueError("a mistake")
 
-    monkeypatch.setattr(rig.connection._handler, "handle", broken)
+    monkeypatch.setattr(rig.connection._chain, "handle", broken)
     rig.connection.data_received(REFUSED)
     # What it took is taken from the others all the same.
     assert rig.turns.begin() is None

@@ -12,7 +12,7 @@ from traffic_kit import batch, fetch_request
 
 from enforcer.kafka.dispatch.desk import LARGE_MS
 from enforcer.kafka.dispatch.session import TOPICS_MAX
-from enforcer.kafka.traffic.frame_meter import FETCH_LIMIT_MAX
+from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.wire.kafka.traffic import FETCH_PARTS_MAX
 
 SIX = batch(6)

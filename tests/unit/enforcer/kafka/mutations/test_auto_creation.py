@@ -19,7 +19,7 @@ def test_counted_and_logged_once(version: int, caplog: pytest.LogCaptureFixture)
     """Each topic counts; the log has a line an hour for each subject, with what to set."""
     desk = Desk()
     desk.limit("quotas[user=bob]", controller_mutation_rate=1)
-    creations = AutoCreations(desk.coordinator, lambda _key, _version, data: data)
+    creations = AutoCreations(desk.coordinator)
     names = [build(MetadataRequest.MetadataRequestTopic, version, name="absent")]
     frame, header = request(build(MetadataRequest, version, topics=names, allow_auto_topic_creation=True))
     for _ in range(2):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.passing.known import KNOWN_BYTES, Known
-from enforcer.kafka.requests import STREAMED_FROM_BYTES, Requests
+from enforcer.kafka.passing.requests import STREAMED_FROM_BYTES, Requests
 from streaming.contract.topics import Topics
 from streaming.policy.policy_set import PolicySet
 
@@ -40,7 +40,7 @@ def metadata(topic: bytes, name: bytes = b"c") -> bytes:
 
 def learn(rig: Rig) -> None:
     """The id of a topic of Weir's becomes known."""
-    rig.guard.protected.learn([OURS])
+    rig.protected.learn([OURS])
 
 
 def limit(rig: Rig) -> None:

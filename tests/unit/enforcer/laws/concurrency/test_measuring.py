@@ -10,7 +10,7 @@ from concurrency_kit import FIXED_2
 from coordinator_kit import Desk
 
 from enforcer.core.feeds.limits import LimitDecision
-from enforcer.kafka.brokers import Brokers
+from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.measuring import Measuring
 from enforcer.laws.shares.groups import Groups

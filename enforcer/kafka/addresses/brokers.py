@@ -1,0 +1,150 @@
+"""One listening port per broker, so that every address a client learns leads back to the proxy.
+
+docs/protocol_notes.md 3.3: a single address that slips through lets clients walk around their quota.
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from enforcer.host.listening import listen_on
+from enforcer.kafka.addresses.repeats import Repeats
+from enforcer.wire.kafka.addresses import Rewriter
+from streaming.contract.errors import WeirError
+
+logger = logging.getLogger(__name__)
+
+PORT_MAX = 65_535
+
+
+class TooManyBrokers(WeirError):
+    """More broker ids than the setting allows; the response that named one more must not pass."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Broker:
+    """A broker as the proxy knows it.
+
+    Attributes:
+        node_id: its id.
+        host: where it is reached.
+        port: where it is reached.
+        listen_port: our port that leads there.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    listen_port: int
+
+
+class Brokers:
+    """The brokers seen so far and their ports.
+
+    Args:
+        listen_host: where the ports are opened.
+        advertise: the host that clients are told.
+        port_base: port of broker 0, others follow by id, so a restarted proxy has them again; 0: any.
+        brokers_max: bound on broker ids.
+        serve: begins to accept on a new socket for a broker.
+        shared: other workers of the same proxy have the same ports.
+    """
+
+    def __init__(
+        self,
+        *,
+        listen_host: str,
+        advertise: str,
+        port_base: int,
+        brokers_max: int,
+        serve: Callable[[socket.socket, Broker], None],
+        shared: bool = False,
+    ) -> None:
+        self._listen_host = listen_host
+        self._advertise = advertise
+        self._port_base = port_base
+        self._brokers_max = brokers_max
+        self._serve = serve
+        self._shared = shared
+        self._brokers: dict[int, Broker] = {}
+        self.changes = 0
+        """How often an address became known or another one."""
+        self.repeats = Repeats()
+        """Answers with our addresses, until one of these changes."""
+        self.rewrite = Rewriter(self.address, lambda: self.changes)
+        """Puts our addresses into responses."""
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """Broker id -> our port."""
+        return {node_id: broker.listen_port for node_id, broker in self._brokers.items()}
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where the brokers are reached."""
+        return [(broker.host, broker.port) for broker in self._brokers.values()]
+
+    def address(self, node_id: int, host: str, port: int) -> tuple[str, int]:
+        """Where clients must go instead of a broker; opens its port at first sight.
+
+        The socket listens before this returns: the client may connect as soon as it has read the response.
+
+        Raises:
+            TooManyBrokers: there is no room for one more.
+        """
+        broker = self._brokers.get(node_id)
+        if broker is None:
+            broker = self._open(node_id, host, port)
+        elif (broker.host, broker.port) != (host, port):
+            logger.info("broker %d moved from %s:%d to %s:%d", node_id, broker.host, broker.port, host, port)
+            broker.host, broker.port = host, port
+            self._change()
+        return self._advertise, broker.listen_port
+
+    def node_at(self, address: tuple[str, int]) -> int | None:
+        """The id of the broker at an address; where only one is known, any address leads to it.
+
+        A cluster's bootstrap address may be another than the one that the same broker is known by.
+
+        Returns:
+            None: it is not known yet which of several it is, or there is none.
+        """
+        brokers = self._brokers
+        for node_id, broker in brokers.items():
+            if (broker.host, broker.port) == address:
+                return node_id
+        return next(iter(brokers)) if len(brokers) == 1 else None
+
+    def partition_at(self, address: tuple[str, int]) -> str | None:
+        """The partition of load (docs/contract.md 3.4) at an address; None as `node_at`."""
+        node = self.node_at(address)
+        return None if node is None else f"broker-{node}"
+
+    def _change(self) -> None:
+        self.changes += 1
+        self.repeats.clear()
+
+    def _open(self, node_id: int, host: str, port: int) -> Broker:
+        if len(self._brokers) >= self._brokers_max:
+            raise TooManyBrokers(f"broker {node_id} is one more than brokers_max = {self._brokers_max}")
+        listener = self._listen(node_id)
+        broker = Broker(node_id=node_id, host=host, port=port, listen_port=listener.getsockname()[1])
+        self._brokers[node_id] = broker
+        self._change()
+        logger.info("broker %d (%s:%d) is served on port %d", node_id, host, port, broker.listen_port)
+        self._serve(listener, broker)
+        return broker
+
+    def _listen(self, node_id: int) -> socket.socket:
+        wanted = self._port_base + node_id if self._port_base > 0 else 0
+        if wanted > PORT_MAX:
+            wanted = 0
+        if wanted:
+            try:
+                return listen_on(self._listen_host, wanted, self._shared)
+            except OSError as error:
+                logger.warning(
+                    "port %d of broker %d is taken (%s); any free one is used", wanted, node_id, error
+                )
+        return listen_on(self._listen_host, 0)

@@ -1,0 +1,246 @@
+"""Produce requests of one connection while some topic is blocked (docs/backlog/producers.md)."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.backlog.desk import BlockDesk
+from enforcer.kafka.backlog.produce import Asked, Place, Refused, answer, asked_in, merged, without
+from enforcer.kafka.backlog.waiting import Waiting
+from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE, NameQuestions
+from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
+from enforcer.laws.backlog.block import Block
+from enforcer.wire.kafka.answers import POLICY_VIOLATION, REQUEST_TIMED_OUT
+from enforcer.wire.kafka.frames import PRODUCE, BadFrame, RequestHeader, parse_header
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
+from streaming.contract.events import ANONYMOUS
+
+HELD, PASSED = "held", "passed"
+FAILED, GAVE_WAY, SPLIT, DROPPED, REFUSED = "failed", "gave_way", "split", "dropped", "refused"
+"""What became of a request: held, and then let through, or answered with error 7 when its time was over, when
+others stood behind it, or at once, beside partitions that are free; without an answer; refused at once."""
+NO_ACKS: Final = "blocked_without_acks"
+"""Why a connection ends whose request cannot be answered."""
+
+_KEYS: Final = frozenset({PRODUCE})
+
+
+class BlocksLimit(Limit):
+    """Blocks of producers.
+
+    Args:
+        desk: what all connections share.
+        settings: bounds.
+        now_ms: the steady clock.
+    """
+
+    keys = _KEYS
+
+    def __init__(self, desk: BlockDesk, settings: ProxySettings, now_ms: Callable[[], float]) -> None:
+        super().__init__(desk.blocks)
+        self._desk = desk
+        self._settings = settings
+        self._now_ms = now_ms
+
+    def part(self, link: Link) -> Part:
+        return BlocksPart(link, self._desk, self._settings, self._now_ms)
+
+
+class BlocksPart(Part):
+    """The blocks' side of a connection.
+
+    Args:
+        link: the connection.
+        desk: what all connections share.
+        settings: bounds.
+        now_ms: the steady clock.
+    """
+
+    def __init__(
+        self, link: Link, desk: BlockDesk, settings: ProxySettings, now_ms: Callable[[], float]
+    ) -> None:
+        self._link = link
+        self._desk = desk
+        self._blocks = desk.blocks
+        self._metrics = self._blocks.metrics
+        self._now_ms = now_ms
+        self._ask_again_ms = settings.mute_split_ms
+        self._questions = NameQuestions(link)
+        self._waiting = Waiting(self._blocks, settings, self._is_held)
+        self._kinds: set[tuple[str, str]] = set()
+        self._over = False
+        # The broker has answered what it answers only to those whom it lets in.
+        self._proven = False
+        self._asking = False
+        self._absent: dict[bytes, float] = {}
+
+    @property
+    def asked(self) -> frozenset[int]:  # type: ignore[override]
+        """While the request at the head is held it is judged again, blocks or none."""
+        return NO_KEYS if self._waiting.since_ms is None else _KEYS
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        asked = asked_in(request.frame, header)
+        if self._must_ask(asked, request):
+            self._link.hold(request)
+            return False
+        blocked = self._blocked(asked, header)
+        if not blocked:
+            self._end(PASSED)
+            self._waiting.went(asked.places, self._now_ms())
+            return True
+        for block in blocked.values():
+            self._blocks.began(block)
+        free = len(asked.places) > len(blocked)
+        if not free and all(block.holds for block in blocked.values()) and self._hold(asked, header, blocked):
+            self._link.hold(request)
+            return False
+        outcome = SPLIT
+        if self._waiting.since_ms is not None:
+            outcome = GAVE_WAY if self._waiting.gives_way else FAILED
+        if self._over or asked.acks == 0:
+            outcome = DROPPED
+        self._end()
+        self._waiting.went((place for place in asked.places if place not in blocked), self._now_ms())
+        return self._refuse(asked, request, blocked, outcome)
+
+    def look_behind(self, requests: Behind, *, over: bool) -> None:
+        if self._waiting.since_ms is None:
+            return
+        if over:
+            self.unheard()
+        elif self._waiting.look(requests, self._now_ms()):
+            self._link.pacer.wake()
+
+    def unheard(self) -> None:
+        """The client leaves: what it would do without an answer it does elsewhere, so nothing may be held for
+        it, to be written when it has long tried again."""
+        self._over = True
+        if self._waiting.since_ms is not None:
+            self._link.pacer.wake()
+
+    def close(self) -> None:
+        self._end(DROPPED)
+
+    def _blocked(self, asked: Asked, header: RequestHeader) -> dict[Place, Block]:
+        by_id = header.api_version >= PRODUCE_IDS_FROM
+        found = {place: self._desk.block(*place, by_id=by_id) for place in asked.places}
+        return {place: block for place, block in found.items() if block is not None}
+
+    def _is_held(self, frame: bytes) -> bool:
+        """See waiting.IsHeld; one that cannot be read is not, so that it is looked at."""
+        try:
+            header = parse_header(frame)
+            asked = asked_in(frame, header)
+        except BadFrame:
+            return False
+        blocked = self._blocked(asked, header)
+        return len(blocked) == len(asked.places) and all(block.holds for block in blocked.values())
+
+    def _hold(self, asked: Asked, header: RequestHeader, blocked: Mapping[Place, Block]) -> bool:
+        """Hold the request if it may be, for as long as it may."""
+        if self._over:
+            return False
+        waiting, now_ms = self._waiting, self._now_ms()
+        begins = waiting.begin(header.correlation_id, blocked, now_ms)
+        if begins:
+            self._kinds = {block.kind for block in blocked.values()}
+            self._count(HELD, self._kinds)
+            self._metrics.held.inc()
+        left_ms = waiting.left_ms(asked.timeout_ms, now_ms)
+        if left_ms <= 0:
+            return False
+        self._blocks.wait(self._link.pacer.wake)
+        self._link.pacer.pause(left_ms)
+        return True
+
+    def _end(self, outcome: str = "") -> None:
+        """A request is held no more; the outcome is counted, if it is said."""
+        since_ms = self._waiting.since_ms
+        if since_ms is None:
+            return
+        self._blocks.stop_waiting(self._link.pacer.wake)
+        self._metrics.held.dec()
+        self._metrics.held_s.observe(max(0.0, self._now_ms() - since_ms) / 1000)
+        self._waiting.end()
+        if outcome:
+            self._count(outcome, self._kinds)
+
+    def _refuse(
+        self, asked: Asked, request: Request, blocked: Mapping[Place, Block], outcome: str
+    ) -> bool:
+        """Answer for what is blocked; True: what is free goes on."""
+        frame, header = request.frame, request.header
+        kinds = {
+            (block.kind, outcome if block.holds or asked.acks == 0 else REFUSED) for block in blocked.values()
+        }
+
+        def count() -> None:
+            for kind, became in kinds:
+                self._count(became, {kind})
+
+        free = len(asked.places) > len(blocked)
+        if free:
+            request.frame = without(frame, header, blocked)
+        if asked.acks == 0:
+            count()
+            # As a broker does where nobody can be told of an error.
+            request.ends = NO_ACKS
+            return free
+        refused = {
+            place: Refused(REQUEST_TIMED_OUT if block.holds else POLICY_VIOLATION, block.message)
+            for place, block in blocked.items()
+        }
+        if not free:
+            count()
+            self._link.answer(request, answer(header, refused))
+            return False
+
+        def finish(response: bytes) -> bytes:
+            count()
+            return merged(header, refused, response)
+
+        request.amend(finish)
+        return True
+
+    def _count(self, outcome: str, kinds: set[tuple[str, str]]) -> None:
+        for quota_type, policy in kinds:
+            self._metrics.requests.labels(quota_type, policy, outcome).inc()
+
+    def _must_ask(self, asked: Asked, request: Request) -> bool:
+        """Whether the broker is asked first: who the client is, or what its topic ids are called.
+
+        Nobody who was not let in learns of a backlog, or has a request held.
+        """
+        now_ms = self._now_ms()
+        unknown: list[bytes] = []
+        if request.header.api_version >= PRODUCE_IDS_FROM:
+            topics = self._desk.unknown(topic for topic, _ in asked.places)
+            unknown = [topic for topic in topics if self._absent.get(topic, 0.0) <= now_ms]
+        if not unknown and not self._asking and (self._proven or request.user != ANONYMOUS):
+            return False
+        self._link.pacer.pause(self._ask_again_ms)
+        if not self._asking:
+            self._asking = True
+            topics = unknown[:ASKED_AT_ONCE]
+            self._questions.begin(request)
+            try:
+                self._questions.ask(topics, partial(self._learn, topics))
+            finally:
+                self._questions.end()
+        return True
+
+    def _learn(self, topics: list[bytes], names: Mapping[bytes, str]) -> None:
+        self._asking, self._proven = False, True
+        self._desk.learn(names)
+        until_ms = self._now_ms() + ABSENT_MS
+        for topic in topics:
+            if topic not in names:
+                # No topic of the broker's, or not this client's to see: it is the broker's to refuse.
+                self._absent.pop(topic, None)
+                if len(self._absent) >= ABSENT_MAX:
+                    del self._absent[next(iter(self._absent))]
+                self._absent[topic] = until_ms
+        self._link.pacer.wake()

@@ -1,0 +1,148 @@
+"""The chain of a connection's parts: which requests are read, and which way each of them goes."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from enforcer.kafka.part import Behind, Concern, Limit, Link, Part, Reader, Request, Slot
+from enforcer.wire.kafka.frames import PRODUCE, client_name, parse_header, produce_acks
+
+
+class Chain:
+    """The parts of one connection, in the order in which they take its requests.
+
+    A broker's response passes those that asked for it in the same order; what they do to an answer, whoever
+    gives it, is done in the opposite one.
+
+    Attributes:
+        laws: while none of them is active, a request passes as the same one did before.
+
+    Args:
+        concerns: make the parts, in their order.
+        link: the connection.
+    """
+
+    def __init__(self, concerns: Sequence[Concern], link: Link) -> None:
+        self._concerns = concerns
+        self._link = link
+        self._made = {concern: concern.part(link) for concern in concerns if concern.from_the_beginning}
+        self._unheard = False
+        limits = [concern for concern in concerns if isinstance(concern, Limit)]
+        self.laws = tuple(limit.law for limit in limits)
+        self._limits = limits
+        self._asked = frozenset[int]().union(*(concern.asked for concern in concerns))
+
+    @property
+    def asked(self) -> frozenset[int]:
+        """APIs that `must_read` is to be asked about now."""
+        asked = self._asked
+        for limit in self._limits:
+            if limit.law.active:
+                asked |= limit.keys
+        for part in self._made.values():
+            if part.asked:
+                asked |= part.asked
+        return asked
+
+    def must_read(self, key: int, client_id: bytes) -> bool:
+        """Whether a part wants a request of this client (requests.MustRead)."""
+        user, name = self._link.user, client_name(client_id)
+        return any(key in part.asked for part in self._made.values()) or any(
+            key in (concern.keys if isinstance(concern, Limit) else concern.asked)
+            and concern.active
+            and concern.reads(key, user, name)
+            for concern in self._concerns
+        )
+
+    def handle(self, frame: bytes) -> None:
+        """Let the parts have a request, and send on what they leave of it.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        probing = self._link.pacer.pass_one()
+        header = parse_header(frame)
+        request = Request(frame, header, self._link.user, probing)
+        if all(part.take(request) for part in self._parts(header.api_key)):
+            self._forward(request)
+        if request.ends:
+            self._link.end(request.ends)
+
+    @property
+    def free(self) -> bool:
+        """Whether the next request may be handled."""
+        # A loop costs half as much as all().
+        for part in self._made.values():  # noqa: SIM110
+            if not part.free:
+                return False
+        return True
+
+    @property
+    def held_bytes(self) -> int:
+        """Size of the requests that were read and not answered."""
+        return sum(part.held_bytes for part in self._made.values())
+
+    @property
+    def unadmitted(self) -> Slot | None:
+        """See Part."""
+        return next((part.unadmitted for part in self._made.values() if part.unadmitted), None)
+
+    @property
+    def waits_for_decision(self) -> bool:
+        """See Part."""
+        return any(part.waits_for_decision for part in self._made.values())
+
+    def look_behind(self, requests: Behind, *, over: bool) -> None:
+        """See Part."""
+        for part in self._made.values():
+            part.look_behind(requests, over=over)
+
+    def unheard(self) -> None:
+        """See Part; those that are made from now on know it from the beginning."""
+        self._unheard = True
+        for part in list(self._made.values()):
+            part.unheard()
+
+    def step_aside(self, but: Part | None = None) -> None:
+        """See Part; one of them may stay where it is."""
+        for part in self._made.values():
+            if part is not but:
+                part.step_aside()
+
+    def close(self) -> None:
+        """See Part."""
+        for part in list(self._made.values()):
+            part.close()
+
+    def _parts(self, key: int) -> Iterator[Part]:
+        """Those that want a request of this API, each found when the one before has let it go on."""
+        for concern in self._concerns:
+            part = self._made.get(concern)
+            if (key in concern.keys and concern.active) or (part is not None and key in part.asked):
+                yield part or self._make(concern)
+
+    def _make(self, concern: Concern) -> Part:
+        part = self._made[concern] = concern.part(self._link)
+        if self._unheard:
+            part.unheard()
+        return part
+
+    def _forward(self, request: Request) -> None:
+        """Send what is left of a request to the broker; its response passes those who asked for it."""
+        frame, header = request.frame, request.header
+        if header.api_key == PRODUCE and produce_acks(frame, header) == 0:
+            # Without acks the broker sends no response; waiting for one would shift all that follow.
+            self._link.send(None, frame)
+            return
+        slot = request.slot()
+        if request.readers or slot.finish is not None:
+            slot.done = partial(self._respond, slot, request.readers)
+        self._link.reserve(slot)
+        self._link.send(slot, frame)
+
+    def _respond(self, slot: Slot, readers: Sequence[Reader], response: bytes) -> None:
+        for read in readers:
+            left = read(slot, response)
+            if left is None:
+                return
+            response = left
+        self._link.respond(slot, response)

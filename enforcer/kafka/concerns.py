@@ -1,0 +1,42 @@
+"""All that the Kafka proxy looks after: a new kind of limit is a room beside these, and a line here."""
+
+from collections.abc import Callable
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.backlog.desk import BlockDesk
+from enforcer.kafka.backlog.part import BlocksLimit
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.part import DispatchLimit
+from enforcer.kafka.guard.guard import Guard
+from enforcer.kafka.guard.part import GuardConcern
+from enforcer.kafka.login.part import LoginConcern
+from enforcer.kafka.mutations.part import Mutations
+from enforcer.kafka.part import Concern
+from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.kafka.shares.part import SharesLimit
+from enforcer.kafka.slots.part import Slots
+
+
+def concerns_of(
+    settings: ProxySettings,
+    metrics: Metrics,
+    now_ms: Callable[[], float],
+    *,
+    guard: Guard,
+    blocks: BlockDesk,
+    mutations: Mutations,
+    dispatch: FetchDesk,
+    frames: FrameMeter,
+) -> tuple[Concern, ...]:
+    """The concerns of a proxy, in the order in which their parts take a connection's requests."""
+    return (
+        GuardConcern(guard),
+        LoginConcern(settings, metrics),
+        BlocksLimit(blocks, settings, now_ms),
+        Slots(),
+        mutations,
+        # A Fetch is cut before it is charged.
+        DispatchLimit(dispatch),
+        SharesLimit(frames, settings, metrics),
+    )

@@ -1,0 +1,64 @@
+"""What all connections of a Kafka proxy share."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.host.budget import Budget
+from enforcer.host.moving import Mover
+from enforcer.host.turns import Turns
+from enforcer.kafka.addresses.repeats import Repeats
+from enforcer.kafka.guard.protected import Protected
+from enforcer.kafka.guard.shown import Shown
+from enforcer.kafka.part import Concern
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+
+
+class Context(Protocol):
+    """The proxy, as its connections see it.
+
+    Attributes:
+        settings: bounds and time limits.
+        metrics: counts.
+        coordinator: tells the time, and who may go on.
+        concerns: make the parts of a connection, in the order in which they take its requests.
+        protected: what a request that passes unread must not name.
+        rewrite: makes a broker's answer one that clients may see.
+        repeats: answers that were changed before.
+        turns: shares the loop out.
+        budget: of memory.
+        mover: moves bytes between sockets.
+    """
+
+    settings: ProxySettings
+    metrics: Metrics
+    coordinator: QuotaCoordinator
+    concerns: tuple[Concern, ...]
+    protected: Protected
+    rewrite: Shown
+    repeats: Repeats
+    turns: Turns
+    budget: Budget
+    mover: Mover
+
+    def now_ms(self) -> float:
+        """The steady clock."""
+        ...
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function after a delay."""
+        ...
+
+    def in_force(self) -> object:
+        """The policies of now, by which requests are read while no law is active."""
+        ...
+
+    def admit(self, connection: Any) -> bool:
+        """Take a new client in; False if that cannot be."""
+        ...
+
+    def forget(self, connection: Any) -> None:
+        """A client is gone."""
+        ...

@@ -1,0 +1,111 @@
+"""Fetch and group requests of one connection while limits of dispatch are in force."""
+
+from enforcer.kafka.dispatch.desk import FetchDesk
+from enforcer.kafka.dispatch.fetches import Fetches
+from enforcer.kafka.groups.frames import TOLD_KEYS, acting, let_in, told
+from enforcer.kafka.groups.offsets import places
+from enforcer.kafka.groups.readers import Client, short
+from enforcer.kafka.names import NameQuestions
+from enforcer.kafka.part import Limit, Link, Part, Request, Slot
+from enforcer.wire.kafka.frames import FETCH, BadFrame
+from streaming.contract.events import ANONYMOUS
+
+
+class DispatchLimit(Limit):
+    """Dispatch rates.
+
+    Args:
+        desk: what all connections share.
+    """
+
+    def __init__(self, desk: FetchDesk) -> None:
+        super().__init__(desk.dispatch)
+        self._desk = desk
+
+    @property
+    def keys(self) -> frozenset[int]:
+        return self._desk.keys
+
+    def part(self, link: Link) -> Part:
+        return DispatchPart(link, self._desk)
+
+
+class DispatchPart(Part):
+    """The dispatch side of a connection.
+
+    Args:
+        link: the connection.
+        desk: what all connections share.
+    """
+
+    def __init__(self, link: Link, desk: FetchDesk) -> None:
+        self._desk = desk
+        self._link = link
+        self._questions = NameQuestions(link)
+        self._fetches = Fetches(desk, link.pacer, self._questions.ask)
+
+    def take(self, request: Request) -> bool:
+        if request.header.api_key != FETCH:
+            self._hear(request)
+            return True
+        if request.user != ANONYMOUS:
+            self._fetches.naming.proven = True
+        self._questions.begin(request)
+        try:
+            client, address = self._client(request), self._link.address
+            plan = self._fetches.plan(request.frame, request.header, client, address)
+        finally:
+            self._questions.end()
+        if plan is None:
+            self._link.hold(request)
+            return False
+        if plan.answer:
+            self._link.answer(request, plan.answer)
+            return False
+        request.frame, request.undo = plan.frame, self._fetches.take_back
+        if (cut := plan.cut) is not None:
+            request.readers.append(lambda _slot, response: cut(response))
+        return True
+
+    def unheard(self) -> None:
+        self._fetches.unheard()
+
+    def close(self) -> None:
+        self._fetches.close()
+
+    def _hear(self, request: Request) -> None:
+        """Learn from the answer to a request that tells who fetches, if the broker lets it in.
+
+        Raises:
+            BadFrame: the request cannot be read.
+        """
+        frame, header, client = request.frame, request.header, self._client(request)
+        key, version = header.api_key, header.api_version
+        found, readers = acting(frame, header), self._desk.readers
+
+        def learn(_slot: Slot, response: bytes) -> bytes:
+            try:
+                said = told(response, key, version) if key in TOLD_KEYS else None
+                known = let_in(found, response, key, version)
+                stood = places(frame, header, response) if known else []
+            except BadFrame:
+                # As of tens of thousands of partitions: it is the client's, and teaches nothing.
+                return response
+            for group, member, leaves in known:
+                group, member = short(group), short(member)
+                if leaves:
+                    readers.left(client, group, [member])
+                    continue
+                readers.saw(client, group, member)
+                if said is not None:
+                    self._desk.assigned(client, group, short(said[0]) or member, said[1])
+            # By now it is known that this client acts for them.
+            self._desk.stands(client.user, stood)
+            return response
+
+        request.readers.append(learn)
+
+    def _client(self, request: Request) -> Client:
+        peer = self._link.peer
+        host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        return Client(request.user, host, short(request.header.client_id or ""))

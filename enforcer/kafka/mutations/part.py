@@ -1,0 +1,202 @@
+"""Requests for partition mutations of one connection, and those that would create topics in passing."""
+
+from math import ceil
+from typing import Final
+
+from enforcer.kafka.mutations.admission import Admission, Passing, Strict
+from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
+from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, forbids_creation
+from enforcer.kafka.mutations.gated_link import GatedLink
+from enforcer.kafka.mutations.permissive import Permissive
+from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.mutations.refusal import Refused
+from enforcer.kafka.part import Concern, Link, Part, Request, Slot
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
+from enforcer.laws.mutation.open_questions import line_of
+from enforcer.wire.kafka.answers import POLICY_VIOLATION, refuse_all
+from enforcer.wire.kafka.frames import METADATA
+from enforcer.wire.kafka.mutations import MUTATION_KEYS, MutationRequest, TooManyItems, decode_request
+
+_ITEM_BYTES: Final = 500
+"""What an item of a request for mutations takes beside its frame, about."""
+_ASKS: Final = frozenset({Action.ASK, Action.DECIDE})
+"""Where the job may be asked."""
+_STRICT_WAYS: Final[dict[Action, type[Admission]]] = {
+    Action.ASK: Strict,
+    Action.DECIDE: AtOnce,
+    Action.REFUSE: Refused,
+}
+
+
+class Mutations(Concern):
+    """Quotas on partition mutations.
+
+    Attributes:
+        coordinator: decides.
+        recent: knows partition counts better than the brokers.
+        free: bounds what is not charged.
+        auto_creations: keeps clients from creating topics by asking for them.
+
+    Args:
+        coordinator: see there.
+        recent: see there.
+        free: see there.
+    """
+
+    keys = MUTATION_KEYS | {METADATA}
+    asked = frozenset({METADATA})
+
+    def __init__(self, coordinator: QuotaCoordinator, recent: RecentTopics, free: FreeQuestions) -> None:
+        self.coordinator = coordinator
+        self.recent = recent
+        self.free = free
+        self.auto_creations = AutoCreations(coordinator)
+
+    def reads(self, key: int, user: str, client_id: str) -> bool:
+        return forbids_creation(self.coordinator, user, client_id)
+
+    def part(self, link: Link) -> Part:
+        return MutationsPart(link, self)
+
+
+class MutationsPart(Part):
+    """The mutations of one connection.
+
+    Args:
+        link: the connection.
+        concern: what all connections share.
+    """
+
+    def __init__(self, link: Link, concern: Mutations) -> None:
+        self._link = link
+        self._concern = concern
+        self._coordinator = concern.coordinator
+        self._settings = concern.coordinator.settings
+        self._metrics = concern.coordinator.metrics
+        self._heard = True
+        self._gate: Admission | None = None
+        self._gate_slot: Slot | None = None
+        self._kept: dict[Slot, int] = {}
+        self._held_bytes = 0
+        self._ungated: dict[Slot, Passing] = {}
+
+    @property
+    def free(self) -> bool:
+        """Whether none waits for its decision, nor too much for answers."""
+        return self._gate is None and self._held_bytes <= self._settings.held_bytes_max
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    @property
+    def unadmitted(self) -> Slot | None:
+        return self._gate_slot if self._gate is not None and not self._gate.admitted else None
+
+    @property
+    def waits_for_decision(self) -> bool:
+        return self._gate is not None and self._gate.waits_for_decision
+
+    def take(self, request: Request) -> bool:
+        header = request.header
+        if header.api_key == METADATA:
+            if forbids_creation(self._coordinator, request.user, header.client_id or ""):
+                self._keep_from_creating(request)
+            return True
+        try:
+            asked = decode_request(request.frame, header, self._settings.max_items)
+        except TooManyItems as many:
+            self._metrics.requests.labels(many.request.api.event_name, "too_many_items").inc()
+            message = f"A request may have {self._settings.max_items} topics; ask for fewer at a time."
+            self._link.answer(request, refuse_all(many.request, 0, message, POLICY_VIOLATION))
+        else:
+            self._handle(request, asked)
+        return False
+
+    def unheard(self) -> None:
+        """What waits, or would wait, to be admitted is dropped."""
+        self._heard = False
+        slot = self.unadmitted
+        if self._gate is not None and slot is not None:
+            self._gate.gone()
+            self._finished(slot)
+            self._link.forgo(slot)
+            self._metrics.dropped.labels("strict").inc()
+
+    def close(self) -> None:
+        if self._gate is not None:
+            gate, self._gate = self._gate, None
+            gate.gone()
+        for passing in self._ungated.values():
+            passing.gone()
+        self._ungated.clear()
+
+    def _finished(self, slot: Slot) -> None:
+        """A request is answered: if it was the gated one, later ones may go on."""
+        self._held_bytes -= self._kept.pop(slot, 0)
+        if slot is self._gate_slot:
+            self._gate = self._gate_slot = None
+        else:
+            self._ungated.pop(slot, None)
+
+    def _keep_from_creating(self, request: Request) -> None:
+        header = request.header
+        request.frame, finish = self._concern.auto_creations.keep_from(request.frame, header, request.user)
+        if finish is not None:
+            request.header = header._replace(api_version=max(header.api_version, FLAG_FROM))
+            request.amend(finish)
+
+    def _handle(self, request: Request, asked: MutationRequest) -> None:
+        user, client_id = request.user, request.header.client_id or ""
+        quota = self._coordinator.quota(user, client_id)
+        verdict, dry = self._judge(quota, asked, request.probing)
+        if quota is not None and verdict.action is Action.HOLD:
+            # Until its subject may go on.
+            self._link.hold(request)
+            self._link.pacer.hold(quota.subject, verdict.wait_ms)
+            return
+        way: type[Admission] = PermissiveAtOnce if verdict.action is Action.DECIDE else Permissive
+        if quota is None or verdict.action is Action.FORWARD:
+            way = Passing
+        elif asked.strict:
+            way = _STRICT_WAYS[verdict.action]
+            if not self._heard:
+                self._metrics.dropped.labels("strict").inc()
+                return
+        if quota is not None and verdict.action in _ASKS and self._must_line_up(quota.subject, way):
+            # Until one of its subject's questions is answered.
+            self._link.hold(request)
+            self._link.pacer.hold(line_of(quota.subject), self._settings.decision_timeout_ms)
+            return
+        link = GatedLink(self._link, request, self._finished)
+        admission = way(
+            link, self._coordinator, self._concern.recent, self._concern.free, asked,
+            user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms, dry=dry,
+        )  # fmt: skip
+        self._kept[link.slot] = size = len(request.frame) + _ITEM_BYTES * len(asked.items)
+        self._held_bytes += size
+        if isinstance(admission, Passing):
+            self._ungated[link.slot] = admission
+        else:
+            self._gate, self._gate_slot = admission, link.slot
+        admission.start()
+
+    def _must_line_up(self, subject: str, way: type[Admission]) -> bool:
+        """Whether a request must wait for its turn among those of its subject."""
+        questions = self._coordinator.questions
+        # One that is carried out before it is counted goes alone: else all that wait would pass at once.
+        return questions.full(subject) or (way is PermissiveAtOnce and questions.busy(subject))
+
+    def _judge(
+        self, quota: MutationQuota | None, asked: MutationRequest, probing: bool
+    ) -> tuple[Verdict, bool]:
+        """What to do with a request, and whether that is for its subject's dry runs: they have their rate."""
+        verdict = self._coordinator.judge(quota, strict=asked.strict, probing=probing)
+        if quota is None or not asked.validate_only or verdict.action not in _ASKS:
+            return verdict, False
+        wait_ms = self._concern.free.dry_runs.wait_ms(quota)
+        if not wait_ms:
+            return verdict, False
+        return Verdict(Action.REFUSE if asked.strict else Action.HOLD, ceil(wait_ms)), True

@@ -1,0 +1,285 @@
+"""One connection's part in metering: its requests wait while those who are charged for them owe."""
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Final, NamedTuple
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.turns.line_up import LineUp, Pause
+from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE
+from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.kafka.shares.tails import whole_batches
+from enforcer.kafka.shares.topic_ids import described
+from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, Wait
+from enforcer.laws.shares.topic_accounts import Bill, Charged
+from enforcer.wire.kafka.frames import RequestHeader
+from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
+from enforcer.wire.kafka.traffic import (
+    FETCH_IDS_FROM,
+    METADATA_IDS_FROM,
+    Fetching,
+    Frame,
+    Part,
+    Passed,
+    fetched_in_steps,
+    fetching,
+    with_limit,
+)
+from streaming.contract.names import QUOTA_GROUP_PREFIX
+from streaming.contract.usage_events import DIMENSIONS
+
+SESSION_TOPICS_MAX: Final = 1_000
+"""Topics of one connection's fetch session that are remembered; others do not make its responses smaller."""
+LEARN_MAX_BYTES: Final = 262_144
+"""Larger Metadata responses are not read for topic ids; they are looked up when needed."""
+
+_HEADS_MAX_BYTES: Final = 262_144
+"""A response with more beyond its limit has too many partitions to be cut at once, or one batch above it."""
+
+LookUp = Callable[[list[bytes], Callable[[Mapping[bytes, str]], None]], None]
+
+
+class Admitted(NamedTuple):
+    """A Produce request that goes on.
+
+    Attributes:
+        bill: who was charged for it.
+        charged: what came of that.
+        parts: what each partition gets.
+        told_ms: throttle time for its response; 0: none.
+    """
+
+    bill: Bill
+    charged: Charged
+    parts: list[Part]
+    told_ms: int
+
+
+class ConnectionMeter:
+    """A connection as the meter sees it.
+
+    Attributes:
+        proven: the broker has answered what it answers only to those whom it lets in. Before that nothing is
+            charged: where it demands SASL, anybody may send anything and will be cut off.
+
+    Args:
+        frames: says whom to charge, for all connections.
+        metrics: counts throttled answers.
+        pause: holds the connection back.
+        look_up: asks the broker for the names of topic ids, on this connection, before anything sent later.
+    """
+
+    def __init__(self, frames: FrameMeter, metrics: Metrics, pause: Pause, look_up: LookUp) -> None:
+        self.proven = False
+        self._frames = frames
+        self._meter = frames.meter
+        self._steady_ms = frames.meter.clock.steady_ms
+        self._metrics = metrics
+        self._pause = pause
+        self._look_up = look_up
+        self._line_up = LineUp(pause, frames.split_ms, frames.slice_ms)
+        self._asking = False
+        self._asked: set[bytes] = set()
+        self._absent: dict[bytes, float] = {}
+        self._session: dict[bytes, None] = {}
+        self._session_ids = False
+        # Whether it has topics that were not read, and those of them that brought something.
+        self._more = False
+        self._unnamed: list[bytes] = []
+        self._accounts: set[Account] = set()
+        self._generation = -1
+
+    def produce(self, frame: Frame, header: RequestHeader, user: str) -> Admitted | None:
+        """Charge a Produce request; None: it must wait, and is to be handled again when the pause is over.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        if not self.proven:
+            self._ask([])
+            return None
+        parts: list[Part] = []
+        bill = self._frames.produced(frame, header, user, parts)
+        if bill.unknown and self._must_ask(bill.unknown):
+            return None
+        # What a look-up did not help is not metered: the broker does not know it, or not for this user.
+        self._meter.unmetered += len(bill.unknown)
+        self._asked.clear()
+        now_ms = self._steady_ms()
+        if not self._line_up.admits(bill.owed, now_ms):
+            return None
+        charged = bill.charge(PUBLISH, now_ms)
+        told_ms = 0
+        if charged.wait is not None:
+            told_ms = self._told_ms(charged.wait, charged.wait.account.lines[0].queued_ms)
+        return Admitted(bill, charged, parts, told_ms)
+
+    def answered(self, admitted: Admitted, response: bytes, version: int) -> bool:
+        """Undo the charge for what the broker refused of a Produce request; True if it refused something.
+
+        Only what groups are charged: for the byte rate of a user counts what it sends.
+
+        Raises:
+            BadFrame: the response cannot be read.
+        """
+        if len(admitted.parts) == 1 and surely_accepted(response, version, admitted.parts[0]):
+            return False
+        errors = refused(response, version)
+        if not errors:
+            return False
+        parts = {(part.topic, part.number): part for part in admitted.parts}
+        for error in errors:
+            part = parts.pop(error, None)
+            if part is not None:
+                admitted.bill.refund(PUBLISH, part.topic, part.records, part.size, admitted.charged)
+        return True
+
+    def fetch(self, frame: bytes, header: RequestHeader, user: str) -> tuple[bytes, int] | None:
+        """A Fetch request as it is forwarded: a consumer of a limited group gets less at once.
+
+        Returns:
+            The request, and what it may bring where that is less than it asks for, bytes, else 0. None: it
+            must wait, and is to be handled again when the pause is over.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        if not self.proven:
+            self._ask([])
+            return None
+        asked = fetching(frame, header)
+        ids = header.api_version >= FETCH_IDS_FROM
+        if ids and self._must_ask(self._frames.unknown_ids([*self._unnamed, *asked.topics])):
+            return None
+        self._asked.clear()
+        self._unnamed.clear()
+        self._note_session(asked, ids)
+        accounts = self._frames.fetching(self._session_accounts(), user, header.client_id or "")
+        if not self._line_up.admits_fetch(accounts, self._steady_ms()):
+            return None
+        limit = self._frames.fetch_limit(asked, accounts)
+        return (frame, 0) if limit is None else (with_limit(frame, asked, limit), limit)
+
+    def fetched(
+        self, response: Frame, header: RequestHeader, user: str, limit: int = 0
+    ) -> Generator[None, None, tuple[Frame, int]]:
+        """Charge a Fetch response; it halts after so many parts of a large one, since others wait.
+
+        One that comes while somebody owes whom it is charged to loses its records, as with Kafka's own
+        quota: many may be on their way when the first puts them into debt. It is charged nothing.
+
+        Args:
+            response: the broker's.
+            header: of its request.
+            user: Kafka principal.
+            limit: what `fetch` said that it may bring.
+
+        Returns:
+            The response as the client gets it, and the throttle time for it, ms, 0 for none.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        version = header.api_version
+        if 0 < limit < len(response) <= limit + _HEADS_MAX_BYTES:
+            response = whole_batches(response, version)
+        passed: list[Passed] = []
+        if self._meter.grouped:
+            yield from fetched_in_steps(response, version, passed)
+        bill = self._frames.fetched(response, passed, header, user)
+        now_ms = self._steady_ms()
+        debt = self._line_up.fetched(bill.owed, now_ms)
+        if self._more:
+            self._unnamed = [topic for topic in bill.unknown if self._absent.get(topic, 0.0) <= now_ms]
+        if self._unnamed:
+            # Not read in the request, so not looked up: they are before the next one, which brings it again.
+            self._metrics.traffic.emptied += 1
+            return emptied(response, version), 0
+        # Looked up when the session began; who has no name then has none.
+        self._meter.unmetered += len(bill.unknown)
+        if debt is not None:
+            if not self._meter.grouped:
+                yield from fetched_in_steps(response, version, passed)
+            if passed:
+                self._metrics.traffic.emptied += 1
+                return emptied(response, version), self._told_ms(debt)
+        wait = bill.charge(DISPATCH, now_ms).wait
+        return response, 0 if wait is None else self._told_ms(wait)
+
+    def described(self, response: Frame, version: int) -> None:
+        """Learn topic ids from a Metadata response.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        self.proven = True
+        if version >= METADATA_IDS_FROM and len(response) <= LEARN_MAX_BYTES:
+            self._frames.learn(described(response, version))
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now, whoever owes (LineUp.step_aside)."""
+        self._line_up.step_aside()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self._line_up.close()
+
+    def _told_ms(self, wait: Wait, queued_ms: float = 0.0) -> int:
+        by = "user" if wait.account.name.startswith(QUOTA_GROUP_PREFIX) else "group"
+        self._metrics.throttled.labels(by, DIMENSIONS[wait.dimension]).inc()
+        return self._meter.told_ms(wait, queued_ms)
+
+    def _must_ask(self, topics: list[bytes]) -> bool:
+        """Whether the names of some topic ids are asked for, each once for the request at the head."""
+        now_ms = self._steady_ms()
+        unknown = [
+            topic for topic in topics if topic not in self._asked and self._absent.get(topic, 0.0) <= now_ms
+        ]
+        if unknown or self._asking:
+            self._ask(unknown[:ASKED_AT_ONCE])
+            return True
+        return False
+
+    def _ask(self, topics: list[bytes]) -> None:
+        """Ask for names, or only whether the broker answers, and wait for that."""
+        self._pause.pause(self._frames.split_ms)
+        if self._asking:
+            return
+        self._asking = True
+
+        def learn(names: Mapping[bytes, str]) -> None:
+            self._asking = False
+            self._learn(names, topics)
+            self._pause.wake()
+
+        self._look_up(topics, learn)
+
+    def _learn(self, names: Mapping[bytes, str], asked_for: list[bytes]) -> None:
+        self.proven = True
+        self._generation = -1
+        self._frames.learn(names)
+        until_ms = self._steady_ms() + ABSENT_MS
+        for topic in asked_for:
+            if topic not in names:
+                self._asked.add(topic)
+                self._absent.pop(topic, None)
+                if len(self._absent) >= ABSENT_MAX:
+                    del self._absent[next(iter(self._absent))]
+                self._absent[topic] = until_ms
+
+    def _note_session(self, asked: Fetching, ids: bool) -> None:
+        if asked.full:
+            self._session.clear()
+            self._generation, self._more = -1, False
+        self._more |= asked.more
+        if not asked.topics:
+            return
+        self._generation, self._session_ids = -1, ids
+        for topic in asked.topics[: SESSION_TOPICS_MAX - len(self._session)]:
+            self._session[topic] = None
+
+    def _session_accounts(self) -> set[Account]:
+        if self._generation != self._meter.generation:
+            found = {self._frames.of_topic(topic, self._session_ids) for topic in self._session}
+            self._accounts = {account for account in found if account is not None}
+            self._generation = self._meter.generation
+        return self._accounts

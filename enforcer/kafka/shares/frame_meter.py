@@ -1,0 +1,158 @@
+"""Kafka's frames as the meter sees them: what passed of which topics, whatever a version calls them.
+
+Shared by all connections of a proxy. Produce and Fetch name topics from version 13 on by id alone; ids are
+learnt from Metadata responses and looked up where they are not known.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from cachetools import LRUCache
+
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.names import TOPIC_NAME_MAX
+from enforcer.kafka.part import FETCH_LIMIT_MAX
+from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account
+from enforcer.laws.shares.meter import Meter
+from enforcer.laws.shares.topic_accounts import Bill, Owed, TopicAccounts
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, RequestHeader
+from enforcer.wire.kafka.traffic import (
+    FETCH_IDS_FROM,
+    PRODUCE_IDS_FROM,
+    Fetching,
+    Frame,
+    Part,
+    Passed,
+    produced,
+)
+
+_DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH}
+_FETCH_LIMIT_MIN: Final = 1_024
+"""A Fetch is never asked to bring less, bytes: a broker adds the first batch whatever its size."""
+_RECORD_BYTES: Final = 128.0
+"""Size that a record is taken to have until some were seen."""
+
+
+class FrameMeter:
+    """Says whom to charge for Produce requests and Fetch responses.
+
+    Attributes:
+        meter: all accounts.
+        names: topic id -> name; the one used longest ago leaves, and is looked up again when needed.
+        split_ms: in a long wait one request may pass after each such time.
+        slice_ms: what a Fetch may bring at once, as a time of the account's rate.
+
+    Args:
+        meter: all accounts.
+        settings: bounds.
+    """
+
+    def __init__(self, meter: Meter, settings: ProxySettings) -> None:
+        topics_max = settings.topics_max
+        self.meter = meter
+        self.names: LRUCache[bytes, str] = LRUCache(topics_max)
+        self._by_name = TopicAccounts(meter, _decoded, topics_max, TOPIC_NAME_MAX)
+        self._by_id = TopicAccounts(meter, self.names.get, topics_max, TOPIC_NAME_MAX)
+        self._slice_s = settings.fetch_slice_ms / 1000
+        self.split_ms = float(settings.mute_split_ms)
+        self.slice_ms = float(settings.fetch_slice_ms)
+
+    def reads(self, key: int, user: str, client_id: str) -> bool:
+        """Whether a client's requests of this API are metered: all where there are groups."""
+        if self.meter.grouped:
+            return True
+        direction = _DIRECTIONS.get(key)
+        return direction is not None and self.meter.of_user(user, client_id, direction) is not None
+
+    def learn(self, names: Mapping[bytes, str]) -> None:
+        """Topic ids and their names, as a broker said."""
+        self.names.update(names)
+
+    def unknown_ids(self, topics: Iterable[bytes]) -> list[bytes]:
+        """Those of the topic ids whose name must be looked up."""
+        return [topic for topic in topics if topic not in self.names] if self.meter.grouped else []
+
+    def produced(self, frame: Frame, header: RequestHeader, user: str, parts: list[Part]) -> Bill:
+        """Whom to charge for a Produce request.
+
+        Args:
+            frame: the request.
+            header: its header.
+            user: Kafka principal.
+            parts: gets what each partition gets, where groups are charged.
+
+        Raises:
+            BadFrame: it cannot be read.
+        """
+        users = self._users(user, header, PUBLISH, len(frame))
+        if not self.meter.grouped:
+            return Bill([] if users is None else [users], [])
+        topics = self._by_name if header.api_version < PRODUCE_IDS_FROM else self._by_id
+        return topics.bill(produced(frame, header, parts), users)
+
+    def fetched(self, response: Frame, passed: Iterable[Passed], header: RequestHeader, user: str) -> Bill:
+        """Whom to charge for a Fetch response.
+
+        Args:
+            response: the broker's.
+            passed: what it brings, where groups are charged.
+            header: of its request.
+            user: Kafka principal.
+        """
+        users = self._users(user, header, DISPATCH, len(response))
+        if not self.meter.grouped:
+            return Bill([] if users is None else [users], [])
+        topics = self._by_name if header.api_version < FETCH_IDS_FROM else self._by_id
+        return topics.bill(passed, users)
+
+    def fetching(self, accounts: set[Account], user: str, client_id: str) -> set[Account]:
+        """Whom a Fetch will be charged to: the accounts of its topics, and that of its user."""
+        own = self.meter.of_user(user, client_id, DISPATCH)
+        return accounts if own is None else {*accounts, own}
+
+    def of_topic(self, topic: bytes, ids: bool) -> Account | None:
+        """The account of a topic, by name or id (TopicAccounts.of)."""
+        return (self._by_id if ids else self._by_name).of(topic)
+
+    def fetch_limit(self, asked: Fetching, accounts: set[Account]) -> int | None:
+        """How many bytes a Fetch may bring at once; None: as many as it asks for.
+
+        A consumer that catches up would else get megabytes at once and then wait for minutes. Where its
+        topics belong to several groups, the smallest counts, as the wait for the debt would. What is metered
+        is read whole, so it is never more than FETCH_LIMIT_MAX; a broker adds the first batch all the same.
+
+        Args:
+            asked: the request.
+            accounts: those that it is charged to.
+        """
+        if asked.limit_offset is None:
+            return None
+        limits = [
+            bucket.rate * self._slice_s * unit
+            for account in accounts
+            if not account.limits.shadow
+            for bucket, unit in (
+                (account.buckets[DISPATCH], _record_bytes(account)),
+                (account.buckets[DISPATCH + 1], 1.0),
+            )
+            if bucket is not None and self._slice_s
+        ]
+        limit = max(_FETCH_LIMIT_MIN, min((FETCH_LIMIT_MAX, *limits)))
+        return int(limit) if limit < asked.limit_bytes else None
+
+    def _users(self, user: str, header: RequestHeader, direction: int, size: int) -> Owed | None:
+        account = self.meter.of_user(user, header.client_id or "", direction)
+        if account is None:
+            return None
+        self.meter.unmetered += account is self.meter.nowhere
+        return Owed(account, None, 0, size)
+
+
+def _decoded(topic: bytes) -> str:
+    return topic.decode("utf-8", "replace")
+
+
+def _record_bytes(account: Account) -> float:
+    """Mean size of the records that a group's consumers got."""
+    records = account.used[DISPATCH]
+    return account.used[DISPATCH + 1] / records if records else _RECORD_BYTES

@@ -1,0 +1,167 @@
+"""Produce and Fetch of one connection while traffic is metered (docs/resource_groups.md).
+
+Every request is forwarded, and every response reaches the client: a group in debt costs time, nothing else.
+"""
+
+import logging
+from collections.abc import Generator
+from functools import partial
+from typing import Final
+
+from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.names import NameQuestions
+from enforcer.kafka.part import Limit, Link, Part, Request, Slot
+from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
+from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, produce_acks
+from enforcer.wire.kafka.outcomes import with_acks
+from enforcer.wire.kafka.throttle import patch_throttle
+from enforcer.wire.kafka.traffic import Frame
+from streaming.contract.errors import WeirError
+from streaming.contract.events import ANONYMOUS
+
+logger = logging.getLogger(__name__)
+
+_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA})
+
+
+class SharesLimit(Limit):
+    """Resource groups and byte rates.
+
+    Args:
+        frames: says whom to charge.
+        settings: bounds.
+        metrics: counts throttled answers.
+    """
+
+    keys = _KEYS
+
+    def __init__(self, frames: FrameMeter, settings: ProxySettings, metrics: Metrics) -> None:
+        super().__init__(frames.meter)
+        self._frames = frames
+        self._settings = settings
+        self._metrics = metrics
+
+    def reads(self, key: int, user: str, client_id: str) -> bool:
+        return self._frames.reads(key, user, client_id)
+
+    def part(self, link: Link) -> Part:
+        return SharesPart(link, self._frames, self._settings, self._metrics)
+
+
+class SharesPart(Part):
+    """The metering side of a connection.
+
+    Args:
+        link: the connection.
+        frames: says whom to charge.
+        settings: bounds.
+        metrics: counts throttled answers.
+    """
+
+    def __init__(self, link: Link, frames: FrameMeter, settings: ProxySettings, metrics: Metrics) -> None:
+        self._link = link
+        self._inflight_max = settings.inflight_max
+        self._split_ms = settings.mute_split_ms
+        self._questions = NameQuestions(link)
+        self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._questions.ask)
+        self._silent = 0
+
+    def take(self, request: Request) -> bool:
+        key = request.header.api_key
+        if key == METADATA:
+            request.readers.append(self._described)
+            return True
+        if request.user != ANONYMOUS:
+            self._connection_meter.proven = True
+        self._questions.begin(request)
+        try:
+            return self._produce(request) if key == PRODUCE else self._fetch(request)
+        finally:
+            self._questions.end()
+
+    def step_aside(self) -> None:
+        self._connection_meter.step_aside()
+
+    def close(self) -> None:
+        self._connection_meter.close()
+
+    def _described(self, slot: Slot, response: bytes) -> bytes:
+        # An older version than 4 may have been sent as 4; topics have ids from 10 on.
+        self._connection_meter.described(response, slot.api_version)
+        return response
+
+    def _produce(self, request: Request) -> bool:
+        frame, header = request.frame, request.header
+        silent = produce_acks(frame, header) == 0
+        if silent and self._silent >= self._inflight_max:
+            self._link.pacer.pause(self._split_ms)
+            self._link.hold(request)
+            return False
+        admitted = self._connection_meter.produce(frame, header, request.user)
+        if admitted is None:
+            self._link.hold(request)
+            return False
+        if silent and admitted.parts:
+            self._send_silent(request, admitted)
+            return False
+        if admitted.parts or admitted.told_ms:
+            request.readers.append(partial(self._produced, admitted))
+        return True
+
+    def _send_silent(self, request: Request, admitted: Admitted) -> None:
+        """Without acks nobody would say what was refused, so the leader is asked; the client is not told."""
+        version = request.header.api_version
+
+        def done(response: bytes) -> None:
+            self._silent -= 1
+            if self._connection_meter.answered(admitted, response, version):
+                # As a broker does, so that the client looks for the right one.
+                self._link.end("refused_without_acks")
+            elif self._silent == self._inflight_max - 1:
+                self._link.pacer.wake()
+
+        if self._link.send(Slot(*request.header[:3], done), with_acks(request.frame, request.header)):
+            self._silent += 1
+
+    def _produced(self, admitted: Admitted, slot: Slot, response: bytes) -> bytes:
+        if admitted.parts:
+            self._connection_meter.answered(admitted, response, slot.api_version)
+        return patch_throttle(PRODUCE, slot.api_version, response, admitted.told_ms)
+
+    def _fetch(self, request: Request) -> bool:
+        header, user = request.header, request.user
+        admitted = self._connection_meter.fetch(request.frame, header, user)
+        if admitted is None:
+            self._link.hold(request)
+            return False
+        request.frame, limit = admitted
+
+        def fetched(slot: Slot, response: bytes) -> bytes | None:
+            return self._read(slot, self._connection_meter.fetched(response, header, user, limit))
+
+        request.readers.append(fetched)
+        return True
+
+    def _read(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> bytes | None:
+        """Read a Fetch response, the first step of it at once; None: the rest is read later."""
+        try:
+            next(steps)
+        except StopIteration as read:
+            brought, told_ms = read.value
+            return patch_throttle(FETCH, slot.api_version, bytes(brought), told_ms)
+        self._link.call_later(0.0, partial(self._read_on, slot, steps))
+        return None
+
+    def _read_on(self, slot: Slot, steps: Generator[None, None, tuple[Frame, int]]) -> None:
+        try:
+            response = self._read(slot, steps)
+            if response is None:
+                return
+            self._link.respond(slot, response)
+        except WeirError as error:
+            logger.warning("a response cannot be read: %s", error)
+            self._link.end("bad_response")
+            return
+        self._link.finish(slot, 0.0)

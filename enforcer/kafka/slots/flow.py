@@ -1,0 +1,183 @@
+"""One connection before the concurrency limit of its broker (docs/protocol_notes.md 3.7)."""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from math import ceil
+from typing import Final, Protocol
+
+from enforcer.core.settings import ProxySettings
+from enforcer.kafka.part import Link, Request, Slot
+from enforcer.kafka.slots.classes import ADMIN_CLASS, class_of
+from enforcer.kafka.slots.due import CountedDue
+from enforcer.kafka.slots.prompt import prompt_fetches
+from enforcer.kafka.slots.refusal import timed_out
+from enforcer.laws.concurrency.limiter import Limiter
+from enforcer.wire.kafka.answers import refuse_all
+from enforcer.wire.kafka.frames import PRODUCE, parse_header, produce_acks
+from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest
+
+_HEAD: Final = struct.Struct(">4xhh")
+_NS_PER_MS: Final = 1_000_000
+
+
+class Pause(Protocol):
+    """What holds the connection back; see pacing.Pacer."""
+
+    def pause(self, wait_ms: float) -> None:
+        """Handle nothing until `wake`, and for so long at most."""
+        ...
+
+    def wake(self) -> None:
+        """Handle the request at the head again, soon."""
+        ...
+
+
+class Coming(Protocol):
+    """The requests of a connection that have come and were not handled (requests.Requests)."""
+
+    data: bytes | bytearray
+    pos: int
+
+    @property
+    def left_bytes(self) -> int:
+        """How much of them there is."""
+        ...
+
+    def gather(self) -> None:
+        """Keep the request at the head until it is whole."""
+        ...
+
+    def next(self) -> bytes | None:
+        """Take it; None: it is not whole."""
+        ...
+
+
+class Flow:
+    """Decides whether the request at the head of a connection may be sent.
+
+    Args:
+        limiter: of the broker.
+        pause: holds the connection back.
+        sent: what the broker has to answer already.
+        settings: how long a request may wait, and what those are told that do not.
+        coming: tells which request was sent in part.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        pause: Pause,
+        sent: deque[Slot],
+        settings: ProxySettings,
+        coming: Callable[[], Slot | None],
+    ) -> None:
+        self.limiter = limiter
+        self.due = CountedDue(limiter, sent, coming, self)
+        """What the broker has to answer; in the place of `Responses.due`."""
+        self._pause = pause
+        self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
+        self._throttle_ms = settings.inflight_throttle_ms
+        self._failing = False
+        self.room = 1
+        """How many requests may be sent at once by who was just told to go on."""
+        self.waits = False
+        """Whether what the request at the head was last told to wait for is a slot."""
+
+    @property
+    def spare(self) -> bool:
+        """Whether any request may be sent, without a look at it."""
+        return self.limiter.spare
+
+    @property
+    def refuses_mutations(self) -> bool:
+        """Whether a request for mutations is answered with error 89 instead of being looked at."""
+        limiter = self.limiter
+        return not limiter.spare and ADMIN_CLASS not in limiter.exempt
+
+    def wake(self) -> None:
+        """A slot may be free (limiter.Waiter)."""
+        self._pause.wake()
+
+    def goes(self, requests: Coming, link: Link) -> bool:
+        """Whether the request at the head may be sent; if not, the connection is paused and in line.
+
+        One that has waited too long, or finds the line full, fails, and the next one is looked at.
+
+        Args:
+            requests: of the connection.
+            link: the connection.
+
+        Raises:
+            BadFrame: one that must fail cannot be read, or is longer than may be kept.
+        """
+        limiter = self.limiter
+        self.waits = False
+        while requests.left_bytes >= _HEAD.size:
+            key, version = _HEAD.unpack_from(requests.data, requests.pos)
+            if self._passes(key, version):
+                self.room = 1
+                return True
+            if not self._failing and limiter.admits(self):
+                self.room = limiter.room(self)
+                return True
+            waited_ns = None if self._failing else limiter.wait(self)
+            if waited_ns is not None and waited_ns < self._wait_ns:
+                self.waits = True
+                self._pause.pause(ceil((self._wait_ns - waited_ns) / _NS_PER_MS))
+                return False
+            if not self._fails(key, requests, link):
+                return False
+        # Not even its head is here.
+        return True
+
+    def refuse_mutations(self, request: MutationRequest) -> bytes:
+        """The answer to a request for mutations that finds no slot: it is neither judged nor charged."""
+        self.limiter.refuse()
+        message = "The broker has as many requests in flight as its concurrency limit allows; try again."
+        return refuse_all(request, self._throttle_ms, message)
+
+    def look_over(self, piece: bytes | bytearray | memoryview) -> None:
+        """These requests, with their lengths, are about to be sent: note what `due` cannot see."""
+        self.due.prompt |= prompt_fetches(piece)
+
+    def step_aside(self) -> None:
+        """Its next request cannot go on for now: nobody shall wait for it."""
+        self.limiter.leave(self)
+
+    def close(self) -> None:
+        """The connection, or that to the broker, is over, or it is not counted any more."""
+        self.limiter.leave(self)
+        self.due.forget()
+
+    def _fails(self, key: int, requests: Coming, link: Link) -> bool:
+        """Fail the request at the head; whether the next one may be looked at.
+
+        Produce is told to try again. Of all others nobody knows what a client makes of an error, so the
+        connection ends, and the client comes back after its own backoff.
+        """
+        frame = None
+        if key == PRODUCE:
+            requests.gather()
+            frame = requests.next()
+            if frame is None:
+                # The rest of it must come before it can be answered.
+                self._failing = True
+                return False
+        self._failing = False
+        self.limiter.refuse()
+        self.limiter.leave(self)
+        header = None if frame is None else parse_header(frame)
+        if frame is None or header is None or produce_acks(frame, header) == 0:
+            link.end("no_slot")
+            return False
+        link.answer(Request(frame, header, link.user), timed_out(frame, header))
+        return True
+
+    def _passes(self, key: int, version: int) -> bool:
+        """Whether such a request need not wait: its class is exempt, or it is answered at once if need be."""
+        kind = class_of(key)
+        if kind in self.limiter.exempt:
+            return True
+        # An older version has no error that says it, so it waits as all else does.
+        return key in MUTATION_KEYS and version >= STRICT_FROM[MutationApi(key)]

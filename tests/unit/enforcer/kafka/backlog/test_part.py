@@ -1,0 +1,337 @@
+"""A connection whose Produce requests meet blocks: held, answered, let go on, in the order of requests."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from backlog_kit import EXCEPTION, HOLD, decision, quota
+from connection_kit import Rig, framed, frames_of, opaque
+from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceResponse
+from kafka_kit import build, decode, response
+from traffic_kit import batch, produce, produce_response, topic_id
+
+from enforcer.kafka.backlog.part import BlocksLimit
+from streaming.contract.events import PolicyChange
+
+HELD, REFUSED, FREE = "acme.held.t", "acme.refused.t", "acme.free.t"
+QUESTION = 3  # Metadata
+
+
+def full(topic: str) -> str:
+    """What a topic is called in policies."""
+    return "persistent://" + topic.replace(".", "/", 2)
+
+
+class Blocked(Rig):
+    """A connection of somebody whom the broker has let in; HELD and REFUSED are beyond their quotas."""
+
+    def __init__(self, proven: bool = True, **settings: Any) -> None:
+        super().__init__(**settings)
+        policies = self.coordinator.policies
+        for topic, policy in ((HELD, HOLD), (REFUSED, EXCEPTION)):
+            path = f"namespaces.{full(topic).split('//')[1].rpartition('/')[0]}"
+            change = PolicyChange(id="p", ts=self.desk.wall_ms, path=path, value=quota(policy), version=None)
+            policies.apply([change])
+            self.say(topic, 10_240)
+        self.proven = proven
+
+    def say(self, topic: str, size: float, part: str = "") -> None:
+        """A decision comes."""
+        self.block_desk.blocks.take([decision(full(topic) + part, size, ts=self.desk.wall_ms)])
+
+    def produce(self, number: int, topics: Mapping[str, int], acks: int = 1, version: int = 9) -> bytes:
+        """A client asks to write one record to so many partitions of some topics; returns the request."""
+        named = {name: [batch(1)] * count for name, count in topics.items()}
+        frame, _ = produce(version, named, acks=acks)
+        frame = frame[:4] + struct.pack(">i", number) + frame[8:]
+        self.connection.data_received(framed(frame))
+        producing = self.part(BlocksLimit)
+        if self.proven and producing is not None and not producing._proven:
+            # Nobody has been asked yet who it is.
+            assert self.upstream.sent[-1][:2] == struct.pack(">h", QUESTION)
+            self.name({})
+        return frame
+
+    def patient(self, number: int) -> None:
+        """The same to HELD, by a client that waits for half a minute."""
+        frame, _ = produce(9, {HELD: [batch(1)]})
+        frame = frame.replace(struct.pack(">hi", 1, 1_000), struct.pack(">hi", 1, 30_000))
+        self.connection.data_received(framed(frame[:4] + struct.pack(">i", number) + frame[8:]))
+        producing = self.part(BlocksLimit)
+        if producing is not None and not producing._proven:
+            self.name({})
+
+    def name(self, topics: Mapping[str, Any]) -> None:
+        """The broker answers the question for names that was sent last."""
+        (number,) = struct.unpack(">i", self.upstream.sent[-1][4:8])
+        told = [
+            build(MetadataResponse.MetadataResponseTopic, 12, name=name, topic_id=known)
+            for name, known in topics.items()
+        ]
+        said = response(build(MetadataResponse, 12 if told else 4, topics=told))
+        self.answer([struct.pack(">i", number) + said[4:]])
+        self.upstream.data = self.upstream.data[: -4 - len(self.upstream.sent[-1])]
+        self.run_timers()
+
+    def later(self, ms: float) -> None:
+        """Time goes on, and what was to be done is."""
+        self.desk.pass_ms(ms)
+        self.run_timers()
+        self.run_timers()
+
+    @property
+    def numbers(self) -> list[int]:
+        """Correlation ids of what the broker got."""
+        return [struct.unpack(">i", frame[4:8])[0] for frame in self.upstream.sent]
+
+    def errors(self) -> list[tuple[int, dict[str, list[int]]]]:
+        """What the client was told of Produce requests v9, in order."""
+        found = []
+        for frame in frames_of(self.client.data):
+            read = decode(ProduceResponse, 9, frame)
+            said = {
+                topic.name: [part.error_code for part in topic.partition_responses]
+                for topic in read.responses
+            }
+            found.append((struct.unpack(">i", frame[:4])[0], said))
+        return found
+
+    def counted(self, outcome: str, policy: str = HOLD) -> float:
+        """How many requests came to this."""
+        labels = {"quota_type": "size", "policy": policy, "outcome": outcome}
+        name = "weir_producer_block_requests_total"
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+    @property
+    def held_now(self) -> float | None:
+        """Requests that are held."""
+        return self.metrics.registry.get_sample_value("weir_producer_block_held")
+
+
+def test_without_blocks_nothing_is_read() -> None:
+    """Nor is anything asked, before the first block and after the last."""
+    rig = Blocked()
+    rig.say(HELD, 0)
+    rig.say(REFUSED, 0)
+    frame = rig.produce(1, {HELD: 1, REFUSED: 1})
+    assert rig.upstream.sent == [frame]
+    assert 0 not in rig.connection._chain.asked and rig.part(BlocksLimit) is None
+
+
+def test_a_held_request_goes_on_when_its_block_lifts() -> None:
+    """With those behind it that are held as well, in order; nothing before that."""
+    rig = Blocked()
+    frames = [rig.produce(number, {HELD: 1}) for number in (1, 2, 3)]
+    rig.later(800)
+    assert rig.upstream.sent == [] and rig.client.data == b"" and rig.held_now == 1
+    rig.say(HELD, 0)
+    rig.later(0)
+    assert rig.upstream.sent == frames and rig.held_now == 0
+    assert (rig.counted("held"), rig.counted("passed")) == (1, 1)
+    # The next ones are held anew, for their own time.
+    rig.say(HELD, 9_000)
+    rig.produce(4, {HELD: 1})
+    rig.later(800)
+    assert rig.upstream.sent == frames and rig.held_now == 1
+
+
+def test_it_fails_somewhat_before_the_client_gives_up() -> None:
+    """By the timeout in the request, each by its own arrival."""
+    rig = Blocked()
+    rig.produce(1, {HELD: 1})
+    rig.later(500)
+    rig.produce(2, {HELD: 1})
+    rig.later(399)
+    assert rig.client.data == b""
+    rig.later(1)
+    assert rig.errors() == [(1, {HELD: [7]})] and rig.held_now == 1
+    rig.later(499)
+    assert len(rig.errors()) == 1
+    rig.later(1)
+    assert rig.errors()[1:] == [(2, {HELD: [7]})] and rig.upstream.sent == []
+    assert rig.counted("failed") == 2
+
+
+def test_the_setting_bounds_it() -> None:
+    """proxy.backlog_hold_ms; 0: nothing is held."""
+    rig = Blocked(backlog_hold_ms=200)
+    rig.produce(1, {HELD: 1})
+    rig.later(199)
+    assert rig.client.data == b""
+    rig.later(1)
+    assert rig.errors() == [(1, {HELD: [7]})]
+    rig = Blocked(backlog_hold_ms=0)
+    rig.produce(1, {HELD: 1})
+    assert rig.errors() == [(1, {HELD: [7]})]
+
+
+def test_it_gives_way_to_others_behind_it() -> None:
+    """To another API's, and to a Produce of a free topic; not to one that is held too."""
+    rig = Blocked()
+    rig.produce(1, {HELD: 1})
+    rig.produce(2, {HELD: 1})
+    rig.later(100)
+    assert rig.client.data == b""
+    rig.connection.data_received(opaque(3))
+    rig.later(0)
+    assert rig.errors() == [(1, {HELD: [7]}), (2, {HELD: [7]})] and rig.numbers == [3]
+    rig = Blocked()
+    rig.produce(1, {HELD: 1})
+    free = rig.produce(2, {FREE: 1})
+    rig.later(0)
+    assert rig.errors() == [(1, {HELD: [7]})] and rig.upstream.sent == [free]
+    assert rig.counted("gave_way") == 1
+
+
+def test_what_becomes_free_behind_it_goes_on() -> None:
+    """The block of another topic lifts, whose request stands behind: the held one gives way."""
+    rig = Blocked()
+    other = "acme.held.u"
+    rig.say(other, 10_240)
+    rig.produce(1, {HELD: 1})
+    behind = rig.produce(2, {other: 1})
+    rig.later(0)
+    assert rig.client.data == b""
+    rig.say(other, 0)
+    rig.later(0)
+    assert rig.errors() == [(1, {HELD: [7]})] and rig.upstream.sent == [behind]
+
+
+def test_whoever_writes_elsewhere_too_is_held_a_second() -> None:
+    """Its client may have one request on its way and no more; a minute later it counts as alone."""
+    rig = Blocked()
+    rig.produce(1, {FREE: 1})
+    rig.patient(2)
+    rig.later(1_000)
+    assert rig.numbers == [1] and rig.held_now == 0
+    rig.desk.pass_ms(60_000)
+    rig.patient(3)
+    rig.later(24_999)
+    assert rig.held_now == 1
+    rig.later(1)
+    assert rig.held_now == 0 and rig.counted("failed") == 2
+
+
+def test_a_full_window_is_not_kept_full() -> None:
+    """With five of them a client may not send anything else: the first fails after a second."""
+    rig = Blocked()
+    for number in range(5):
+        rig.patient(number)
+    rig.later(999)
+    assert rig.client.data == b""
+    rig.later(1)
+    assert rig.errors() == [(0, {HELD: [7]})] and rig.held_now == 1
+
+
+def test_a_client_that_leaves_has_nothing_written() -> None:
+    """It tries again elsewhere: a half-closed one is answered, one that is gone is not."""
+    rig = Blocked()
+    rig.produce(1, {HELD: 1})
+    rig.connection.eof_received()
+    rig.later(0)
+    assert rig.errors() == [(1, {HELD: [7]})]
+    rig = Blocked()
+    rig.produce(1, {HELD: 1})
+    rig.lose_client()
+    rig.later(0)
+    rig.say(HELD, 0)
+    rig.later(0)
+    assert rig.upstream.sent == [] and rig.held_now == 0
+    assert rig.counted("dropped") == 1
+
+
+def test_an_exception_is_told_at_once() -> None:
+    """With its message, to those behind it as well."""
+    rig = Blocked()
+    rig.produce(1, {REFUSED: 1})
+    rig.produce(2, {REFUSED: 1})
+    assert rig.errors() == [(1, {REFUSED: [44]}), (2, {REFUSED: [44]})]
+    (first, _) = frames_of(rig.client.data)
+    said = decode(ProduceResponse, 9, first).responses[0].partition_responses[0]
+    assert said.error_message.startswith(f"Cannot produce to {full(REFUSED)}: its backlog of 10,240 bytes")
+    assert rig.counted("refused", EXCEPTION) == 2 and rig.upstream.sent == []
+
+
+def test_free_partitions_go_on_beside_blocked_ones() -> None:
+    """The broker's answer gets the errors of the others; two that are blocked differently are not held."""
+    rig = Blocked()
+    rig.produce(1, {HELD: 1, FREE: 2, REFUSED: 1})
+    assert rig.numbers == [1] and rig.client.data == b""
+    said = produce_response(9, {FREE: [0, 6]})
+    rig.answer([struct.pack(">i", 1) + said[4:]])
+    assert rig.errors() == [(1, {FREE: [0, 6], HELD: [7], REFUSED: [44]})]
+    assert (rig.counted("split"), rig.counted("refused", EXCEPTION)) == (1, 1)
+    rig.produce(2, {HELD: 1, REFUSED: 1})
+    assert rig.errors()[1:] == [(2, {HELD: [7], REFUSED: [44]})]
+
+
+def test_a_partition_is_known_by_both_names() -> None:
+    """The only one may be called as its topic; of two blocks the one that refuses counts."""
+    rig = Blocked()
+    rig.say(HELD, 0)
+    rig.say(HELD, 9_000, "-partition-1")
+    rig.produce(1, {HELD: 3})
+    said = produce_response(9, {HELD: [0, 0]})
+    rig.answer([struct.pack(">i", 1) + said[4:]])
+    assert sorted(rig.errors()[0][1][HELD]) == [0, 0, 7]
+    rig.say(REFUSED, 0)
+    rig.say(REFUSED, 9_000, "-partition-0")
+    rig.produce(2, {REFUSED: 1})
+    assert rig.errors()[1:] == [(2, {REFUSED: [44]})]
+
+
+def test_without_acks_the_connection_ends_behind_it() -> None:
+    """What is free of it was sent before."""
+    rig = Blocked()
+    rig.produce(1, {REFUSED: 1, FREE: 1}, acks=0)
+    assert rig.numbers == [1] and rig.client.closed and rig.closed("blocked_without_acks") == 1
+    assert rig.counted("dropped", EXCEPTION) == 1
+    rig = Blocked()
+    rig.produce(1, {HELD: 1}, acks=0)
+    rig.later(100)
+    assert not rig.client.closed and rig.upstream.sent == []
+    rig.later(900)
+    assert rig.client.closed and rig.upstream.sent == []
+    rig = Blocked()
+    frame = rig.produce(1, {HELD: 1}, acks=0)
+    rig.say(HELD, 0)
+    rig.later(0)
+    assert rig.upstream.sent == [frame] and not rig.client.closed
+
+
+def test_ids_are_asked_for_once() -> None:
+    """On the client's own connection; those that nobody knows are the broker's to refuse."""
+    rig = Blocked(proven=False)
+    frame = rig.produce(1, {REFUSED: 1, FREE: 1}, version=13)
+    asked = decode(MetadataRequest, 12, rig.upstream.sent[0])
+    assert [topic.topic_id for topic in asked.topics] == [topic_id(REFUSED), topic_id(FREE)]
+    rig.name({REFUSED: topic_id(REFUSED)})
+    assert rig.numbers == [1] and rig.upstream.sent != [frame]
+    said = produce_response(13, {FREE: [0]})
+    rig.answer([struct.pack(">i", 1) + said[4:]])
+    (told,) = [decode(ProduceResponse, 13, each) for each in frames_of(rig.client.data)]
+    assert [part.error_code for topic in told.responses for part in topic.partition_responses] == [0, 44]
+    rig.produce(2, {FREE: 1}, version=13)
+    assert rig.numbers == [1, 2]
+
+
+def test_nobody_who_was_not_let_in_learns_anything() -> None:
+    """Until the broker has answered a question nothing is said."""
+    rig = Blocked(proven=False)
+    rig.produce(1, {REFUSED: 1})
+    assert rig.client.data == b"" and decode(MetadataRequest, 4, rig.upstream.sent[0]).topics == []
+    rig.later(1)
+    rig.later(25_000)
+    assert len(rig.upstream.sent) == 1
+    rig.name({})
+    assert rig.errors() == [(1, {REFUSED: [44]})]
+
+
+def test_a_damaged_request_ends_its_connection() -> None:
+    """As elsewhere; behind a held one it is looked at first."""
+    rig = Blocked()
+    rig.produce(1, {HELD: 1})
+    rig.connection.data_received(framed(struct.pack(">hhih", 0, 9, 2, -1) + b"\0\0\0"))
+    rig.later(0)
+    assert rig.errors() == [(1, {HELD: [7]})] and rig.client.closed
