@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 
 from enforcer.control.groups import Changes, Entries, Refused
 from enforcer.control.metrics import AdminMetrics
@@ -18,7 +18,7 @@ from enforcer.control.settings import AdminSettings
 from enforcer.core.feeds.tail import Tail
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import NO_LOG, PolicyLog, Update, reason_of
+from streaming.kafka_io.policy_topic import PolicyLog, Update
 from streaming.kafka_io.policy_turn import (
     Attempt,
     NotInForce,
@@ -27,6 +27,7 @@ from streaming.kafka_io.policy_turn import (
     TurnLost,
     pause_s,
 )
+from streaming.kafka_io.reader import Reader
 
 T = TypeVar("T")
 
@@ -64,7 +65,6 @@ class KafkaPolicyStore:
         metrics: AdminMetrics,
         wrong: Callable[[], str] = lambda: "",
     ) -> None:
-        self._properties = {**client, "bootstrap.servers": bootstrap}
         self._bootstrap, self._topics, self._client = bootstrap, topics, client
         self._settings, self._metrics, self._wrong = settings, metrics, wrong
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,9 +76,9 @@ class KafkaPolicyStore:
         self._turn: Turn | None = None
         # What may have been written and was not yet read back.
         self._unseen: Attempt | None = None
-        self._asker: Consumer | None = None
+        self._asker: Reader | None = None
         self._tail = Tail(
-            self._properties,
+            {**client, "bootstrap.servers": bootstrap},
             topics.policies,
             from_beginning=True,
             parse=_raw,
@@ -218,17 +218,10 @@ class KafkaPolicyStore:
     def _end(self, limit_s: float) -> int:
         """Offset behind the topic's last record, asked for anew."""
         if self._asker is None:
-            # A group id is required by the library; none is ever joined. The end is asked for behind what
-            # is not committed yet: a commit is answered a moment before readers may see it.
-            properties = {"group.id": "weir-admin", "isolation.level": "read_uncommitted"}
-            self._asker = Consumer({**self._properties, **properties}, logger=NO_LOG)
-        try:
-            span = self._asker.get_watermark_offsets(TopicPartition(self._topics.policies, 0), limit_s)
-        except KafkaException as error:
-            raise WeirError(f"{self._bootstrap} does not answer: {reason_of(error)}") from error
-        if span is None:
-            raise WeirError(f"{self._bootstrap} does not answer")
-        return int(span[1])
+            # Behind what is not committed yet: a commit is answered a moment before readers may see it.
+            own = {"isolation.level": "read_uncommitted"}
+            self._asker = Reader(self._bootstrap, self._client, own)
+        return self._asker.span(self._topics.policies, 0, limit_s).end
 
     def _check_read(self) -> None:
         if not self.read.is_set():

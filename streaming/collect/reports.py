@@ -16,7 +16,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.contract.errors import TakenOver, WeirError
-from streaming.kafka_io.policy_topic import NO_LOG, reason_of
+from streaming.kafka_io.reader import NO_LOG, reason_of
 
 RECORD_BYTES: Final = 900_000
 _OVER: Final = frozenset({

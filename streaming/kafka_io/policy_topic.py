@@ -4,33 +4,26 @@ Used by `weir policy`, `weir up`, `weir admin` and the collector of a cluster's 
 limit. What is written is written by policy_turn.
 """
 
-import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
-
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import PolicyChange, load_object, parse
 from streaming.contract.topics import Topics
+from streaming.kafka_io.reader import ASK_LIMIT_S, NoTopic, Reader
 from streaming.policy.files import check_entry
 from streaming.policy.timeline import PolicyTimeline
 
 TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 10.0
 MAX_REASONS = 100
 KEEP_MS = 600_000
 """How far back `PolicyLog.timeline` reaches at least; older changes are folded into its first set."""
 _FOLD_AT_LEAST = 64
-_POLL_RECORDS = 1_000
 _FETCH_WAIT_MS = 20
-_POLL_S = 0.05  # it waits this long for a full batch, at the end of the topic too
-NO_LOG = logging.getLogger("weir.kafka.quiet")
-NO_LOG.addHandler(logging.NullHandler())
-NO_LOG.propagate = False
+"""The end behind a transaction is only told when a fetch comes back empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,22 +160,8 @@ class PolicyReader:
         self.log = PolicyLog()
         """What has been read."""
         self._bootstrap, self._topic = bootstrap, topics.policies
-        self._partitions: set[int] = set()
-        self._next: dict[int, int] = {}  # partition -> offset behind the last record read
-        self._consumer: Any = Consumer(
-            {
-                **(client or {}),
-                "bootstrap.servers": bootstrap,
-                "group.id": "weir-policy-reader",  # required, but never used: partitions are assigned by hand
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                # The end is only reported when a fetch comes back empty.
-                "fetch.wait.max.ms": _FETCH_WAIT_MS,
-                "auto.offset.reset": "earliest",
-                "allow.auto.create.topics": False,
-            },
-            logger=NO_LOG,
-        )
+        self._partitions = 0
+        self._reader = Reader(bootstrap, client or {}, {"fetch.wait.max.ms": _FETCH_WAIT_MS})
 
     def read(self, timeout_s: float) -> PolicyLog:
         """Read to where the topic ends now; what was read before is not read again.
@@ -192,12 +171,17 @@ class PolicyReader:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            open_partitions = self._assign(timeout_s)
-            for message in _messages(self._consumer, deadline, self._topic, open_partitions):
-                self.log.take(message.value(), message.timestamp()[1])
-                self._next[message.partition() or 0] = (message.offset() or 0) + 1
-        except KafkaException as error:
-            raise WeirError(f"cannot read {self._topic} on {self._bootstrap}: {reason_of(error)}") from error
+            spans = self._reader.spans(self._topic, limit_s=min(timeout_s, ASK_LIMIT_S))
+        except NoTopic as absent:
+            raise WeirError(
+                f"there is no topic {self._topic} on {self._bootstrap}; start `weir up` or `weir job` there"
+                " first"
+            ) from absent
+        self._partitions = len(spans)
+        for message in self._reader.read_on(spans, timeout_s):
+            self.log.take(message.value(), message.timestamp()[1])
+            if time.monotonic() > deadline:
+                raise WeirError(f"{self._topic} could not be read to its end in time")
         return self.log
 
     def check_order(self) -> None:
@@ -206,29 +190,11 @@ class PolicyReader:
         Raises:
             WeirError: it has several partitions, and versions count up in one order.
         """
-        if len(self._partitions) > 1:
+        if self._partitions > 1:
             raise WeirError(
-                f"{self._topic} on {self._bootstrap} has {len(self._partitions)} partitions, but versions"
+                f"{self._topic} on {self._bootstrap} has {self._partitions} partitions, but versions"
                 " count up in one order; one was expected, as `weir job` says with the commands that mend it"
             )
-
-    def _assign(self, timeout_s: float) -> set[int]:
-        """Start where the last reading ended, at first at the beginning; returns the partitions."""
-        # All topics are asked for: asking for this one by name could create it.
-        known = self._consumer.list_topics(timeout=min(timeout_s, CONNECT_TIMEOUT_S)).topics
-        found = known.get(self._topic)
-        if found is None or not found.partitions:
-            raise WeirError(
-                f"there is no topic {self._topic} on {self._bootstrap}; start `weir up` or `weir job` there"
-                " first"
-            )
-        numbers = sorted(found.partitions)
-        # Assigned anew, also where nothing was read: only then is the end reported again.
-        self._consumer.assign(
-            [TopicPartition(self._topic, n, self._next.get(n, OFFSET_BEGINNING)) for n in numbers]
-        )
-        self._partitions = set(numbers)
-        return self._partitions.copy()
 
     def __enter__(self) -> Self:
         return self
@@ -236,7 +202,7 @@ class PolicyReader:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._consumer.close()
+        self._reader.close()
 
 
 def read_policies(
@@ -253,23 +219,3 @@ def read_policies(
     """
     with PolicyReader(bootstrap, topics, client) as reader:
         return reader.read(timeout_s)
-
-
-def _messages(consumer: Any, deadline: float, topic: str, unfinished: set[int]) -> Iterator[Message]:
-    """Records until every partition has reported its end."""
-    while unfinished:
-        if time.monotonic() > deadline:
-            raise WeirError(f"{topic} could not be read to its end in time")
-        for message in consumer.consume(_POLL_RECORDS, _POLL_S):
-            error = message.error()
-            if error is None:
-                yield message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                unfinished.discard(message.partition())
-            elif error.fatal() or not error.retriable():
-                raise KafkaException(error)
-
-
-def reason_of(error: KafkaException) -> str:
-    """The broker's or library's own words."""
-    return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)

@@ -25,7 +25,8 @@ from streaming.contract.errors import WeirError
 from streaming.contract.events import VERSION_MAX
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import NO_LOG, TIMEOUT_S, PolicyLog, PolicyReader, Update, reason_of
+from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyLog, PolicyReader, Update
+from streaming.kafka_io.reader import NO_LOG, reason_of
 
 # A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
 EFFECTIVE_AFTER_MS = 2_000
@@ -34,6 +35,7 @@ CLOCKS_APART_MS = 120_000
 TURNS_MAX = 20
 # Writers that keep ending each other's turns must get out of step.
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
+_READ_BACK_S = 0.01
 # A writer that dies in the middle holds readers up until the broker ends its transaction.
 _TRANSACTION_LIMIT_MS = 10_000
 _ABORT_LIMIT_S = 3.0
@@ -306,8 +308,8 @@ def _in_turn(
 def _read_back(reader: PolicyReader, left: Callable[[], float]) -> None:
     """Read on until what was written has come: a commit is answered a moment before readers may see it."""
     try:
-        while not reader.log.arrived:
-            reader.read(left())
+        while not reader.read(left()).arrived:
+            time.sleep(_READ_BACK_S)
     except WeirError as failure:
         raise WeirError(f"the policies were written, but could not be read back: {failure}") from failure
 

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
-from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.weir_topics import TopicFault, TopicsSeen, look
 
 LOOK_LIMIT_S = 5.0

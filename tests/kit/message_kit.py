@@ -15,11 +15,16 @@ class Record:
         key: its key.
         ts: time at its broker, ms.
         packed: its header says that it is a packed one.
+        partition, offset: where it stands.
     """
 
-    def __init__(self, value: Any, key: bytes = b"", ts: int = 5_100, *, packed: bool = False) -> None:
+    def __init__(
+        self, value: Any, key: bytes = b"", ts: int = 5_100, *, packed: bool = False, partition: int = 1,
+        offset: int = 1,
+    ) -> None:  # fmt: skip
         self._value = value if isinstance(value, bytes | None) else orjson.dumps(value)
         self._key, self._ts, self._packed = key, ts, packed
+        self.partition, self.offset = lambda: partition, lambda: offset
 
     def value(self) -> bytes | None:
         """Its bytes."""
@@ -40,5 +45,3 @@ class Record:
     def topic(self) -> str:
         """Where it stands."""
         return "weir.requests"
-
-    partition = offset = lambda self: 1

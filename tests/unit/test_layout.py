@@ -28,6 +28,8 @@ METRICS = "streaming.metrics"
 STREAMING_BELOW_JOB = (*BELOW_LAWS, METRICS, "streaming.laws", "streaming.kafka_io", "streaming.replay")
 TOPICS_OF_WEIR = "streaming.kafka_io.topic_watch"
 """Every part looks after them, so that what they must be is said once."""
+READER = "streaming.kafka_io.reader"
+"""Whoever reads Weir's topics reads with this."""
 BROKERS_CLOCK = "streaming.kafka_io.brokers_clock"
 """Job and enforcers learn it alike."""
 PACKED = "streaming.columns.packed"
@@ -68,7 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "enforcer.host": ("enforcer.core", "streaming.contract"),
     "enforcer.core": (
         "enforcer.laws", "streaming.contract", "streaming.policy",
-        PACKED, TOPICS_OF_WEIR, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
+        PACKED, TOPICS_OF_WEIR, READER, BROKERS_CLOCK, METRICS, *SCALAR_LAWS,
     ),
     "enforcer.laws": (
         "enforcer.core", "streaming.contract", "streaming.policy",

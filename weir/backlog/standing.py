@@ -1,7 +1,6 @@
 """What was decided last of each topic's backlog, read back from `weir.decisions` (docs/contract.md 3.5)."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,7 +8,8 @@ from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlo
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.names import namespace_of
-from weir.logs.reading import Record, Span, TopicReader
+from streaming.kafka_io.reader import Reader
+from weir.logs.reading import records_of
 
 TYPE: Final = "backlog"
 TOPICS_MAX: Final = 200_000
@@ -94,10 +94,9 @@ class Standing:
         newest: what was found.
     """
 
-    def __init__(self, reader: TopicReader, topic: str) -> None:
+    def __init__(self, reader: Reader, topic: str) -> None:
         self.newest = Newest()
         self._reader, self._topic = reader, topic
-        self._read_to: dict[int, int] = {}
 
     def read(self, interval_s: int) -> Newest:
         """Read to where the topic ends now; only what is old by then is left out.
@@ -109,20 +108,11 @@ class Standing:
             WeirError: no such topic, or the cluster does not answer.
         """
         since_ms = time.time_ns() // 1_000_000 - back_ms(interval_s)
-        for span in self._reader.spans(self._topic, since_ms, None):
-            for record in self._records(span):
+        for message in self._reader.read_on(self._reader.spans(self._topic, since_ms)):
+            for record in records_of(message, (TYPE,)):
                 self.newest.take(record.value, record.ts)
-            self._read_to[span.partition] = span.end
         self.newest.forget_before(since_ms)
         return self.newest
-
-    def _records(self, span: Span) -> Iterator[Record]:
-        start = self._read_to.get(span.partition, span.start)
-        # A topic that was made again begins anew.
-        start = span.start if start > span.end else max(start, span.start)
-        return self._reader.read(
-            Span(topic=span.topic, partition=span.partition, start=start, end=span.end), types=(TYPE,)
-        )
 
 
 def back_ms(interval_s: int) -> int:

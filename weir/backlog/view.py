@@ -10,12 +10,12 @@ from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable, printable_json, printable_lines
 from streaming.contract.topics import Cluster
 from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyReader
+from streaming.kafka_io.reader import Reader
 from streaming.policy.topics import check_interval_s
 from weir.backlog.rows import Row, is_of, ordered
 from weir.backlog.standing import Standing, back_ms
 from weir.backlog.table import human_seconds, table
 from weir.foreground import StopSignal
-from weir.logs.reading import TopicReader
 
 ROWS: Final = 50
 """Rows of the table, unless --limit says otherwise."""
@@ -59,7 +59,7 @@ class View:
         self._open = ExitStack()
         client = cluster.client
         self._policies = self._open.enter_context(PolicyReader(cluster.bootstrap, cluster.topics, client))
-        reader = self._open.enter_context(closing(TopicReader(cluster.bootstrap, client)))
+        reader = self._open.enter_context(closing(Reader(cluster.bootstrap, client)))
         self._standing = Standing(reader, cluster.topics.decisions)
 
     def close(self) -> None:

@@ -8,9 +8,10 @@ from typing import IO
 from streaming.contract.errors import BadEvent, WeirError
 from streaming.contract.events import MAX_AHEAD_MS, load_object
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.reader import Span
 from streaming.replay import is_parquet, whole, write_lines
 from weir.logs.dump_lines import Annotator, Counts, History, Line, RawRecord
-from weir.logs.reading import Span, TopicReader
+from weir.logs.reading import TopicReader
 from weir.logs.sorted_lines import SortedLines
 from weir.logs.times import BEGINNING_MS
 

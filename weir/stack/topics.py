@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
-from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.weir_topics import Fault, look, topic_settings
 
 LIMIT_S = 30.0

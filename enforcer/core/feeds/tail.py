@@ -10,25 +10,19 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from streaming.contract.errors import WeirError
+from streaming.kafka_io.reader import BATCH_MAX, Reader, Span
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-BATCH_MAX = 1_000
-"""Handed to the loop at once; more would hold up the traffic."""
 _POLL_S = 0.1
 _ASK_LIMIT_S = 2.0
 _RETRY_S = 1.0
@@ -65,21 +59,13 @@ class Tail(Generic[T]):
         at_end: Callable[[int, int], None] | None = None,
         fetch_wait_ms: int = 500,
     ) -> None:
-        self._connection = tuple(properties)
-        self._properties = {
-            **properties,
-            # A group id is required by the library; none is ever joined.
-            "group.id": f"weir-tail-{topic}",
-            "enable.auto.commit": "false",
+        self._connection = properties
+        self._own = {
             "auto.offset.reset": "earliest" if from_beginning else "latest",
-            "allow.auto.create.topics": "false",
-            # Says when the end is reached, whatever gaps compaction and markers left before it.
-            "enable.partition.eof": "true",
             # A tail waits on one quiet topic: be told at once, come back soon after an outage.
-            "fetch.wait.max.ms": str(fetch_wait_ms),
-            "fetch.error.backoff.ms": "50",
-            "reconnect.backoff.max.ms": "1000",
-            "log_level": "0",
+            "fetch.wait.max.ms": fetch_wait_ms,
+            "fetch.error.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
         }
         self._topic = topic
         self._from_beginning = from_beginning
@@ -131,101 +117,79 @@ class Tail(Generic[T]):
             await asyncio.to_thread(self._thread.join, limit_s)
 
     def _run(self) -> None:
-        consumer = Consumer(self._properties)
+        reader = Reader(self._connection["bootstrap.servers"], self._connection, self._own)
         try:
             next_look = 0.0
             while not self._stopping.is_set():
                 if self._anew.is_set():
                     self._anew.clear()
-                    consumer.unassign()
+                    reader.consumer.unassign()
                     self._assigned, self._was_absent, next_look = set(), True, 0.0
                     self._reached_ms.clear()
                 if time.monotonic() >= next_look:
-                    found = self._look_for_partitions(consumer)
+                    found = self._look_for_partitions(reader)
                     next_look = time.monotonic() + (self._look_s if found else _RETRY_S)
-                self._read_batch(consumer)
+                self._read_batch(reader)
         finally:
-            consumer.close()
+            reader.close()
 
-    def _look_for_partitions(self, consumer: Consumer) -> bool:
+    def _look_for_partitions(self, reader: Reader) -> bool:
         """Assign partitions that are new; False if Kafka or the topic is not there."""
         try:
-            known = consumer.list_topics(self._topic, timeout=_ASK_LIMIT_S).topics[self._topic].partitions
-            added = sorted(set(known) - self._assigned)
-            spans = self._spans(consumer, added)
+            known = reader.partitions(self._topic, _ASK_LIMIT_S)
+            added = [n for n in known if n not in self._assigned]
+            spans = [reader.span(self._topic, number, _ASK_LIMIT_S) for number in added]
             # A topic or partition added later has only records that came after our start: read it whole.
             whole = self._from_beginning or self._was_absent or bool(self._assigned)
             # The end as it is now, not "the end" once the first fetch gets there: nothing falls in between.
-            lows = {number: low for number, (low, _) in spans.items()}
-            starts = lows if whole else self._starts(consumer, spans)
-        except (KafkaException, TimeoutError) as error:
+            starts = [span.start for span in spans] if whole else self._starts(reader, spans)
+        except (WeirError, KafkaException, TimeoutError) as error:
             logger.debug("tail of %s: %s", self._topic, error)
             return False
         if not known:
             self._was_absent = True
-        if not known or len(spans) < len(added):
             return False
-        behind = {number: end for number, (_, end) in spans.items() if starts[number] < end}
+        behind = {one.partition: one.end for one, start in zip(spans, starts, strict=True) if start < one.end}
         self._behind.update(behind)
         self._reached_ms.update(dict.fromkeys(behind, 0))
         if spans:
-            self._assigned.update(spans)
-            consumer.incremental_assign([
+            self._assigned.update(added)
+            reader.consumer.incremental_assign([
                 TopicPartition(self._topic, number, OFFSET_BEGINNING if whole else start)
-                for number, start in starts.items()
+                for number, start in zip(added, starts, strict=True)
             ])  # fmt: skip
         if not self._behind:
             self._call(self.caught_up.set)
         return True
 
-    def _spans(self, consumer: Consumer, numbers: list[int]) -> dict[int, tuple[int, int]]:
-        """First offset and end of partitions; those that do not answer are left out."""
-        partitions = [TopicPartition(self._topic, number) for number in numbers]
-        spans = {p.partition: consumer.get_watermark_offsets(p, timeout=_ASK_LIMIT_S) for p in partitions}
-        return {number: (int(span[0]), int(span[1])) for number, span in spans.items() if span is not None}
-
-    def _starts(self, consumer: Consumer, spans: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+    def _starts(self, reader: Reader, spans: Sequence[Span]) -> list[int]:
         """Where to begin in partitions that are not read whole.
 
         Raises:
-            KafkaException: Kafka does not say.
+            WeirError, KafkaException, TimeoutError: Kafka does not say.
         """
-        starts = {number: end for number, (_, end) in spans.items()}
         if not self._back_ms or not spans:
-            return starts
+            return [span.end for span in spans]
         newest_ms = time.time_ns() // 1_000_000
         if self._from_newest:
             newest_ms = self.newest_ms = self._newest_ms(spans)
-        since_ms = max(0, newest_ms - self._back_ms)
-        asked = [TopicPartition(self._topic, number, since_ms) for number in spans]
-        for found in consumer.offsets_for_times(asked, timeout=_ASK_LIMIT_S):
-            # Below 0: nothing was written since.
-            if found.error is None and 0 <= found.offset < starts.get(found.partition, 0):
-                starts[found.partition] = found.offset
-        return starts
+        return reader.since(spans, max(0, newest_ms - self._back_ms), _ASK_LIMIT_S)
 
-    def _newest_ms(self, numbers: Iterable[int]) -> int:
+    def _newest_ms(self, spans: Sequence[Span]) -> int:
         """Time of the newest record of the partitions; 0: there is none."""
-        connection: dict[str, str | int | float | bool] = {
-            name: self._properties[name] for name in (*self._connection, "log_level")
-        }
         newest = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(self._topic, number): newest for number in numbers}
+        asked = {TopicPartition(self._topic, span.partition): newest for span in spans}
         # Kept until all has come: without their client the answers never do.
-        client = AdminClient(connection)
+        client = AdminClient({**self._connection, "log_level": 0})
         found = client.list_offsets(asked, request_timeout=_ASK_LIMIT_S)
         times: list[int] = [answer.result(2 * _ASK_LIMIT_S).timestamp for answer in found.values()]
         del client
         return max(0, *times)
 
-    def _read_batch(self, consumer: Consumer) -> None:
-        # consume() would wait for its whole time even if a record is there; poll() does not.
-        message = consumer.poll(_POLL_S)
+    def _read_batch(self, reader: Reader) -> None:
         parsed: list[T] = []
         ends: list[tuple[int, int]] = []
-        for _ in range(BATCH_MAX):
-            if message is None:
-                break
+        for message in reader.batch(_POLL_S):
             error = message.error()
             if error is None:
                 parsed += self._parse(message)
@@ -237,7 +201,6 @@ class Tail(Generic[T]):
                 ends.append((number, message.offset() or 0))
             if len(parsed) >= BATCH_MAX:
                 break
-            message = consumer.poll(0)
         # One record may hold many.
         for first in range(0, len(parsed), BATCH_MAX):
             self._call(self._deliver, parsed[first : first + BATCH_MAX])

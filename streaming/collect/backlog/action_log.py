@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
-from streaming.kafka_io.policy_topic import NO_LOG, reason_of
+from streaming.kafka_io.reader import NO_LOG, reason_of
 
 _POLL_S: Final = 0.1
 

@@ -7,12 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from streaming.contract.errors import WeirError
 from streaming.job.spark.session import reason_of
-from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.reader import Reader
 
 _LOG = logging.getLogger("weir.job")
 _LIMIT_S: Final = 5.0
@@ -117,16 +117,9 @@ def _last_batch(files: Any, jvm: Any, checkpoint: Any) -> int | None:
 
 
 def _records(bootstrap: str, client: Mapping[str, Any], topics: Iterable[str]) -> int | None:
-    own = {"bootstrap.servers": bootstrap, "group.id": "weir-beginning", "enable.auto.commit": False}
-    properties = {**client, **own, "allow.auto.create.topics": False}
-    count = 0
-    try:
-        with closing(Consumer(properties, logger=NO_LOG)) as consumer:
-            for topic in topics:
-                for number in consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions:
-                    where = TopicPartition(topic, number)
-                    low, high = consumer.get_watermark_offsets(where, timeout=_LIMIT_S)
-                    count += high - low
-    except KafkaException:
-        return None
-    return count
+    with closing(Reader(bootstrap, client)) as reader:
+        try:
+            spans = [span for topic in topics for span in reader.spans(topic, limit_s=_LIMIT_S)]
+        except WeirError:
+            return None
+    return sum(span.end - span.start for span in spans)

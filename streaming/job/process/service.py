@@ -38,7 +38,7 @@ from streaming.job.spark.session import (
     stop_session,
 )
 from streaming.job.spark.settings import JobSettings
-from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.reader import NO_LOG
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.kafka_io.weir_topics import look
 from streaming.metrics import serve_metrics

@@ -11,19 +11,12 @@ import threading
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.job.process.host_clock import HostClock
-from streaming.kafka_io.policy_topic import NO_LOG
+from streaming.kafka_io.reader import NO_LOG, NoTopic, Reader, Span
 
 _LOG = logging.getLogger("weir.job")
 ROUND_DEFAULT_S: Final = 60
@@ -32,7 +25,6 @@ _LIMIT_S: Final = 5.0
 """Of one question to the cluster."""
 _ACK_S: Final = 0.5
 """For how long an acknowledgement is waited for: one that comes later tells little of the brokers' clock."""
-_RECORDS_AT_ONCE: Final = 1000
 
 
 class Ticker:
@@ -61,9 +53,7 @@ class Ticker:
         limits = {"message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
         # While Kafka is away their own logs would be twenty lines a second; we say one a round.
         self._producer = Producer({**common, "enable.idempotence": True, **limits}, logger=NO_LOG)
-        reading = {"group.id": "weir-ticker", "enable.auto.commit": False}
-        self._consumer = Consumer({**common, **reading}, logger=NO_LOG)
-        self._assigned = False
+        self._reader = Reader(bootstrap, client)
         self._in_use = False
 
     @property
@@ -89,14 +79,14 @@ class Ticker:
                 # It only shows what the next one says.
                 self._send()
             self._send()
-        except (KafkaException, BufferError) as error:
+        except (WeirError, KafkaException, BufferError) as error:
             _LOG.warning("no tick: %s; rounds without reports stay open until the next one", error)
 
     def close(self) -> None:
         """Leave the cluster, within two limits."""
         self._producer.flush(_LIMIT_S)
         # It has no limit of its own, and a job whose policies were deleted was seen not to end.
-        closing = threading.Thread(target=self._consumer.close, name="ticker-close", daemon=True)
+        closing = threading.Thread(target=self._reader.close, name="ticker-close", daemon=True)
         closing.start()
         closing.join(_LIMIT_S)
 
@@ -111,29 +101,21 @@ class Ticker:
         if error is None:
             self._clock.learn(message.timestamp()[1])
 
-    def _partitions(self, topic: str) -> list[int]:
-        return list(self._consumer.list_topics(topic, timeout=_LIMIT_S).topics[topic].partitions)
+    def _spans(self, topic: str) -> list[Span]:
+        try:
+            return self._reader.spans(topic, limit_s=_LIMIT_S)
+        except NoTopic:
+            return []
 
     def _has_events(self) -> bool:
         """Whether anything was ever written to `weir.usage` or `weir.requests`."""
-        ends = [
-            self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_LIMIT_S)
-            for topic in (self._topics.usage, self._topics.requests)
-            for number in self._partitions(topic)
-        ]
-        return any(high > 0 for _, high in ends)
+        topics = self._topics.usage, self._topics.requests
+        return any(span.end > 0 for topic in topics for span in self._spans(topic))
 
     def _read_round(self) -> None:
         """Follow the length of a round in the policies; a change counts from when it is published."""
-        if not self._assigned:
-            topic = self._topics.policies
-            found = self._partitions(topic)
-            self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in found])
-            self._assigned = True
-        while messages := self._consumer.consume(_RECORDS_AT_ONCE, timeout=0.05):
-            for message in messages:
-                if message.error() is None:
-                    self._round_ms = _round_ms(message.value(), self._round_ms)
+        for message in self._reader.read_on(self._spans(self._topics.policies), _LIMIT_S):
+            self._round_ms = _round_ms(message.value(), self._round_ms)
 
 
 def _round_ms(record: bytes | None, known: int) -> int:

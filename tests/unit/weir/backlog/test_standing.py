@@ -1,14 +1,17 @@
 """The newest decision of each topic, out of all that stands on `weir.decisions`."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
+from confluent_kafka import Message
+from message_kit import Record
 
 from streaming.contract.backlog.decisions import TTL_MS
+from streaming.kafka_io.reader import Reader, Span
 from weir.backlog import standing
 from weir.backlog.standing import MARGIN_MS, Newest, Standing, back_ms
-from weir.logs.reading import Record, Span
 
 T1, T2 = "persistent://a/n/t1", "persistent://a/n/t2"
 
@@ -70,35 +73,37 @@ def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sizes(newest), newest.beyond) == ({T1: 7.0}, 1)
 
 
-class FakeReader:
-    """Two partitions of records, as TopicReader gives them."""
+class FakeReader(Reader):
+    """Two partitions of records."""
 
     def __init__(self) -> None:
+        self._read_to = {}
         self.log: dict[int, list[Record]] = {0: [], 1: []}
         self.read_spans: list[tuple[int, int, int]] = []
 
     def put(self, partition: int, value: bytes, ts: int) -> None:
         """Append a record."""
         offset = len(self.log[partition])
-        self.log[partition].append(Record(topic="d", partition=partition, offset=offset, ts=ts, value=value))
+        self.log[partition].append(Record(value, partition=partition, offset=offset, ts=ts))
 
-    def spans(self, topic: str, from_ms: int, to_ms: int | None) -> list[Span]:
+    def spans(
+        self, topic: str, from_ms: int = 0, to_ms: int | None = None, limit_s: float = 1.0
+    ) -> list[Span]:
         """From the first record of that time on."""
         return [
             Span(
                 topic=topic,
                 partition=number,
-                start=next((one.offset for one in log if one.ts >= from_ms), len(log)),
+                start=next((n for n, one in enumerate(log) if one.timestamp()[1] >= from_ms), len(log)),
                 end=len(log),
             )
             for number, log in self.log.items()
         ]
 
-    def read(self, span: Span, types: tuple[str, ...]) -> list[Record]:
+    def messages(self, span: Span, limit_s: float = 1.0) -> Iterator[Message]:
         """Those of a span."""
-        assert types == ("backlog",)
         self.read_spans.append((span.partition, span.start, span.end))
-        return self.log[span.partition][span.start : span.end]
+        yield from self.log[span.partition][span.start : span.end]  # type: ignore[misc]  # fakes
 
 
 def test_it_reads_back_and_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +116,7 @@ def test_it_reads_back_and_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     reader.put(0, decision(T1), now_ms - back - 1)
     reader.put(0, decision(T1, ts=200, backlogSize=2), now_ms - back)
     reader.put(1, decision(T2), now_ms - 10)
-    read = Standing(reader, "d")  # type: ignore[arg-type]
+    read = Standing(reader, "d")
     assert sizes(read.read(30)) == {T1: 2.0, T2: 1.0}
     assert reader.read_spans == [(0, 1, 2), (1, 0, 1)]
     now_ms += 5
@@ -126,7 +131,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_start(monkeypatch: pytest.
     reader = FakeReader()
     for ts in (1, 2, 3):
         reader.put(0, decision(T1, ts=ts), 10**9)
-    read = Standing(reader, "d")  # type: ignore[arg-type]
+    read = Standing(reader, "d")
     read.read(60)
     reader.log[0] = []
     reader.put(0, decision(T2), 10**9)
