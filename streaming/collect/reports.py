@@ -8,38 +8,18 @@ report.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 
 from streaming.contract.errors import TakenOver, WeirError
-from streaming.kafka_io.reader import NO_LOG, reason_of
+from streaming.kafka_io.reader import reason_of
+from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
 RECORD_BYTES: Final = 900_000
-_OVER: Final = frozenset({
-    KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-})  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """What is written.
-
-    Attributes:
-        value: its bytes.
-        key: by which its partition is chosen; None: none.
-        partition: where it goes; None: where its key says.
-        headers: of it.
-    """
-
-    value: bytes
-    key: bytes | None = None
-    partition: int | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class Reports:
@@ -60,21 +40,9 @@ class Reports:
         self, bootstrap: str, topic: str, lease: str, client: Mapping[str, Any], timeout_s: float
     ) -> None:
         self._topic, self._timeout_s = topic, timeout_s
-        self._where = f"{topic} on {bootstrap}"
-        self._lease = lease
-        limit_ms = str(int(timeout_s * 1000))
-        self._properties = {
-            **client,
-            "bootstrap.servers": bootstrap,
-            "transactional.id": lease,
-            "transaction.timeout.ms": limit_ms,
-            "message.timeout.ms": limit_ms,
-            "partitioner": "murmur2_random",
-            "linger.ms": 0,
-            "message.max.bytes": 1_000_000,
-            "allow.auto.create.topics": False,
-        }
-        self._producer: Producer | None = self._connected()
+        self._where, self._lease = f"{topic} on {bootstrap}", lease
+        self._connect = partial(Transactions, bootstrap, topic, lease, client, timeout_s, timeout_s)
+        self._transactions: Transactions | None = self._connect()
 
     def write(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Write (broker, event) pairs as JSON, as `send` does."""
@@ -86,12 +54,12 @@ class Reports:
         Raises:
             WeirError: Kafka does not say in time, or there is no such topic.
         """
-        producer = self._producer or self._connected()
-        self._producer = producer
+        transactions = self._transactions = self._transactions or self._connect()
         try:
-            found = producer.list_topics(self._topic, self._timeout_s).topics[self._topic]
+            known = transactions.producer.list_topics(self._topic, self._timeout_s)
         except KafkaException as error:
             raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+        found = known.topics[self._topic]
         if found.error is not None or not found.partitions:
             raise WeirError(f"cannot write to {self._where}: {found.error or 'it has no partition'}")
         return len(found.partitions)
@@ -103,57 +71,22 @@ class Reports:
             TakenOver: see there; nothing was written.
             WeirError: not written, or not known to be; the next report may be.
         """
-        refused: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                refused.append(error)
-
-        producer = self._producer or self._connected()
+        transactions = self._transactions or self._connect()
         # Until it has succeeded: what failed may have left it in any state, and Kafka ends a transaction that
         # lasts too long, and its producer with it, as if there were another one.
-        self._producer = None
+        self._transactions = None
         began = time.monotonic()
         try:
-            producer.begin_transaction()
-            for record in records:
-                producer.produce(
-                    self._topic,
-                    record.value,
-                    record.key,
-                    -1 if record.partition is None else record.partition,
-                    headers=list(record.headers),
-                    on_delivery=delivered,
-                )
-                producer.poll(0)
-            producer.commit_transaction(self._timeout_s)
-        except (KafkaException, BufferError) as error:
-            why = reason_of(error) if isinstance(error, KafkaException) else str(error)
-            codes = {one.code() for one in refused} | _codes(error) | self._abort(producer)
-            if codes & _OVER and time.monotonic() - began < self._timeout_s:
+            transactions.write(records, self._timeout_s)
+        except NotWritten as failure:
+            codes = failure.codes | transactions.abort(self._timeout_s)
+            if codes & OVER and time.monotonic() - began < self._timeout_s:
                 raise TakenOver(
                     f"another collector has taken over as {self._lease}; this one does nothing more",
                     self._lease,
-                ) from error
-            raise WeirError(f"the report was not written to {self._where}: {why}") from error
-        self._producer = producer
-
-    def _connected(self) -> Producer:
-        producer = Producer(self._properties, logger=NO_LOG)
-        try:
-            producer.init_transactions(self._timeout_s)
-        except KafkaException as error:
-            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
-        return producer
-
-    def _abort(self, producer: Producer) -> set[int]:
-        """End what is open, so that readers need not wait; the codes of what goes wrong."""
-        try:
-            producer.abort_transaction(self._timeout_s)
-        except KafkaException as error:
-            producer.purge()
-            return _codes(error)
-        return set()
+                ) from failure
+            raise WeirError(f"the report was not written to {self._where}: {failure}") from failure
+        self._transactions = transactions
 
     def __enter__(self) -> Self:
         return self
@@ -161,12 +94,8 @@ class Reports:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._producer is not None:
-            self._producer.purge()
-
-
-def _codes(error: Exception) -> set[int]:
-    return {error.args[0].code()} if isinstance(error, KafkaException) else set()
+        if self._transactions is not None:
+            self._transactions.close()
 
 
 def records(event: Mapping[str, Any], name: str, size_max: int = RECORD_BYTES) -> Iterator[dict[str, Any]]:

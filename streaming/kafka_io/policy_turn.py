@@ -9,7 +9,6 @@ If that succeeds, nobody else has written since the turn was taken. If the broke
 whoever takes the next turn and reads on sees what became of it: no transaction outlives a turn.
 """
 
-import contextlib
 import random
 import secrets
 import time
@@ -19,14 +18,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError
 
 from streaming.contract.errors import WeirError
 from streaming.contract.events import VERSION_MAX
 from streaming.contract.fields import TS_MAX_MS
 from streaming.contract.topics import Topics
 from streaming.kafka_io.policy_topic import TIMEOUT_S, PolicyLog, PolicyReader, Update
-from streaming.kafka_io.reader import NO_LOG, reason_of
+from streaming.kafka_io.writer import OVER, NotWritten, Record, Transactions
 
 # A change is in force so long after it is published: by then every reader has it (docs/contract.md 2).
 EFFECTIVE_AFTER_MS = 2_000
@@ -37,16 +36,8 @@ TURNS_MAX = 20
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 _READ_BACK_S = 0.01
 # A writer that dies in the middle holds readers up until the broker ends its transaction.
-_TRANSACTION_LIMIT_MS = 10_000
+_TRANSACTION_LIMIT_S = 10.0
 _ABORT_LIMIT_S = 3.0
-_TURN_IS_OVER = (
-    KafkaError._FENCED,
-    KafkaError.PRODUCER_FENCED,
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    # The broker forgets an id that was not used for a week.
-    KafkaError.UNKNOWN_PRODUCER_ID,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-)
 
 
 class TurnLost(WeirError):
@@ -149,26 +140,10 @@ class Turn:
     """
 
     def __init__(self, bootstrap: str, topics: Topics, client: Mapping[str, Any], timeout_s: float) -> None:
-        self._topic = topics.policies
         self._where = f"{topics.policies} on {bootstrap}"
-        self._producer = Producer(
-            {
-                **client,
-                "bootstrap.servers": bootstrap,
-                # The topic's own name: every installation has its own turns.
-                "transactional.id": topics.policies,
-                "transaction.timeout.ms": _TRANSACTION_LIMIT_MS,
-                "message.timeout.ms": _TRANSACTION_LIMIT_MS,
-                "linger.ms": 0,
-                # A topic that is gone must not come back with the broker's settings because we write to it.
-                "allow.auto.create.topics": False,
-            },
-            logger=NO_LOG,
-        )
-        try:
-            self._producer.init_transactions(timeout_s)
-        except KafkaException as error:
-            raise WeirError(f"cannot write to {self._where}: {reason_of(error)}") from error
+        # The topic's own name: every installation has its own turns.
+        name = topics.policies
+        self._transactions = Transactions(bootstrap, name, name, client, _TRANSACTION_LIMIT_S, timeout_s)
 
     def write(self, records: Sequence[tuple[str, bytes]], timeout_s: float) -> None:
         """Write (key, value) pairs, all or none.
@@ -178,45 +153,23 @@ class Turn:
             OutcomeUnknown: see there.
             WeirError: the cluster refuses; this turn is of no use now.
         """
-        committing = False
-        refused: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if error is not None:
-                refused.append(error)
-
+        what = f"{len(records)} policies"
         try:
-            self._producer.begin_transaction()
-            for key, value in records:
-                self._produce(key.encode(), value, delivered, timeout_s)
-            committing = True
-            self._producer.commit_transaction(timeout_s)
-        except KafkaException as error:
-            why = refused[0].str() if refused else reason_of(error)
-            what = f"{len(records)} policies"
-            if committing and not refused:
+            lines = (Record(value=value, key=key.encode()) for key, value in records)
+            self._transactions.write(lines, timeout_s)
+        except NotWritten as failure:
+            if failure.unknown:
                 # Also if the turn is over: an earlier try of the same commit may have been carried out. And
                 # a broker that another writer came to in the middle answers with UNKNOWN_SERVER_ERROR.
                 raise OutcomeUnknown(
-                    f"it is not known whether {what} were written to {self._where}: {why}"
-                ) from error
-            if error.args[0].code() in _TURN_IS_OVER:
-                raise TurnLost(f"another writer of {self._where} came in between") from error
-            self._abort(timeout_s)
-            raise WeirError(f"{what} were not written to {self._where}: {why}") from error
-
-    def _produce(self, key: bytes, value: bytes, delivered: Callable[..., None], timeout_s: float) -> None:
-        with contextlib.suppress(BufferError):
-            self._producer.produce(self._topic, key=key, value=value, on_delivery=delivered)
-            return
-        # librdkafka's queue is full: what is in it goes out first.
-        self._producer.flush(timeout_s)
-        self._producer.produce(self._topic, key=key, value=value, on_delivery=delivered)
-
-    def _abort(self, timeout_s: float) -> None:
-        """Readers need not wait for the broker, or for the next writer, to end it."""
-        with contextlib.suppress(KafkaException):
-            self._producer.abort_transaction(min(timeout_s, _ABORT_LIMIT_S))
+                    f"it is not known whether {what} were written to {self._where}: {failure}"
+                ) from failure
+            # The broker forgets an id that was not used for a week.
+            if failure.codes & {*OVER, KafkaError.UNKNOWN_PRODUCER_ID}:
+                raise TurnLost(f"another writer of {self._where} came in between") from failure
+            # Readers need not wait for the broker, or for the next writer, to end it.
+            self._transactions.abort(min(timeout_s, _ABORT_LIMIT_S))
+            raise WeirError(f"{what} were not written to {self._where}: {failure}") from failure
 
     def __enter__(self) -> Self:
         return self
@@ -224,7 +177,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._producer.purge()
+        self._transactions.close()
 
 
 def change_policies(

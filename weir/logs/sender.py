@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-import confluent_kafka
+from confluent_kafka import KafkaException
 
 from streaming.contract.errors import WeirError
 from streaming.contract.times import clock
 from streaming.contract.topics import Cluster
+from streaming.kafka_io.writer import connected
 from weir.logs.send_lines import Addresser, Outgoing, Recorded, shift_for
 
 BUFFER_MAX: Final = 10_000
@@ -35,19 +36,13 @@ class Producer(Protocol):
 
 def producer_for(cluster: Cluster) -> Producer:
     """An idempotent producer (docs/contract.md 1) with a bounded queue."""
-    producer: Producer = confluent_kafka.Producer(
-        {
-            **cluster.client,
-            "bootstrap.servers": cluster.bootstrap,
-            "enable.idempotence": True,
-            "queue.buffering.max.messages": BUFFER_MAX,
-            "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
-            "linger.ms": 5,
-            "allow.auto.create.topics": False,
-            # What fails is counted and reported once; librdkafka would write lines of its own.
-            "log_level": 0,
-        }
-    )
+    own = {
+        "bootstrap.servers": cluster.bootstrap,
+        "queue.buffering.max.messages": BUFFER_MAX,
+        "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
+        "linger.ms": 5,
+    }
+    producer: Producer = connected({**cluster.client, **own})
     return producer
 
 
@@ -90,7 +85,7 @@ class Sender:
                     record.topic, value=record.value, key=record.key, on_delivery=self._note
                 )
                 break
-            except confluent_kafka.KafkaException as refused:
+            except KafkaException as refused:
                 error = refused.args[0]
                 if error.fatal():
                     raise WeirError(f"sending broke off: {error.str()}") from refused

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Producer
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract.errors import WeirError
@@ -22,6 +21,7 @@ from streaming.job.query import start_query
 from streaming.job.spark.class_archive import archiving, forget, keep
 from streaming.job.spark.session import Session, build_session, reason_of, stop_session
 from streaming.job.spark.settings import JobSettings
+from streaming.kafka_io.writer import connected
 from weir.jars.folders import jars_dir
 from weir.stack.kafka import LocalKafka
 from weir.stack.topics import ensure_topics
@@ -85,7 +85,7 @@ def _run_job(bootstrap: str, folder: Path) -> None:
     session = _session(settings, folder)
     try:
         query = start_query(session.spark, settings, bootstrap=bootstrap, topics=topics)
-        producer = Producer({"bootstrap.servers": bootstrap})
+        producer = connected({"bootstrap.servers": bootstrap})
         for event in _EVENTS:
             producer.produce(topics.requests, event)
         producer.flush(_BATCHES_LIMIT_S)

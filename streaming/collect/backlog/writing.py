@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from streaming.collect.backlog.packing import TooLarge, packed_reports
-from streaming.collect.reports import Record, Reports
+from streaming.collect.reports import Reports
 from streaming.columns.packed import CONTENT_TYPE, HEADER
 from streaming.contract.broker_events import Backlog
+from streaming.kafka_io.writer import Record
 
 _HEADERS = ((HEADER, CONTENT_TYPE.encode()),)
 

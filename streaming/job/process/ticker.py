@@ -11,12 +11,13 @@ import threading
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.job.process.host_clock import HostClock
-from streaming.kafka_io.reader import NO_LOG, NoTopic, Reader, Span
+from streaming.kafka_io.reader import NoTopic, Reader, Span
+from streaming.kafka_io.writer import connected
 
 _LOG = logging.getLogger("weir.job")
 ROUND_DEFAULT_S: Final = 60
@@ -41,18 +42,14 @@ class Ticker:
     def __init__(
         self, bootstrap: str, topics: Topics, client: dict[str, str], interval_ms: int, clock: HostClock
     ) -> None:
-        # A topic that is gone must not come back with the broker's settings because of a tick.
-        own: dict[str, str | int | bool] = {"allow.auto.create.topics": False}
-        common = {"bootstrap.servers": bootstrap, **client, **own}
         self._topics = topics
         self._interval_ms = interval_ms
         self._clock = clock
         self._round_ms = ROUND_DEFAULT_S * 1000
         self._next_ms = 0.0
         # A tick that cannot be sent in time is of no use later: the next one says more.
-        limits = {"message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
-        # While Kafka is away their own logs would be twenty lines a second; we say one a round.
-        self._producer = Producer({**common, "enable.idempotence": True, **limits}, logger=NO_LOG)
+        own = {"bootstrap.servers": bootstrap, "message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
+        self._producer = connected({**client, **own})
         self._reader = Reader(bootstrap, client)
         self._in_use = False
 

@@ -7,8 +7,8 @@ import pytest
 from collector_kit import report
 
 from streaming.collect.backlog import packing, writing
-from streaming.collect.reports import Record
 from streaming.columns.packed import is_packed
+from streaming.kafka_io.writer import Record
 
 
 class Writer:
@@ -32,7 +32,7 @@ def test_all_records_of_a_check_are_one_transaction() -> None:
     reports = [replace(report(f"persistent://a/b/{n}", s=1), id=f"c-1.{n}") for n in range(9)]
     assert writing.write_reports(writer, reports) == []  # type: ignore[arg-type]
     (records,) = writer.sent
-    assert sorted(one.partition or 0 for one in records) == [0, 1]
+    assert sorted(one.partition for one in records) == [0, 1]
     assert all(is_packed(one.headers) and one.key is None for one in records)
 
 

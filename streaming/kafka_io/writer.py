@@ -1,0 +1,152 @@
+"""Writes to Kafka topics, each record acknowledged by all replicas and written once (docs/contract.md 1).
+
+`Transactions` write all or nothing, and only as long as nobody else does under their name: Kafka has one
+producer per transactional id, and whoever comes later ends the one before and everything that it may still
+try (KIP-98).
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.contract.errors import WeirError
+from streaming.kafka_io.reader import NO_LOG, reason_of
+
+OVER: Final = frozenset({
+    KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+})  # fmt: skip
+"""Somebody else writes under our transactional id."""
+_OURS: Final[Mapping[str, Any]] = {
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    # As in Kafka's own clients, so that one subject is in one partition whoever writes.
+    "partitioner": "murmur2_random",
+    # Above what any of our records has.
+    "message.max.bytes": 1_000_000,
+    # A topic that is gone must not come back with the broker's settings because we write to it.
+    "allow.auto.create.topics": False,
+}
+
+
+def connected(properties: Mapping[str, Any]) -> Producer:
+    """An idempotent producer with these properties beside our own."""
+    return Producer({**_OURS, **properties}, logger=NO_LOG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is written.
+
+    Attributes:
+        value: its bytes.
+        key: by which its partition is chosen; None: none.
+        partition: where it goes; -1: where its key says.
+        headers: of it.
+    """
+
+    value: bytes
+    key: bytes | None = None
+    partition: int = -1
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class NotWritten(Exception):
+    """A transaction failed.
+
+    Attributes:
+        codes: of all that went wrong.
+        unknown: it may have been written all the same.
+
+    Args:
+        why: for people.
+    """
+
+    def __init__(self, why: str, codes: set[int], *, unknown: bool) -> None:
+        super().__init__(why)
+        self.codes, self.unknown = codes, unknown
+
+
+class Transactions:
+    """The right to write under a transactional id, until somebody else takes it.
+
+    Args:
+        bootstrap: `HOST:PORT` of the cluster.
+        topic: where all goes.
+        name: the transactional id.
+        client: librdkafka properties of our own connections.
+        limit_s: a transaction that lasts longer is ended by the broker.
+        timeout_s: limit for taking the right.
+
+    Raises:
+        WeirError: the cluster did not answer in time or refuses.
+    """
+
+    def __init__(
+        self, bootstrap: str, topic: str, name: str, client: Mapping[str, Any], limit_s: float,
+        timeout_s: float,
+    ) -> None:  # fmt: skip
+        self._topic = topic
+        limit_ms = int(limit_s * 1000)
+        own = {"transactional.id": name, "transaction.timeout.ms": limit_ms, "message.timeout.ms": limit_ms}
+        self.producer = connected({**client, "bootstrap.servers": bootstrap, **own})
+        """The library's."""
+        try:
+            self.producer.init_transactions(timeout_s)
+        except KafkaException as error:
+            raise WeirError(f"cannot write to {topic} on {bootstrap}: {reason_of(error)}") from error
+
+    def write(self, records: Iterable[Record], timeout_s: float) -> None:
+        """Write records, all or none.
+
+        Raises:
+            NotWritten: nothing was written, or it is not known; the transaction may be open.
+        """
+        refused: list[KafkaError] = []
+        committing = False
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        try:
+            self.producer.begin_transaction()
+            for record in records:
+                self._produce(record, delivered, timeout_s)
+            committing = True
+            self.producer.commit_transaction(timeout_s)
+        except (KafkaException, BufferError) as error:
+            codes = {one.code() for one in refused} | _codes(error)
+            why = refused[0].str() if refused else reason_of(error)
+            raise NotWritten(why, codes, unknown=committing and not refused) from error
+
+    def _produce(self, record: Record, delivered: Callable[..., None], timeout_s: float) -> None:
+        arguments = self._topic, record.value, record.key, record.partition
+        headers: list[tuple[str, str | bytes | None]] = [*record.headers]
+        with contextlib.suppress(BufferError):
+            self.producer.produce(*arguments, headers=headers, on_delivery=delivered)
+            self.producer.poll(0)
+            return
+        # librdkafka's queue is full: what is in it goes out first.
+        self.producer.flush(timeout_s)
+        self.producer.produce(*arguments, headers=headers, on_delivery=delivered)
+
+    def abort(self, limit_s: float) -> set[int]:
+        """End what is open, so that readers need not wait for the broker; the codes of what goes wrong."""
+        try:
+            self.producer.abort_transaction(limit_s)
+        except KafkaException as error:
+            self.producer.purge()
+            return _codes(error)
+        return set()
+
+    def close(self) -> None:
+        """Leave; what is under way is given up."""
+        self.producer.purge()
+
+
+def _codes(error: Exception) -> set[int]:
+    return {error.args[0].code()} if isinstance(error, KafkaException) else set()
