@@ -49,7 +49,7 @@ from enforcer.control.parts import (
     namespace_holder,
 )
 from enforcer.control.usage import Usage
-from enforcer.http.rules import BadPath, plain, segments_of
+from enforcer.wire.http.paths import BadPath, plain, segments_of
 from streaming.policy.groups import group_limits, round_rules
 from streaming.policy.policy_set import PolicySet, Section
 

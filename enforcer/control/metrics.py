@@ -7,6 +7,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from streaming.kafka_io.topic_watch import TopicMetrics
 
 SECONDS_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_KEPT: Final = (
+    ("usage", "Pairs of group and broker whose use is kept", "pairs"),
+    ("dispatch", "Subscriptions at a broker, by proxy, whose deliveries are kept", "rows"),
+    ("backlog", "Topics and their subscriptions whose backlogs are kept", "rows"),
+)
+"""What is kept of traffic."""
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS"})
 
 
@@ -45,22 +51,15 @@ class AdminMetrics:
         )
         self.bad_policies = self._gauge("bad_policy_records", "Records on weir.policies that cannot be used")
         self.policy_version = self._gauge("policy_version", "Newest version of the policies that was read")
-        self.usage_rows = self._gauge("usage_rows", "Pairs of group and broker whose use is kept")
-        self.usage_dropped = Counter(
-            "weir_admin_usage_rows_dropped", "Such pairs forgotten for lack of room", registry=self.registry
-        )
-        self.dispatch_rows = self._gauge(
-            "dispatch_rows", "Subscriptions at a broker, by proxy, whose deliveries are kept"
-        )
-        self.dispatch_dropped = Counter(
-            "weir_admin_dispatch_rows_dropped", "Such rows forgotten for lack of room", registry=self.registry
-        )
-        self.backlog_rows = self._gauge(
-            "backlog_rows", "Topics and their subscriptions whose backlogs are kept"
-        )
-        self.backlog_dropped = Counter(
-            "weir_admin_backlog_rows_dropped", "Such rows forgotten for lack of room", registry=self.registry
-        )
+        self.rows = {name: self._gauge(f"{name}_rows", text) for name, text, _ in _KEPT}
+        self.rows_dropped = {
+            name: Counter(
+                f"weir_admin_{name}_rows_dropped",
+                f"Such {what} forgotten for lack of room",
+                registry=self.registry,
+            )
+            for name, _, what in _KEPT
+        }
         self.topics = TopicMetrics(self.registry, "weir_admin_topic_faults", "weir_admin_topics_replaced")
 
     def answered(self, method: str, route: str, code: int, seconds: float) -> None:

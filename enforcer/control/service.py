@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from confluent_kafka import Message
@@ -39,6 +39,7 @@ from streaming.contract.events import MAX_AHEAD_MS
 from streaming.contract.fields import TS_MAX_MS, Fields, integer, text
 from streaming.contract.topics import Cluster
 from streaming.contract.usage_events import DispatchUsage, GroupUsage, dispatch_usage, group_usage
+from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.topic_watch import TopicWatch
 from streaming.metrics import serve_metrics
 from streaming.policy.policy_set import PolicySet
@@ -238,18 +239,17 @@ class AdminService:
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         """Counts what is forgotten meanwhile."""
-        usage, deliveries, backlogs, metrics = self._usage, self._deliveries, self._backlogs, self._metrics
-        usage_before, deliveries_before, backlogs_before = usage.dropped, deliveries.dropped, backlogs.dropped
+        tables: dict[str, Newest[Any, Any]] = {
+            "usage": self._usage.rows, "dispatch": self._deliveries.rows, "backlog": self._backlogs.rows
+        }  # fmt: skip
+        before = {name: rows.dropped for name, rows in tables.items()}
         yield
         # Before the policies are read nobody knows how long a check may take.
         with contextlib.suppress(Unavailable):
-            backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))
-        metrics.backlog_rows.set(len(backlogs))
-        metrics.backlog_dropped.inc(backlogs.dropped - backlogs_before)
-        metrics.usage_rows.set(len(usage))
-        metrics.usage_dropped.inc(usage.dropped - usage_before)
-        metrics.dispatch_rows.set(len(deliveries))
-        metrics.dispatch_dropped.inc(deliveries.dropped - deliveries_before)
+            self._backlogs.forget(kept_since(PolicySet(self._store.entries), time.time_ns() // 1_000_000))
+        for name, rows in tables.items():
+            self._metrics.rows[name].set(len(rows))
+            self._metrics.rows_dropped[name].inc(rows.dropped - before[name])
 
 
 def _server_config(app: FastAPI, settings: AdminSettings, connections: Connections) -> uvicorn.Config:

@@ -1,7 +1,7 @@
 """What each broker uses of each resource group, and the share it has: `GET .../{rg}/usage`."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from enforcer.core.feeds.shares import Share
 from streaming.contract.names import GROUP_PREFIXES
 from streaming.contract.usage_events import DIMENSIONS, GroupReport, GroupUsage
+from streaming.kafka_io.newest import Newest
 from streaming.policy.groups import GroupLimits, RoundRules
 from streaming.policy.policy_set import UNLIMITED
 
@@ -66,20 +67,14 @@ class UsageTable:
     """
 
     def __init__(self, rows_max: int) -> None:
-        self._rows_max = rows_max
-        self._rows: OrderedDict[tuple[str, str], _Row] = OrderedDict()
-        self._brokers: dict[str, dict[str, None]] = {}
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
+        self.rows: Newest[tuple[str, str], _Row] = Newest(rows_max, group=itemgetter(0))
 
     def take_report(self, event: GroupUsage) -> None:
         """Take a broker's report in; a stale one, older than its last, is ignored as the job does."""
         for group, report in event.usage:
             if group.startswith(GROUP_PREFIXES):
                 continue
-            row = self._row(group, event.broker)
+            row = self.rows.heard((group, event.broker), _Row)
             if event.ts >= row.reported_ts:
                 self._take(row, event, report)
 
@@ -87,7 +82,7 @@ class UsageTable:
         """Take a share in, written or repeated at `ts`; one with `limits` None ends the broker's share."""
         if share.group.startswith(GROUP_PREFIXES):
             return
-        row = self._row(share.group, share.broker)
+        row = self.rows.heard((share.group, share.broker), _Row)
         row.share, row.share_ts = (None if share.limits is None else share), ts
 
     def view(self, group: str, limits: GroupLimits, rules: RoundRules, now_ms: int) -> dict[str, Any]:
@@ -97,7 +92,7 @@ class UsageTable:
         is in force. `usage` and `share` of the group are the sums over its members.
         """
         oldest = now_ms - (rules.expiry_rounds + 1) * rules.interval_ms
-        rows = {broker: self._rows[group, broker] for broker in sorted(self._brokers.get(group, ()))}
+        rows = {broker: row for (_, broker), row in sorted(self.rows.of_group(group), key=itemgetter(0))}
         rows = {name: row for name, row in rows.items() if row.reported_ts >= oldest or row.holds(now_ms)}
         members = [_member(broker, row, now_ms) for broker, row in rows.items()]
         return {
@@ -119,22 +114,6 @@ class UsageTable:
         row.throttled_ms = tuple(time_ms or 0 for time_ms in report.throttled_ms)
         for position, time_ms in enumerate(row.throttled_ms):
             row.throttled_total_ms[position] += time_ms
-
-    def _row(self, group: str, broker: str) -> _Row:
-        key = (group, broker)
-        row = self._rows.get(key)
-        if row is not None:
-            self._rows.move_to_end(key)
-            return row
-        if len(self._rows) >= self._rows_max:
-            (gone_group, gone_broker), _ = self._rows.popitem(last=False)
-            self._brokers[gone_group].pop(gone_broker)
-            if not self._brokers[gone_group]:
-                del self._brokers[gone_group]
-            self.dropped += 1
-        row = self._rows[key] = _Row()
-        self._brokers.setdefault(group, {})[broker] = None
-        return row
 
 
 def _member(broker: str, row: _Row, now_ms: int) -> dict[str, Any]:

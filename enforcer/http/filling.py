@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from enforcer.http.refusal import Refused
-from enforcer.http.rules import Pattern, segments_of
+from enforcer.http.rules import Pattern
+from enforcer.wire.http.paths import segments_of
 
 _LOOKUPS: Final = (
     "/lookup/v2/{kind:topic|destination}/{domain:persistent|non-persistent}/{tenant}/{namespace}/{topic}",

@@ -27,10 +27,11 @@ from enforcer.http.passing.upstream import (
 )
 from enforcer.http.principal import Principals
 from enforcer.http.refusal import Refused, refuse
-from enforcer.http.rules import BadPath, Match, plain
+from enforcer.http.rules import Match
 from enforcer.http.settings import HttpSettings
 from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request_events import Asked
+from enforcer.wire.http.paths import BadPath, plain
 
 logger = logging.getLogger(__name__)
 

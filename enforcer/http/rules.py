@@ -10,18 +10,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple, Self
-from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
+from enforcer.wire.http.paths import segments_of
 from streaming.policy.validation import ClosedMapping, expected, wrong
 
 _PART: Final = re.compile(r"\{([a-z_]+)(?::([^{}/]+))?\}")
 _PATH_EXPECTED: Final = "a path such as /v3/topics/{topic}, its parts literal, {name} or {name:a|b}"
-
-
-class BadPath(ValueError):
-    """A path that servers may read in several ways."""
 
 
 class Cost(StrEnum):
@@ -185,33 +181,3 @@ class Rules:
             if rule.method == method.upper() and (names := pattern.match(segments)) is not None:
                 return Match(rule, names, pattern.named([part for part in path.split("/") if part]))
         return None
-
-
-def plain(target: str) -> str:
-    """The path of a request's target without what servers take away before they look for whom it is.
-
-    A target may be a whole URL; a fragment and parameters of segments count for nothing.
-
-    >>> plain("http://other/admin/v2;a=b/persistent/t;c#d")
-    '/admin/v2/persistent/t'
-    """
-    if not target.startswith("/"):
-        _, _, rest = target.partition("://")
-        target = "/" + rest.partition("/")[2]
-    path = target.partition("#")[0].partition("?")[0]
-    return "/".join(segment.partition(";")[0] for segment in path.split("/"))
-
-
-def segments_of(path: str) -> tuple[str, ...]:
-    """The decoded segments of a plain path, empty ones left out: so no way of writing it misses a rule.
-
-    >>> segments_of("/admin//v2/%70ersistent/t%2F1/")
-    ('admin', 'v2', 'persistent', 't/1')
-
-    Raises:
-        BadPath: it has a segment of one dot or two, which some servers take away and others do not.
-    """
-    segments = tuple(unquote(segment) for segment in path.split("/") if segment)
-    if "." in segments or ".." in segments:
-        raise BadPath("The path has a part of dots only")
-    return segments

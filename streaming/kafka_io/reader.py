@@ -5,7 +5,7 @@ Whoever reads Weir's topics reads with this: by calls, or in a thread (tail.Tail
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ ASK_LIMIT_S: Final = 10.0
 STALL_LIMIT_S: Final = 30.0
 BATCH_MAX: Final = 1_000
 _POLL_S: Final = 0.5
+_RETRY_S: Final = 0.05
+_SOON: Final = frozenset({
+    KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART,
+})  # fmt: skip
 NO_LOG: Final = logging.getLogger("weir.kafka.quiet")
 """What fails is said once by us; the library would write lines of its own."""
 NO_LOG.addHandler(logging.NullHandler())
@@ -78,10 +82,8 @@ class Reader:
         Raises:
             WeirError: the cluster does not answer.
         """
-        try:
-            return sorted(self.consumer.list_topics(topic, timeout=limit_s).topics[topic].partitions)
-        except KafkaException as error:
-            raise self._failed(topic, reason_of(error)) from error
+        known = self._ask(topic, limit_s, lambda left_s: self.consumer.list_topics(topic, timeout=left_s))
+        return sorted(known.topics[topic].partitions)
 
     def span(self, topic: str, number: int, limit_s: float = ASK_LIMIT_S) -> Span:
         """All of a partition.
@@ -89,10 +91,10 @@ class Reader:
         Raises:
             WeirError: the cluster does not answer.
         """
-        try:
-            edges = self.consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=limit_s)
-        except KafkaException as error:
-            raise self._failed(topic, reason_of(error)) from error
+        where = TopicPartition(topic, number)
+        edges = self._ask(
+            topic, limit_s, lambda left_s: self.consumer.get_watermark_offsets(where, timeout=left_s)
+        )
         if edges is None:
             raise self._failed(topic, "it did not tell the offsets in time")
         return Span(topic=topic, partition=number, start=edges[0], end=edges[1])
@@ -122,11 +124,12 @@ class Reader:
         Raises:
             WeirError: the cluster does not answer.
         """
+        if not spans:
+            return []
         asked = [TopicPartition(span.topic, span.partition, ts_ms) for span in spans]
-        try:
-            found = self.consumer.offsets_for_times(asked, timeout=limit_s) if asked else []
-        except KafkaException as error:
-            raise self._failed(spans[0].topic, reason_of(error)) from error
+        found = self._ask(
+            spans[0].topic, limit_s, lambda left_s: self.consumer.offsets_for_times(asked, timeout=left_s)
+        )
         known = {each.partition: each.offset for each in found if each.error is None and each.offset >= 0}
         return [min(span.end, known.get(span.partition, span.end)) for span in spans]
 
@@ -183,6 +186,17 @@ class Reader:
     def close(self) -> None:
         """Close the connection."""
         self.consumer.close()
+
+    def _ask(self, topic: str, limit_s: float, ask: Callable[[float], Any]) -> Any:
+        """Ask the cluster, again where a partition has just been made and has no leader yet."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            try:
+                return ask(max(_RETRY_S, deadline - time.monotonic()))
+            except KafkaException as error:
+                if error.args[0].code() not in _SOON or time.monotonic() > deadline:
+                    raise self._failed(topic, reason_of(error)) from error
+            time.sleep(_RETRY_S)
 
     def _failed(self, topic: str, why: str) -> WeirError:
         return WeirError(f"cannot read {topic} on {self._bootstrap}: {why}")

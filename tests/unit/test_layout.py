@@ -34,7 +34,7 @@ BROKERS_CLOCK = "streaming.kafka_io.brokers_clock"
 """Job and enforcers learn it alike."""
 PACKED = "streaming.columns.packed"
 """How many events stand in one record: who reads and writes those needs no more of columns."""
-PATHS = "enforcer.http.rules"
+PATHS = "enforcer.wire.http"
 """How a path is read: what stands in front of another admin API reads it as that one's proxy does."""
 SCALAR_LAWS = (
     *(f"{folder}.law" for folder in LAW_FOLDERS),
@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
     "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings"),
-    "enforcer.http": (*PROTOCOL, "streaming.policy"),
+    "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy"),
     "enforcer.control": (
         "enforcer.core",
         "enforcer.host",

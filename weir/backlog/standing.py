@@ -1,19 +1,20 @@
 """What was decided last of each topic's backlog, read back from `weir.decisions` (docs/contract.md 3.5)."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from streaming.contract.backlog.decisions import TTL_MS, BacklogDecision, backlog_decision
 from streaming.contract.errors import BadEvent
 from streaming.contract.events import load_object
 from streaming.contract.names import namespace_of
+from streaming.kafka_io.newest import Newest
 from streaming.kafka_io.reader import Reader
 from weir.logs.reading import records_of
 
 TYPE: Final = "backlog"
 TOPICS_MAX: Final = 200_000
-"""Topics that are kept; what comes beyond is counted."""
+"""Topics that are kept; beyond it those of which nothing was said for longest go, and are counted."""
 MARGIN_MS: Final = 5_000
 """Read back more than is needed: our clock and that of who wrote may disagree."""
 _NAMED: Final = b'"backlog"'
@@ -39,21 +40,19 @@ class Found:
         return now_ms > self.written_ms + self.decision.ttl_ms
 
 
-@dataclass(slots=True, kw_only=True)
-class Newest:
+class Decisions:
     """The newest decision on each topic; pure.
 
     Attributes:
         of_topic: by full name.
         bad: records that say they are such decisions, and are none.
         last_bad: why the newest of them is none.
-        beyond: decisions on topics for which there was no room.
     """
 
-    of_topic: dict[str, Found] = field(default_factory=dict)
-    bad: int = 0
-    last_bad: str = ""
-    beyond: int = 0
+    def __init__(self) -> None:
+        self.of_topic: Newest[str, Found] = Newest(TOPICS_MAX)
+        self.bad = 0
+        self.last_bad = ""
 
     def take(self, value: bytes, written_ms: int) -> None:
         """Take one record, in the order of its partition; of other types it is passed over."""
@@ -70,17 +69,14 @@ class Newest:
             self.last_bad = error.reason
             return
         known = self.of_topic.get(decision.topic)
-        if known is None and len(self.of_topic) >= TOPICS_MAX:
-            self.beyond += 1
         # A straggler is about what was before; a repeated one stands anew.
-        elif known is None or decision.ts >= known.decision.ts:
-            self.of_topic[decision.topic] = Found(decision=decision, value=value, written_ms=written_ms)
+        if known is None or decision.ts >= known.decision.ts:
+            self.of_topic.put(decision.topic, Found(decision=decision, value=value, written_ms=written_ms))
 
     def forget_before(self, written_ms: int) -> None:
         """Let go of what was written earlier."""
-        self.of_topic = {
-            name: found for name, found in self.of_topic.items() if found.written_ms >= written_ms
-        }
+        for name in [name for name, found in self.of_topic.items() if found.written_ms < written_ms]:
+            self.of_topic.remove(name)
 
 
 class Standing:
@@ -95,10 +91,10 @@ class Standing:
     """
 
     def __init__(self, reader: Reader, topic: str) -> None:
-        self.newest = Newest()
+        self.newest = Decisions()
         self._reader, self._topic = reader, topic
 
-    def read(self, interval_s: int) -> Newest:
+    def read(self, interval_s: int) -> Decisions:
         """Read to where the topic ends now; only what is old by then is left out.
 
         Args:

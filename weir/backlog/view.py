@@ -96,8 +96,8 @@ class View:
         newest, said = self._standing.newest, []
         if newest.bad:
             said.append(f"{newest.bad} records could not be used, such as: {newest.last_bad}")
-        if newest.beyond:
-            said.append(f"{newest.beyond} decisions were on topics for which there was no room")
+        if dropped := newest.of_topic.dropped:
+            said.append(f"{dropped} decisions were on topics for which there was no room")
         return [printable(f"weir: {words}") for words in said]
 
 

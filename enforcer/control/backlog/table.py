@@ -7,12 +7,15 @@ action that was read on, and forgotten with its topic.
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import attrgetter
 from typing import Final
 
 from enforcer.control.backlog.records import Report
 from streaming.contract.backlog.actions import BEGUN, DONE, FAILED, BacklogAction
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.names import partitioned_topic_of
+from streaming.kafka_io.newest import Newest
 
 REMEMBERED_MAX: Final = 100
 """Steps of a topic that are remembered so as not to be counted twice, and blocks of it that stand."""
@@ -78,30 +81,22 @@ class BacklogTable:
     """
 
     def __init__(self, rows_max: int) -> None:
-        self._rows_max = rows_max
-        self._topics: OrderedDict[str, Row] = OrderedDict()
-        self._partitions: dict[str, dict[str, None]] = {}
-        self._rows = 0
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return self._rows
+        self.rows: Newest[str, Row] = Newest(
+            rows_max, group=partitioned_topic_of, weight=attrgetter("weight")
+        )
 
     def take_report(self, report: Report) -> None:
         """Take in what was seen; older than what is known it says nothing."""
         row = self._heard(report.topic, report.ts)
         if row.report is None or report.ts >= row.report.ts:
-            self._rows -= row.weight
-            row.report = report
-            self._rows += row.weight
-        self._make_room()
+            before, row.report = row.weight, report
+            self.rows.resize(row.weight - before)
 
     def take_decision(self, decision: BacklogDecision) -> None:
         """Take in what was decided; older than what is known it says nothing, and repeated nothing new."""
         row = self._heard(decision.topic, decision.ts)
         if row.decision is None or decision.ts >= row.decision.ts:
             row.decision = decision
-        self._make_room()
 
     def take_action(self, action: BacklogAction) -> None:
         """Count what was done; each step once, though it may come again."""
@@ -110,51 +105,29 @@ class BacklogTable:
             _count(row, action)
         else:
             _note_block(row, action)
-        self._make_room()
 
     def row(self, topic: str, since_ms: int) -> Row | None:
         """A topic that was looked at since then; None: it was not."""
-        row = self._topics.get(topic)
+        row = self.rows.get(topic)
         return None if row is None or row.checked_ts < max(1, since_ms) else row
 
     def partitions(self, topic: str, since_ms: int) -> Iterator[tuple[str, Row]]:
         """Partitions of a topic that were looked at since then, by number."""
-        for name in sorted(self._partitions.get(topic, ()), key=_number):
-            row = self.row(name, since_ms)
-            if row is not None:
+        for name, row in sorted(self.rows.of_group(topic), key=lambda one: _number(one[0])):
+            if self.row(name, since_ms) is not None:
                 yield name, row
 
     def forget(self, before_ms: int) -> None:
         """Let go of topics of which nothing was heard since then: they are there no more."""
-        while self._topics and next(iter(self._topics.values())).heard_ts < before_ms:
-            self._pop()
+        silent = takewhile(lambda one: one[1].heard_ts < before_ms, self.rows.items())
+        for topic in [topic for topic, _ in silent]:
+            self.rows.remove(topic)
 
     def _heard(self, topic: str, ts: int) -> Row:
-        row = self._topics.get(topic)
-        if row is None:
-            row = self._topics[topic] = Row()
-            self._rows += row.weight
-            whole = partitioned_topic_of(topic)
-            if whole is not None:
-                self._partitions.setdefault(whole, {})[topic] = None
-        if ts > row.heard_ts:
-            row.heard_ts = ts
-            self._topics.move_to_end(topic)
+        known = self.rows.get(topic)
+        row = self.rows.heard(topic, Row, newer=known is None or ts > known.heard_ts)
+        row.heard_ts = max(row.heard_ts, ts)
         return row
-
-    def _make_room(self) -> None:
-        while self._rows > self._rows_max:
-            self.dropped += self._pop()
-
-    def _pop(self) -> int:
-        topic, row = self._topics.popitem(last=False)
-        self._rows -= row.weight
-        whole = partitioned_topic_of(topic)
-        if whole is not None:
-            del self._partitions[whole][topic]
-            if not self._partitions[whole]:
-                del self._partitions[whole]
-        return row.weight
 
 
 def _count(row: Row, action: BacklogAction) -> None:

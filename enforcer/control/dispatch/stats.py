@@ -104,7 +104,7 @@ class TopicStats(Deliveries, Standing):
 
 def topic_stats(table: DeliveryTable, topic: str, policies: PolicySet, now_ms: int) -> dict[str, Any] | None:
     """The stats of a topic as TopicStats has them, None if nothing was read of it."""
-    rows = list(table.rows(topic))
+    rows = table.of_topic(topic)
     if not rows:
         return None
 

@@ -4,13 +4,14 @@ A row is one subscription at one broker behind one proxy. Counters of the law ar
 each broker, topic at a broker and subscription at a broker, whichever decision said them last.
 """
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import deque
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from enforcer.control.dispatch.records import Dispatch
 from streaming.contract.usage_events import DispatchUsage
+from streaming.kafka_io.newest import Newest
 from streaming.laws.dispatch.law import DIMENSIONS, LEVELS
 
 RECENT_MS: Final = 60_000
@@ -100,14 +101,8 @@ class DeliveryTable:
     """
 
     def __init__(self, rows_max: int) -> None:
-        self._rows_max = rows_max
-        self._rows: OrderedDict[Key, Row] = OrderedDict()
-        self._topics: dict[str, dict[Key, None]] = {}
+        self.rows: Newest[Key, Row] = Newest(rows_max, group=attrgetter("topic"), gone=self._forget)
         self._counters: dict[tuple[str, ...], Counter] = {}
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def take_usage(self, event: DispatchUsage, proxy: str, ts: int) -> None:
         """Count a delivery, reported by a proxy at `ts` (ms since the epoch)."""
@@ -129,10 +124,9 @@ class DeliveryTable:
             if counter.decided is None or decision.at >= counter.decided.at:
                 counter.decided = decision
 
-    def rows(self, topic: str) -> Iterator[tuple[Key, Row]]:
+    def of_topic(self, topic: str) -> list[tuple[Key, Row]]:
         """A topic's rows, in order of subscription, broker and proxy."""
-        for key in sorted(self._topics.get(topic, ())):
-            yield key, self._rows[key]
+        return sorted(self.rows.of_group(topic), key=itemgetter(0))
 
     def counters(self, broker: str, topic: str, subscription: str | None) -> list[Counter]:
         """Those of a broker, a topic there and, if one is given, a subscription of it, in this order."""
@@ -140,23 +134,14 @@ class DeliveryTable:
         return [self._counters[names[:depth]] for depth in range(1, len(names) + 1)]
 
     def _row(self, key: Key, ts: int) -> Row:
-        row = self._rows.get(key)
-        if row is not None:
-            self._rows.move_to_end(key)
-            return row
-        if len(self._rows) >= self._rows_max:
-            self._forget(self._rows.popitem(last=False)[0])
-            self.dropped += 1
-        row = self._rows[key] = Row(Recent(ts))
-        self._topics.setdefault(key.topic, {})[key] = None
-        for names in _names(key):
-            self._counters.setdefault(names, Counter()).rows += 1
-        return row
+        def make() -> Row:
+            for names in _names(key):
+                self._counters.setdefault(names, Counter()).rows += 1
+            return Row(Recent(ts))
+
+        return self.rows.heard(key, make)
 
     def _forget(self, key: Key) -> None:
-        del self._topics[key.topic][key]
-        if not self._topics[key.topic]:
-            del self._topics[key.topic]
         for names in _names(key):
             counter = self._counters[names]
             counter.rows -= 1

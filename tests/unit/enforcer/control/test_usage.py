@@ -73,7 +73,7 @@ def test_stale_reports_and_groups_of_quotas_are_left_out() -> None:
     table.take_report(report("b1", 5_000, 2, group="quota/user=a"))
     put_share(table, 5_000, group="quota/user=a")
     assert table.view("rg1", LIMITS, RULES, 5_000)["usage"]["publishRateInMsgs"] == 20.0
-    assert len(table) == 1
+    assert len(table.rows) == 1
 
 
 def test_the_table_is_bounded() -> None:
@@ -83,9 +83,9 @@ def test_the_table_is_bounded() -> None:
         table.take_report(report(broker, 5_000, 2))
     table.take_report(report("b1", 5_001, 2))
     table.take_report(report("b4", 5_001, 2, group="rg2"))
-    assert (len(table), table.dropped) == (3, 1)
+    assert (len(table.rows), table.rows.dropped) == (3, 1)
     assert [m["broker"] for m in table.view("rg1", LIMITS, RULES, 5_001)["members"]] == ["b1", "b3"]
     for number in range(3):
         table.take_report(report(f"c{number}", 5_002, 2, group="rg3"))
     assert table.view("rg1", LIMITS, RULES, 5_002)["members"] == []
-    assert (len(table), table.dropped) == (3, 4)
+    assert (len(table.rows), table.rows.dropped) == (3, 4)

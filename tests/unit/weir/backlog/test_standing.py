@@ -11,7 +11,7 @@ from message_kit import Record
 from streaming.contract.backlog.decisions import TTL_MS
 from streaming.kafka_io.reader import Reader, Span
 from weir.backlog import standing
-from weir.backlog.standing import MARGIN_MS, Newest, Standing, back_ms
+from weir.backlog.standing import MARGIN_MS, Decisions, Standing, back_ms
 
 T1, T2 = "persistent://a/n/t1", "persistent://a/n/t2"
 
@@ -22,55 +22,56 @@ def decision(topic: str = T1, ts: int = 100, **more: Any) -> bytes:
     return orjson.dumps(own | more)
 
 
-def sizes(newest: Newest) -> dict[str, float]:
+def sizes(newest: Decisions) -> dict[str, float]:
     """Topic -> size of the newest decision."""
     return {name: found.decision.size for name, found in newest.of_topic.items()}
 
 
 def test_the_newest_of_each_topic_counts() -> None:
     """A straggler is about what was before; of one time the last one stands, since it was said again."""
-    newest = Newest()
+    newest = Decisions()
     newest.take(decision(ts=100), 1000)
     newest.take(decision(ts=90, backlogSize=9), 1001)
     newest.take(decision(T2, ts=50, backlogSize=5), 1002)
     again = decision(ts=100, repeat=True)
     newest.take(again, 2000)
     assert sizes(newest) == {T1: 1.0, T2: 5.0}
-    assert (newest.of_topic[T1].value, newest.of_topic[T1].written_ms) == (again, 2000)
+    found = newest.of_topic.get(T1)
+    assert found is not None and (found.value, found.written_ms) == (again, 2000)
 
 
 def test_a_decision_is_stale_after_its_life_time() -> None:
     """From its writing on, since a repeated one keeps its own time."""
-    newest = Newest()
+    newest = Decisions()
     newest.take(decision(), 1000)
-    found = newest.of_topic[T1]
+    found = newest.of_topic.get(T1)
+    assert found is not None
     assert (found.stale(61_000), found.stale(61_001)) == (False, True)
 
 
 def test_what_is_no_such_decision_is_passed_over_or_counted() -> None:
     """Others' types without a word; what says that it is one and is not, with its reason."""
-    newest = Newest()
+    newest = Decisions()
     for value in (b"", b"garbage", b'{"type":"admission"}', b'{"type":"share","group":"backlog"}', b"[1]"):
         newest.take(value, 1)
-    assert (newest.of_topic, newest.bad) == ({}, 0)
+    assert (sizes(newest), newest.bad) == ({}, 0)
     action = {"type": "backlog_action", "policy": "backlog"}
     newest.take(orjson.dumps(action), 1)
     assert newest.bad == 0
     newest.take(b'{"type":"backlog"', 1)
     newest.take(decision(backlogSize="x"), 1)
     newest.take(decision("t1"), 1)
-    assert (newest.of_topic, newest.bad) == ({}, 3)
+    assert (sizes(newest), newest.bad) == ({}, 3)
     assert newest.last_bad.startswith("topic 't1' is not a valid name")
 
 
 def test_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond that no new one is taken up, which is counted; those known go on."""
-    monkeypatch.setattr(standing, "TOPICS_MAX", 1)
-    newest = Newest()
-    newest.take(decision(T1, ts=1), 1)
-    newest.take(decision(T2), 2)
-    newest.take(decision(T1, ts=2, backlogSize=7), 3)
-    assert (sizes(newest), newest.beyond) == ({T1: 7.0}, 1)
+    """Beyond that the topic leaves of which nothing was said for longest, which is counted."""
+    monkeypatch.setattr(standing, "TOPICS_MAX", 2)
+    newest = Decisions()
+    for name, ts in ((T1, 1), (T2, 1), (T1, 2), ("persistent://a/n/t3", 1)):
+        newest.take(decision(name, ts=ts), 1)
+    assert (list(sizes(newest)), newest.of_topic.dropped) == ([T1, "persistent://a/n/t3"], 1)
 
 
 class FakeReader(Reader):

@@ -11,7 +11,7 @@ from streaming.policy.policy_set import PolicySet
 from weir.backlog import rows as backlog_rows
 from weir.backlog import table as backlog_table
 from weir.backlog.rows import Row, is_of, ordered
-from weir.backlog.standing import Newest
+from weir.backlog.standing import Decisions
 from weir.backlog.table import HEAD, human_bytes, human_seconds, table
 
 NOW = 1_795_166_700_000
@@ -46,9 +46,11 @@ def row(name: str, size: float = 0, age: int = -1, policies: PolicySet = POLICIE
         "backlogSize": size, "oldestBacklogMessageAgeSeconds": age,
         "oldestBacklogMessageSubscriptionName": "slow" if size else None, "ttl_ms": 60_000,
     }  # fmt: skip
-    newest = Newest()
+    newest = Decisions()
     newest.take(orjson.dumps(fields | more), NOW - 11_000)
-    return Row.of(newest.of_topic[f"persistent://a/n/{name}"], policies)
+    found = newest.of_topic.get(f"persistent://a/n/{name}")
+    assert found is not None
+    return Row.of(found, policies)
 
 
 def cells(one: Row, now_ms: int = NOW) -> dict[str, str]:

@@ -10,7 +10,7 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Cluster, Topics
 from streaming.kafka_io.policy_topic import PolicyLog
 from weir.backlog import view
-from weir.backlog.standing import Newest
+from weir.backlog.standing import Decisions
 from weir.backlog.view import Asked, Nothing, View, show, watch
 from weir.cli import main
 
@@ -39,12 +39,12 @@ class FakePolicies:
 class FakeStanding:
     """Decisions that are there; an error comes in its turn."""
 
-    turns: Iterator[Newest | WeirError]
+    turns: Iterator[Decisions | WeirError]
 
     def __init__(self, *_: Any) -> None:
-        self.newest = Newest()
+        self.newest = Decisions()
 
-    def read(self, interval_s: int) -> Newest:
+    def read(self, interval_s: int) -> Decisions:
         """The next turn."""
         found = next(self.turns)
         if isinstance(found, WeirError):
@@ -53,13 +53,13 @@ class FakeStanding:
         return found
 
 
-def said(*topics: str, bad: int = 0, beyond: int = 0) -> Newest:
+def said(*topics: str, bad: int = 0, beyond: int = 0) -> Decisions:
     """A decision a topic, the first one the largest."""
-    newest = Newest()
+    newest = Decisions()
     for number, topic in enumerate(topics):
         fields = {"type": "backlog", "id": topic, "ts": 5, "topic": topic, "backlogSize": 100.0 - number}
         newest.take(orjson.dumps(fields), 2**62)
-    newest.bad, newest.beyond, newest.last_bad = bad, beyond, "so\nbad" if bad else ""
+    newest.bad, newest.of_topic.dropped, newest.last_bad = bad, beyond, "so\nbad" if bad else ""
     return newest
 
 

@@ -29,9 +29,9 @@ def test_who_was_not_looked_at_for_long_is_not_there() -> None:
     assert list(made.partitions(T, 1_501)) == []
     made.forget(1_600)
     assert made.row(T, 0) is not None  # its eviction was heard of
-    assert (len(made), list(made.partitions(T, 0))) == (1, [])
+    assert (len(made.rows), list(made.partitions(T, 0))) == (1, [])
     made.forget(1_901)
-    assert (len(made), made.row(T, 0), made.dropped) == (0, None, 0)
+    assert (len(made.rows), made.row(T, 0), made.rows.dropped) == (0, None, 0)
     take(made, [eviction("s")])
     assert made.row(T, 0) is None
 
@@ -49,14 +49,14 @@ def test_the_silent_go_first_and_are_counted() -> None:
     for number in range(3):
         take(made, [report(f"{T}{number}", ("s", 1), ts=1_000 + number)])
     take(made, [report(f"{T}0", ("s", 1), ts=2_000)])
-    assert (len(made), made.dropped) == (6, 0)
+    assert (len(made.rows), made.rows.dropped) == (6, 0)
     take(made, [report(f"{T}-partition-7", ts=2_000)])
-    assert (len(made), made.dropped, made.row(f"{T}1", 0)) == (5, 2, None)
+    assert (len(made.rows), made.rows.dropped, made.row(f"{T}1", 0)) == (5, 2, None)
     take(made, [report(f"{T}0", ("s", 1), ("u", 1), ts=2_001)])
-    assert (len(made), made.dropped) == (6, 2)
+    assert (len(made.rows), made.rows.dropped) == (6, 2)
     take(made, [report(T, *((f"s{number}", 1) for number in range(6)), ts=3_000)])
-    assert (len(made), made.row(T, 0)) == (0, None)
-    assert made.dropped == 2 + 6 + 7
+    assert (len(made.rows), made.row(T, 0)) == (0, None)
+    assert made.rows.dropped == 2 + 6 + 7
 
 
 def test_an_eviction_counts_once_a_check() -> None:

@@ -12,12 +12,12 @@ def test_deliveries_are_counted_by_subscription_broker_and_proxy() -> None:
     for ts in (1_000, 2_000):
         deliver(table, ts)
     deliver(table, 3_000, proxy="p2")
-    rows = list(table.rows(T))
+    rows = list(table.of_topic(T))
     assert [(key.proxy, row.msgs, row.bytes, row.entries, row.reported_ts) for key, row in rows] == [
         ("p1", 20, 2_000, 2, 2_000),
         ("p2", 10, 1_000, 1, 3_000),
     ]
-    assert list(table.rows("persistent://a/b/other")) == []
+    assert list(table.of_topic("persistent://a/b/other")) == []
 
 
 def test_what_held_back_is_counted_once() -> None:
@@ -28,7 +28,7 @@ def test_what_held_back_is_counted_once() -> None:
     decide(table, ts=2_000, repeat=True)
     decide(table, ts=3_000, limited_by=None)
     decide(table, ts=4_000, limited_by={"level": "topic", "dimension": "bytes"})
-    ((_, row),) = table.rows(T)
+    ((_, row),) = table.of_topic(T)
     cuts = {cut: count for cut, count in zip(CUTS, row.cuts, strict=True) if count}
     assert cuts == {("subscription", "msgs"): 2, ("topic", "bytes"): 1}
 
@@ -54,14 +54,14 @@ def test_the_table_is_bounded() -> None:
     deliver(table, 2_000, subscription="r", broker="b2")
     deliver(table, 3_000)
     deliver(table, 4_000, subscription="q")
-    assert (len(table), table.dropped) == (2, 1)
-    assert [key.subscription for key, _ in table.rows(T)] == ["q", "s"]
+    assert (len(table.rows), table.rows.dropped) == (2, 1)
+    assert [key.subscription for key, _ in table.of_topic(T)] == ["q", "s"]
     with pytest.raises(KeyError):
         table.counters("b2", T, None)
     for number in range(2):
         deliver(table, 5_000, topic="persistent://a/b/u", subscription=str(number))
-    assert list(table.rows(T)) == []
-    assert (len(table), table.dropped) == (2, 3)
+    assert list(table.of_topic(T)) == []
+    assert (len(table.rows), table.rows.dropped) == (2, 3)
     with pytest.raises(KeyError):
         table.counters("b1", T, None)
 
