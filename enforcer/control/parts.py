@@ -1,23 +1,26 @@
 """What the admin API's endpoints work with: policies, what was read of traffic, bodies of requests."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
-from fastapi import Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
+from enforcer.control import docs as admin_docs
 from enforcer.control.auth import Grant
 from enforcer.control.backlog.table import BacklogTable
 from enforcer.control.dispatch.table import DeliveryTable
+from enforcer.control.docs import refusals
 from enforcer.control.groups import Changes, Entries, Holder, Refused
 from enforcer.control.metrics import AdminMetrics
 from enforcer.control.settings import AdminSettings
 from enforcer.control.usage import UsageTable
 from streaming.contract.errors import WeirError
 from streaming.policy.policy_set import Section
+from streaming.policy.validation import Schema
 
 NO_CONTENT: Final = 204
 Name = Annotated[str, Path(min_length=1)]
@@ -98,6 +101,63 @@ def not_global(text: str) -> None:
         raise Refused(
             412, "Policies here are those of one cluster; there are no global ones that others would follow"
         )
+
+
+def never() -> bool:
+    """A namespace has nothing above it that would apply."""
+    return False
+
+
+def if_applied(applied: Flag = "false") -> bool:
+    """Whether it is asked what applies, not only what is set there."""
+    return flag("applied", applied)
+
+
+def add_changes(
+    router: APIRouter,
+    parts: Parts,
+    path: str,
+    place_of: Callable[..., Any],
+    fields_of: Callable[[bytes, Any], Mapping[str, Any]],
+    put: Callable[[Entries, Any, Mapping[str, Any]], Changes],
+    remove: Callable[[Entries, Any], Changes],
+    *,
+    schema: Schema,
+    summaries: tuple[str, str],
+    **told: Any,
+) -> None:
+    """POST and DELETE of what stands at one kind of place.
+
+    Args:
+        router, parts: where they are added, and what they work with.
+        path: theirs.
+        place_of: a dependency.
+        fields_of: reads a body for a place.
+        put, remove: (entries, place, what was read) -> changes; without the last.
+        schema: of the body.
+        summaries: of both.
+        told: what else is said of both.
+    """
+    of_path = Depends(place_of)
+    told |= {"status_code": NO_CONTENT, "response_class": Response}
+    refused = told.pop("refused", ())
+
+    @router.post(
+        path,
+        responses=refusals(400, *refused, 408, 412, 413),
+        openapi_extra=admin_docs.body(schema),
+        summary=summaries[0],
+        **told,
+    )
+    async def post(request: Request, place: Any = of_path) -> Response:
+        fields = fields_of(await body_of(request, parts.settings), place)
+        await parts.store.change(lambda entries: put(entries, place, fields))
+        return Response(status_code=NO_CONTENT)
+
+    @router.delete(path, responses=refusals(400, *refused, 412), summary=summaries[1], **told)
+    async def delete(place: Any = of_path) -> Response:
+        await parts.store.change(lambda entries: remove(entries, place))
+        return Response(status_code=NO_CONTENT)
 
 
 async def body_of(request: Request, settings: AdminSettings) -> bytes:

@@ -4,10 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
-from enforcer.control import docs as admin_docs
 from enforcer.control.backlog.quotas import (
     MAP,
     QUOTA_SCHEMA,
@@ -31,14 +30,15 @@ from enforcer.control.docs import refusals
 from enforcer.control.groups import Holder, Refused
 from enforcer.control.parts import (
     NAMESPACE,
-    NO_CONTENT,
     TOPIC,
     Flag,
     Name,
     Parts,
-    body_of,
+    add_changes,
     flag,
+    if_applied,
     namespace_holder,
+    never,
     not_global,
     topic_holder,
 )
@@ -68,8 +68,8 @@ class WholePartitionedStats(PartitionedBacklog, TopicStats):
 def quota_routes(parts: Parts) -> APIRouter:
     """Backlog quotas of namespaces and topics."""
     router = APIRouter()
-    _add_quotas(router, parts, NAMESPACE, "Namespaces", namespace_holder, _never)
-    _add_quotas(router, parts, TOPIC, "Topics", _of_topic, _applied)
+    _add_quotas(router, parts, NAMESPACE, "Namespaces", namespace_holder, never)
+    _add_quotas(router, parts, TOPIC, "Topics", _of_topic, if_applied)
     return router
 
 
@@ -150,33 +150,17 @@ def _add_quotas(
     async def get(holder: Holder = of_path, applied: bool = asked) -> Response:
         return JSONResponse((applied_quotas if applied else quotas_at)(store.entries, holder))
 
-    @router.post(
-        f"{prefix}/backlogQuota",
-        tags=[tag],
-        status_code=NO_CONTENT,
-        response_class=Response,
-        responses=refusals(400, 404, 408, 412, 413),
-        openapi_extra=admin_docs.body(QUOTA_SCHEMA),
-        summary="Set a backlog quota, in place of the one before of its type",
-    )
-    async def post(request: Request, holder: Holder = of_path, kind: BacklogKind = of_type) -> Response:
-        place = QuotaPlace(holder=holder, kind=kind)
-        fields = quota_fields(await body_of(request, parts.settings), place)
-        await store.change(lambda entries: put_quota(entries, place, fields))
-        return Response(status_code=NO_CONTENT)
+    def place_of(holder: Holder = of_path, kind: BacklogKind = of_type) -> QuotaPlace:
+        return QuotaPlace(holder=holder, kind=kind)
 
-    @router.delete(
-        f"{prefix}/backlogQuota",
-        tags=[tag],
-        status_code=NO_CONTENT,
-        response_class=Response,
-        responses=refusals(400, 404, 412),
-        summary="Remove a backlog quota, if there is one of this type",
-    )
-    async def delete(holder: Holder = of_path, kind: BacklogKind = of_type) -> Response:
-        place = QuotaPlace(holder=holder, kind=kind)
-        await store.change(lambda entries: delete_quota(entries, place))
-        return Response(status_code=NO_CONTENT)
+    add_changes(
+        router, parts, f"{prefix}/backlogQuota", place_of, quota_fields, put_quota, delete_quota,
+        schema=QUOTA_SCHEMA, tags=[tag], refused=(404,),
+        summaries=(
+            "Set a backlog quota, in place of the one before of its type",
+            "Remove a backlog quota, if there is one of this type",
+        ),
+    )  # fmt: skip
 
 
 def _of_topic(tenant: Name, namespace: Name, topic: Name, isGlobal: Flag = "false") -> Holder:
@@ -189,12 +173,3 @@ def _kind(backlogQuotaType: _Kind = BacklogKind.SIZE.value) -> BacklogKind:
         # Not 400, as in Pulsar.
         raise Refused(404, f"backlogQuotaType: expected one of {', '.join(_KINDS)}")
     return BacklogKind(backlogQuotaType)
-
-
-def _never() -> bool:
-    """A namespace has nothing above it that would apply."""
-    return False
-
-
-def _applied(applied: Flag = "false") -> bool:
-    return flag("applied", applied)

@@ -1,7 +1,7 @@
 """Endpoints of dispatch limits: rates at each level, the broker's settings."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import unquote, unquote_plus
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -22,14 +22,14 @@ from enforcer.control.docs import refusals
 from enforcer.control.groups import Refused
 from enforcer.control.parts import (
     NAMESPACE,
-    NO_CONTENT,
     TOPIC,
     Flag,
     Name,
     Parts,
-    body_of,
-    flag,
+    add_changes,
+    if_applied,
     namespace_holder,
+    never,
     not_global,
     topic_holder,
 )
@@ -46,10 +46,10 @@ def rate_routes(parts: Parts) -> APIRouter:
     """Dispatch rates on each level that has a name."""
     router = APIRouter()
     for kind in RateKind:
-        _add_rates(router, parts, f"{NAMESPACE}/{kind}", "Namespaces", _of_namespace(kind), _never)
-        _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of_topic(kind), _applied)
+        _add_rates(router, parts, f"{NAMESPACE}/{kind}", "Namespaces", _of_namespace(kind), never)
+        _add_rates(router, parts, f"{TOPIC}/{kind}", "Topics", _of_topic(kind), if_applied)
     own = f"{TOPIC}/{_TO_SUBSCRIPTION}/{RateKind.TOPIC}"
-    _add_rates(router, parts, own, "Topics", _of_subscription, _applied)
+    _add_rates(router, parts, own, "Topics", _of_subscription, if_applied)
     return router
 
 
@@ -99,42 +99,26 @@ def _add_rates(
 ) -> None:
     """GET, POST and DELETE of the rates at one kind of place."""
     store, of_path, asked = parts.store, Depends(place_of), Depends(applied_of)
-    told: dict[str, Any] = {"tags": [tag], "response_class": Response}
 
     @router.get(
         path,
         responses=admin_docs.or_empty(RATE_SCHEMA) | refusals(400, 412),
         summary="The dispatch rate; empty: none",
-        **told,
+        tags=[tag],
+        response_class=Response,
     )
     async def get(place: Place = of_path, applied: bool = asked) -> Response:
         rate = applied_rate(store.entries, place) if applied else rate_at(store.entries, place)
         # As JSON: of an empty text pulsar-admin's client makes nothing, and waits for ever.
         return Response(media_type="application/json") if rate is None else JSONResponse(rate)
 
-    @router.post(
-        path,
-        status_code=NO_CONTENT,
-        responses=refusals(400, 408, 412, 413),
-        openapi_extra=admin_docs.body(RATE_SCHEMA),
-        summary="Set the dispatch rate, in place of the one before",
-        **told,
-    )
-    async def post(request: Request, place: Place = of_path) -> Response:
-        fields = rate_fields(await body_of(request, parts.settings))
-        await store.change(lambda entries: put_rate(entries, place, fields))
-        return Response(status_code=NO_CONTENT)
-
-    @router.delete(
-        path,
-        status_code=NO_CONTENT,
-        responses=refusals(400, 412),
-        summary="Remove the dispatch rate, if there is one",
-        **told,
-    )
-    async def delete(place: Place = of_path) -> Response:
-        await store.change(lambda entries: delete_rate(entries, place))
-        return Response(status_code=NO_CONTENT)
+    add_changes(
+        router, parts, path, place_of, lambda body, _place: rate_fields(body), put_rate, delete_rate,
+        schema=RATE_SCHEMA, tags=[tag],
+        summaries=(
+            "Set the dispatch rate, in place of the one before", "Remove the dispatch rate, if there is one",
+        ),
+    )  # fmt: skip
 
 
 def _of_namespace(kind: RateKind) -> Callable[..., Place]:
@@ -167,12 +151,3 @@ def _of_subscription(
         raise Refused(412, "Topic name is not valid")
     holder = topic_holder(tenant, namespace, topic)
     return Place(holder=holder, kind=RateKind.SUBSCRIPTION, subscription=unquote_plus(sent))
-
-
-def _never() -> bool:
-    """A namespace has nothing above it that would apply."""
-    return False
-
-
-def _applied(applied: Flag = "false") -> bool:
-    return flag("applied", applied)
