@@ -26,6 +26,9 @@ class Record:
         self._key, self._ts, self._packed = key, ts, packed
         self.partition, self.offset = lambda: partition, lambda: offset
 
+    def error(self) -> None:
+        """It is a record."""
+
     def value(self) -> bytes | None:
         """Its bytes."""
         return self._value

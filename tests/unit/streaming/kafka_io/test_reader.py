@@ -1,0 +1,63 @@
+"""What a reader asks and reads, where the cluster is not ready; live in tests/kafka."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from message_kit import Record
+
+from streaming.contract.errors import WeirError
+from streaming.kafka_io.reader import Reader, Span
+
+
+class FakeConsumer:
+    """A partition that has no leader for so many questions, and then these records."""
+
+    def __init__(self, refusals: int, records: list[Record] | None = None) -> None:
+        self.refusals, self.records, self.at = refusals, records or [], 0
+
+    def get_watermark_offsets(self, where: TopicPartition, timeout: float) -> tuple[int, int]:
+        """Its offsets."""
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+        return 3, 7
+
+    def assign(self, where: list[TopicPartition]) -> None:
+        """Read from there."""
+        self.at = where[0].offset
+
+    def position(self, where: list[TopicPartition]) -> list[TopicPartition]:
+        """Where it is."""
+        return [TopicPartition("t", 0, self.at)]
+
+    def poll(self, limit_s: float) -> Record | None:
+        """The next one."""
+        found = next((one for one in self.records if one.offset() >= self.at), None)
+        if found is not None:
+            self.at = found.offset() + 1
+        return found
+
+
+def reader(consumer: FakeConsumer) -> Reader:
+    """Of this one."""
+    made = Reader("127.0.0.1:1", {})
+    made.close()
+    made.consumer = consumer
+    return made
+
+
+def test_a_partition_that_has_no_leader_yet_is_asked_again() -> None:
+    """Topics are asked for a moment after they are made; but not for ever."""
+    assert reader(FakeConsumer(2)).span("t", 0) == Span(topic="t", partition=0, start=3, end=7)
+    with pytest.raises(WeirError, match=r"cannot read t on 127\.0\.0\.1:1"):
+        reader(FakeConsumer(10**9)).span("t", 0, 0.1)
+
+
+def test_who_reads_on_goes_on_behind_the_last_record() -> None:
+    """Also where it broke off in the middle: what was taken is not taken again."""
+    consumer = FakeConsumer(0, [Record(b"%d" % n, offset=n) for n in range(3, 6)])
+    made, span = reader(consumer), Span(topic="t", partition=0, start=3, end=6)
+    assert next(iter(made.read_on([span]))).value() == b"3"
+    assert [one.value() for one in made.read_on([span])] == [b"4", b"5"]
+    assert list(made.read_on([span])) == []
+    with pytest.raises(WeirError, match="it stalled at offset 6 of 9"):
+        list(made.read_on([Span(topic="t", partition=0, start=3, end=9)], 0.1))
