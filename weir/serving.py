@@ -4,7 +4,6 @@ import asyncio
 import ctypes
 import gc
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import uvloop
 
 from enforcer.host.server import Host
 from weir.foreground import AWAY, HERE, forget_ready_file, write_ready_file
+from weir.stopping import stop_event, unless
 
 # mallopt(3): parameters, and the largest threshold that it takes.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -50,27 +50,18 @@ def _keep_memory() -> None:
 
 
 async def _serve(make: Callable[[], Host[Any]], ready_file: Path | None) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    proxy = make()
-    stopped = loop.create_task(stopping.wait())
+    stop, proxy = stop_event(), make()
     try:
         # Each step may take long while Kafka or the job is away: a stop must not wait for it.
         for step in (proxy.start, proxy.serving.wait, proxy.ready.wait):
-            working: asyncio.Task[Any] = loop.create_task(step())
-            await asyncio.wait((stopped, working), return_when=asyncio.FIRST_COMPLETED)
-            if stopped.done():
-                working.cancel()
+            if not await unless(stop, step()):
                 return
-            await working
             # What the start has made stays for good: a full collection would stop all clients for 10 ms.
             gc.collect()
             gc.freeze()
             if ready_file is not None and proxy.serving.is_set():
                 write_ready_file(ready_file, _described(proxy))
-        await stopped
+        await stop.wait()
     finally:
         await proxy.stop()
 

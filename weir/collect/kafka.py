@@ -22,11 +22,12 @@ from streaming.contract.topics import Cluster
 from streaming.kafka_io.cluster_quotas import ORIGIN, QuotaReader
 from streaming.kafka_io.policy_topic import PolicyLog, Update, differences
 from streaming.kafka_io.policy_turn import change_policies
+from streaming.metrics import serve_metrics
 from weir.collect.backlogs import BacklogPart, Watched
-from weir.collect.parts import serve_metrics, stop_event, until_stopped
 from weir.foreground import write_ready_file
 from weir.settings import CollectSettings
 from weir.stack.topics import cluster_id
+from weir.stopping import stop_event, until_stopped
 
 logger = logging.getLogger("weir.collect")
 
@@ -50,7 +51,7 @@ async def serve(args: argparse.Namespace, terms: KafkaTerms, cluster: Cluster) -
     use_threads()
     stop = stop_event()
     registry = CollectorRegistry()
-    address = serve_metrics(registry, args.metrics)
+    address = args.metrics and serve_metrics(registry, *args.metrics)
     ready = False
 
     def once_ready() -> None:

@@ -26,10 +26,11 @@ from streaming.collect.threads import use_threads
 from streaming.contract.errors import TakenOver, WeirError
 from streaming.contract.printable import printable
 from streaming.contract.topics import Cluster
+from streaming.metrics import serve_metrics
 from weir.collect.backlogs import BacklogPart, Watch, Watched
 from weir.collect.feeds import Feeds
-from weir.collect.parts import serve_metrics, stop_event, unless, until_stopped
 from weir.foreground import write_ready_file
+from weir.stopping import stop_event, unless, until_stopped
 
 logger = logging.getLogger("weir.collect")
 
@@ -73,7 +74,7 @@ async def serve(
     use_threads()
     stop = stop_event()
     metrics = CollectMetrics()
-    address = serve_metrics(metrics.registry, args.metrics)
+    address = args.metrics and serve_metrics(metrics.registry, *args.metrics)
     if args.no_usage and not backlog.enabled:
         raise WeirError("nothing to do: --no-usage was given and backlog.enabled is false")
     if args.no_usage and args.ready_file:

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file, host_port, http_url, write_ready_file
 from weir.log import log_to_stderr
 from weir.options import add_cluster_options, cluster_of
+from weir.stopping import stop_event, unless, until_stopped
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -163,35 +163,27 @@ class _Front:
 
 
 async def _serve(service: "AdminService", front: _Front | None, ready_file: Path | None) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    if front is not None:
-        # It may take long while Kafka is away: a stop must not wait for it.
-        starting, stopped = loop.create_task(front.start()), loop.create_task(stopping.wait())
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if stopping.is_set():
-            starting.cancel()
-            return
-        await starting
+    stop = stop_event()
+    # It may take long while Kafka is away: a stop must not wait for it.
+    if front is not None and not await unless(stop, front.start()):
+        return
     await service.start()
-    ends = {loop.create_task(stopping.wait()), loop.create_task(service.ended())}
-    read = loop.create_task(service.read.wait())
     try:
-        await asyncio.wait({*ends, read}, return_when=asyncio.FIRST_COMPLETED)
-        if read.done():
-            logger.info("ready on %s", service.url)
-            if ready_file is not None:
-                write_ready_file(ready_file, _described(service))
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await until_stopped(stop, [_say_ready(service, ready_file), _watch_over(service)])
     finally:
-        for task in (*ends, read):
-            task.cancel()
         await service.stop()
-    if not stopping.is_set():
-        raise WeirError("the server of the admin API ended by itself")
+
+
+async def _say_ready(service: "AdminService", ready_file: Path | None) -> None:
+    await service.read.wait()
+    logger.info("ready on %s", service.url)
+    if ready_file is not None:
+        write_ready_file(ready_file, _described(service))
+
+
+async def _watch_over(service: "AdminService") -> None:
+    await service.ended()
+    raise WeirError("the server of the admin API ended by itself")
 
 
 def _described(service: "AdminService") -> dict[str, object]:

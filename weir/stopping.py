@@ -1,14 +1,10 @@
-"""Parts of one collector side by side, until a signal or until one of them fails."""
+"""What runs in an event loop until a signal, or until a part of it fails."""
 
 import asyncio
 import contextlib
 import signal
 from collections.abc import Coroutine, Sequence
 from typing import Any
-
-from prometheus_client import CollectorRegistry
-
-from streaming import metrics
 
 
 def stop_event() -> asyncio.Event:
@@ -55,7 +51,7 @@ async def until_stopped(
         await asyncio.gather(*tasks, waiting, return_exceptions=True)
 
 
-async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, Any]) -> bool:
     """Do some work, but cancel it when `stop` is set; returns whether it was done."""
     task, waiting = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
@@ -68,14 +64,3 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
         task.cancel()
         waiting.cancel()
         await asyncio.gather(task, waiting, return_exceptions=True)
-
-
-def serve_metrics(registry: CollectorRegistry, listen: tuple[str, int] | None) -> str | None:
-    """Serve a registry at HOST:PORT, and return where; None: it is not asked for.
-
-    Raises:
-        WeirError: the address is taken, or not ours.
-    """
-    if listen is None:
-        return None
-    return metrics.serve_metrics(registry, *listen)

@@ -1,15 +1,14 @@
-"""Parts of a collector side by side: how they end."""
+"""Parts side by side: how they end."""
 
 import asyncio
 import threading
 import time
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from streaming.collect.threads import use_threads
 from streaming.contract.errors import WeirError
-from weir.collect.parts import serve_metrics, unless, until_stopped
+from weir.stopping import unless, until_stopped
 
 
 async def for_ever() -> None:
@@ -121,13 +120,3 @@ def test_a_call_that_blocks_keeps_nobody_from_ending() -> None:
     asyncio.run(run())
     assert time.monotonic() - began < 30
     free.set()
-
-
-def test_an_address_that_is_taken_is_said() -> None:
-    registry = CollectorRegistry()
-    assert serve_metrics(registry, None) is None
-    address = serve_metrics(registry, ("127.0.0.1", 0))
-    assert address is not None
-    port = int(address.split(":")[2].partition("/")[0])
-    with pytest.raises(WeirError, match="cannot serve metrics"):
-        serve_metrics(registry, ("127.0.0.1", port))
