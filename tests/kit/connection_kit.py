@@ -8,6 +8,7 @@ from typing import Any, cast
 from coordinator_kit import Desk
 
 from enforcer.core.metrics import Metrics
+from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
 from enforcer.host.dial import Owner, Upstream
 from enforcer.host.moving import Mover
@@ -105,48 +106,37 @@ class FakeTransport:
         return [struct.unpack(">i", frame[:4])[0] for frame in frames_of(self.data)]
 
 
-class FakeUpstream:
-    """A broker connection that keeps requests until the test answers them."""
+class FakeUpstream(Upstream):
+    """A broker connection that is made at once, to a broker that keeps requests until they are answered."""
 
-    def __init__(self) -> None:
-        self.data, self.unfinished = b"", False
-        self.writable, self.full, self.reading = True, False, True
-        self.aborted, self.closed = False, False
+    def __init__(self, owner: Owner, settings: ProxySettings) -> None:
+        super().__init__(owner, settings)
+        self.broker = FakeTransport()
+        self.aborted = False
 
     def dial(self, address: Address) -> None:
-        """At once."""
+        """See Upstream."""
+        self.connection_made(cast(asyncio.Transport, self.broker))
 
-    def send(self, frame: bytes, head: bytes) -> bool:
-        """Keep it."""
-        return self.pass_on(head + frame, False)
+    def close(self) -> None:
+        """See Upstream; nobody waits for the broker."""
+        super().close()
+        self.drop()
 
-    def pass_on(self, data: bytes, unfinished: bool) -> bool:
-        """Keep it, and whether more is to come."""
-        self.data += data
-        self.unfinished = unfinished
-        return True
+    def abort(self) -> None:
+        """See Upstream."""
+        super().abort()
+        self.aborted = True
+
+    @property
+    def data(self) -> bytes:
+        """All that the broker has got."""
+        return self.broker.data
 
     @property
     def sent(self) -> list[bytes]:
         """The requests, whole or begun."""
         return frames_of(self.data)
-
-    def pause_reading(self) -> None:
-        """No more responses."""
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        """Responses again."""
-        self.reading = True
-
-    def close(self) -> None:
-        """It is needed no more."""
-        self.closed = True
-
-    def abort(self) -> None:
-        """At once."""
-        self.close()
-        self.aborted = True
 
 
 class Timer:
@@ -218,20 +208,19 @@ class Rig:
         gathered = self.settings.gathered_mb << 20
         self.budget = Budget(1 << 30, gathered, tuple, self.metrics.traffic)
         self.mover = Mover()
-        self.client, self.upstream = FakeTransport(), FakeUpstream()
+        self.client = FakeTransport()
         self.timers: list[Callable[[], None]] = []
         self.over = False
-
         self.connect()
 
     def connect(self) -> None:
         """The client comes."""
-
-        def make_upstream(_owner: Owner, _settings: Any) -> Upstream:
-            return cast(Upstream, self.upstream)
-
-        self.connection = Connection(self, lambda: ("kafka", 9092), make_upstream)
+        self.connection = Connection(self, lambda: ("kafka", 9092), self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
+
+    def _upstream(self, owner: Owner, settings: ProxySettings) -> Upstream:
+        self.upstream = FakeUpstream(owner, settings)
+        return self.upstream
 
     def answer(self, frames: list[bytes]) -> None:
         """The broker sends these responses."""

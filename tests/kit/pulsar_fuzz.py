@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, cast
 
 from connection_kit import FakeTransport
-from pulsar_rig import FakeUpstream, connect, connected
+from pulsar_rig import LateUpstream, connect, connected
 
 from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.connection import Connection
@@ -177,7 +177,7 @@ class PulsarFuzz:
         client, broker = FakeTransport(), FakeTransport()
         for one in (client, broker):
             one.get_write_buffer_size = lambda: 0  # type: ignore[attr-defined]
-        connection = Connection(self.proxy, FakeUpstream)
+        connection = Connection(self.proxy, LateUpstream)
         connection.connection_made(cast(asyncio.Transport, client))
         self._feed(connection.data_received, connect(), draw)
         connection._upstream.connection_made(cast(asyncio.Transport, broker))

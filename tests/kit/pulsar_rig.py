@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from connection_kit import FakeTransport, Timer
+from connection_kit import FakeTransport, FakeUpstream, Timer
 
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
-from enforcer.host.dial import Owner, Upstream
+from enforcer.host.dial import Owner
 from enforcer.host.sockets import Address
 from enforcer.host.turns import Turns
 from enforcer.pulsar.connection import Connection
@@ -51,7 +51,7 @@ def connected(**fields: Any) -> bytes:
     return command(frames.CONNECTED, **given)
 
 
-class FakeUpstream(Upstream):
+class LateUpstream(FakeUpstream):
     """A broker connection that is made when the test says so."""
 
     target: Address | None = None
@@ -59,11 +59,6 @@ class FakeUpstream(Upstream):
     def dial(self, address: Address) -> None:
         """Remember whom."""
         self.target = address
-
-    def close(self) -> None:
-        """It is needed no more."""
-        super().close()
-        self.drop()
 
 
 class Seeing:
@@ -118,12 +113,13 @@ class PulsarRig:
         self.timers: list[tuple[float, Callable[[], None]]] = []
         self.forgotten = 0
         self.full = False
-        self.client, self.broker = FakeTransport(), FakeTransport()
+        self.client = FakeTransport()
         self.connection = Connection(self, self._upstream)
         self.connection.connection_made(cast(asyncio.Transport, self.client))
 
-    def _upstream(self, owner: Owner, settings: ProxySettings) -> FakeUpstream:
-        self.upstream = FakeUpstream(owner, settings)
+    def _upstream(self, owner: Owner, settings: ProxySettings) -> LateUpstream:
+        self.upstream = LateUpstream(owner, settings)
+        self.broker = self.upstream.broker
         return self.upstream
 
     def now_ms(self) -> float:

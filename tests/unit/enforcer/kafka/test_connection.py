@@ -104,9 +104,9 @@ def test_back_pressure_both_ways() -> None:
     rig.connection.upstream_changed()
     assert rig.client.reading
     rig.connection.pause_writing()
-    assert not rig.upstream.reading
+    assert not rig.upstream.broker.reading
     rig.connection.resume_writing()
-    assert rig.upstream.reading
+    assert rig.upstream.broker.reading
 
 
 def test_a_large_request_passes_while_it_comes() -> None:
@@ -114,9 +114,9 @@ def test_a_large_request_passes_while_it_comes() -> None:
     rig = Rig(inflight_max=1)
     large = opaque(2, 100_000)
     rig.connection.data_received(large[:20_000])
-    assert rig.upstream.data == large[:20_000] and rig.upstream.unfinished and rig.client.reading
+    assert rig.upstream.data == large[:20_000] and rig.upstream._mid and rig.client.reading
     rig.connection.data_received(large[20_000:] + opaque(3))
-    assert rig.upstream.data == large and not rig.upstream.unfinished and not rig.client.reading
+    assert rig.upstream.data == large and not rig.upstream._mid and not rig.client.reading
     rig.answer([struct.pack(">i", 2)])
     assert rig.upstream.data == large + opaque(3)
 

@@ -71,7 +71,7 @@ class Blocked(Rig):
         ]
         said = response(build(MetadataResponse, 12 if told else 4, topics=told))
         self.answer([struct.pack(">i", number) + said[4:]])
-        self.upstream.data = self.upstream.data[: -4 - len(self.upstream.sent[-1])]
+        self.upstream.broker.data = self.upstream.data[: -4 - len(self.upstream.sent[-1])]
         self.run_timers()
 
     def later(self, ms: float) -> None:
