@@ -19,7 +19,7 @@ from enforcer.core.feeds.policies import policies_tail
 from enforcer.core.feeds.shares import Elsewhere, Share
 from enforcer.core.feeds.unusable import Complaints
 from enforcer.core.metrics import Metrics
-from enforcer.core.reports import Reports
+from enforcer.core.reports import EVENTS_MAX, Reports
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.joining import Joining
@@ -94,7 +94,7 @@ class Brain:
         self._reports = Reports(
             connection,
             topics.requests,
-            events_max=settings.events_max,
+            events_max=EVENTS_MAX,
             event_timeout_ms=settings.event_timeout_ms,
             metrics=metrics,
         )

@@ -6,6 +6,7 @@ A request is held for its subject's not-before time, or while somebody owes (met
 import asyncio
 from collections.abc import Callable
 
+from enforcer.core import bounds
 from enforcer.core.mute import Mute
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 
@@ -27,7 +28,7 @@ class Pacer:
         self._coordinator = coordinator
         self._call_later = call_later
         self._resume = resume
-        self._mute = Mute(coordinator.settings.mute_split_ms)
+        self._mute = Mute(bounds.MUTE_SPLIT_MS)
         self._mute_timer: asyncio.TimerHandle | None = None
         self.held = False
         """Whether the request at the head waits."""

@@ -5,13 +5,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from enforcer.core.metrics import Metrics
 from streaming.columns.packed import CONTENT_TYPE, HEADER
+
+EVENTS_MAX: Final = 20_000
+"""Events waiting to be sent, twice the requests that may wait; further ones are dropped and counted."""
 
 logger = logging.getLogger(__name__)
 

@@ -98,9 +98,6 @@ class ProxySettings(Settings):
     protect_topics: bool = setting(
         True, "refuse and hide topics and transactional ids under kafka.topic_prefix, in every API"
     )
-    protected_ids_refresh_ms: int = setting(
-        2_000, "how often the ids of those topics are read from the cluster, ms", minimum=100
-    )
     alter_client_quotas: Alter = setting(
         Alter.DENY,
         "changes of the cluster's client quotas through the proxy: deny (error 31), admins or allow;"
@@ -111,75 +108,23 @@ class ProxySettings(Settings):
         "the same for settings of brokers, users (SCRAM), and ACLs of Weir's topics: deny, admins or allow",
     )
     admins: list[str] = setting([], "principals that `admins` stands for, such as [alice]")
-    default_partitions: int = setting(
-        1, "partitions of a topic created with -1, until num.partitions is read from the cluster", minimum=1
-    )
-    default_partitions_refresh_ms: int = setting(
-        60_000, "how often num.partitions is read from the cluster, ms", minimum=1_000
-    )
-    mute_split_ms: int = setting(
-        25_000, "a muted connection may send one request after each such time, ms", minimum=100
-    )
-    held_frames_max: int = setting(
-        256, "requests of one connection kept while an earlier one waits; then reading stops", minimum=1
-    )
-    held_bytes_max: int = setting(1_048_576, "the same in bytes", minimum=1)
-    inflight_max: int = setting(
-        1_000, "requests of one connection without an answer; then reading stops", minimum=1
-    )
     max_frame_bytes: int = setting(
         104_857_600, "largest request or response, bytes; a larger one ends its connection", minimum=1_024
-    )
-    max_admin_frame_bytes: int = setting(
-        2_097_152,
-        "largest request that is read whole and is no metered data, such as CreateTopics, bytes",
-        minimum=1_024,
-    )
-    max_unauthenticated_frame_bytes: int = setting(
-        524_288, "the same for requests that need no login, such as SaslAuthenticate, bytes", minimum=1_024
     )
     max_items: int = setting(
         2_000,
         "topics of one request that creates, grows or deletes them; with more it is refused (error 44)",
         minimum=1,
     )
-    partial_frame_timeout_ms: int = setting(
-        120_000, "a request must be complete this long after its first byte, ms", minimum=100
-    )
-    write_buffer_high_bytes: int = setting(
-        1_048_576, "bytes waiting to be written on one socket; above it the other side is not read", minimum=1
-    )
-    write_buffer_low_bytes: int = setting(262_144, "reading goes on below it, bytes", minimum=0)
     memory_mb: int = setting(
         512,
         "memory of the process, MiB; connections may hold half of it, then the greediest is ended",
         minimum=64,
     )
-    gathered_mb: int = setting(
-        48,
-        "Produce requests above 1 MiB that must be whole, to be metered for one, MiB of all at a time; "
-        "further ones wait, and larger ones end their connection",
-        minimum=2,
-    )
     connect_timeout_ms: int = setting(10_000, "limit of a connection attempt to a broker, ms", minimum=1)
     stop_timeout_ms: int = setting(5_000, "limit for answering what is under way at a stop, ms", minimum=0)
-    departed_max_ms: int = setting(
-        30_000, "how long what a client sent is still carried out after it has ended or gone, ms", minimum=1
-    )
     connections_max: int = setting(10_000, "client connections; further ones are closed at once", minimum=1)
-    descriptors_reserve: int = setting(
-        256,
-        "file descriptors kept beside client connections, which take two each, and the proxy's own to Kafka",
-        minimum=32,
-    )
-    brokers_max: int = setting(512, "brokers of the cluster, each with its own port", minimum=1)
     subjects_max: int = setting(10_000, "subjects whose not-before time is known", minimum=1)
-    pending_requests_max: int = setting(
-        10_000, "requests waiting for their decision; further ones wait in their connections", minimum=1
-    )
-    open_questions_max: int = setting(
-        100, "the same of one quota's subject; further ones wait in their connections", minimum=1
-    )
     dry_run_factor: float = setting(
         1_000,
         "topics in dry runs (validate_only): so many times the quota's rate and burst; beyond it error 89",
@@ -191,24 +136,6 @@ class ProxySettings(Settings):
         " are reported; beyond it the connection waits",
         minimum=0.001,
     )
-    own_events_max: int = setting(
-        100_000,
-        "own events and their items whose decision was not read, kept to decide by; the oldest are summed up",
-        minimum=1,
-    )
-    late_records_max: int = setting(
-        10_000,
-        "answered requests kept until their decision comes, to correct the balance; in at most 64 MiB",
-        minimum=1,
-    )
-    late_record_ms: int = setting(600_000, "how long they are kept, ms", minimum=1_000)
-    recent_topic_ms: int = setting(
-        5_000,
-        "how long our own answers are believed about a topic's partitions, not the metadata, ms",
-        minimum=0,
-    )
-    recent_topics_max: int = setting(10_000, "topics known that way", minimum=1)
-    events_max: int = setting(20_000, "events waiting to be sent; further ones are dropped", minimum=1)
     event_timeout_ms: int = setting(
         60_000, "an event that could not be sent so long is dropped, ms", minimum=100
     )
@@ -231,25 +158,12 @@ class ProxySettings(Settings):
     safe_fraction: float = setting(
         0.5, "part of the last share used with safe_fraction", minimum=0, maximum=1
     )
-    share_burst_ms: int = setting(
-        500, "unused share that is kept for later, as so many ms of it", minimum=1, maximum=60_000
-    )
     debt_max_s: int = setting(
         60,
         "debt of a group or byte rate that is waited off, as so many s of its limit; more is forgiven",
         minimum=1,
     )
-    fetch_slice_ms: int = setting(
-        250,
-        "a Fetch of a limited group brings at most so many ms of its share at once; 0: no such bound; one"
-        " that is metered is never asked for more than 512 KiB",
-        minimum=0,
-    )
     accounts_max: int = setting(10_000, "groups metered at a time, and as many quota subjects", minimum=1)
-    topics_max: int = setting(100_000, "topics whose group, and topic ids whose name, is known", minimum=1)
-    readers_max: int = setting(
-        100_000, "consumer groups of clients known at a time, for limits of subscriptions", minimum=1
-    )
     ambiguous_fetch: AmbiguousFetch = setting(
         AmbiguousFetch.STRICTEST,
         "a Fetch that may be of several groups, until their offsets tell: it counts for each that has a limit"
@@ -262,49 +176,14 @@ class ProxySettings(Settings):
         minimum=0,
         maximum=10_000,
     )
-    usage_record_bytes: int = setting(
-        524_288, "a usage report is split into records of at most this size, bytes", minimum=1_024
-    )
-    pack_min: int = setting(
-        16,
-        "groups of a usage report, or deliveries that are reported together, from which on they are a packed"
-        " record, else JSON",
-        minimum=2,
-    )
-    pack_linger_ms: int = setting(
-        20, "how long the report of a delivery waits for others, to be packed with them, ms", minimum=0
-    )
     dispatch_rows_max: int = setting(
         50_000,
         "brokers, topics and subscriptions whose deliveries are counted under dispatch rates; while all are"
         " in use, further ones are not limited",
         minimum=3,
     )
-    dispatch_tail_max: int = setting(
-        20_000,
-        "own deliveries through one broker whose decision was not read, kept to count by; the oldest are"
-        " summed up",
-        minimum=1,
-    )
-    sample_linger_ms: int = setting(
-        100, "how long round trips of limited partitions are gathered before they are sent, ms", minimum=10
-    )
-    samples_max: int = setting(
-        200,
-        "round trips of a partition that are sent a second, chosen evenly; the others are counted",
-        minimum=1,
-    )
-    slot_deadline_ms: int = setting(
-        30_000, "after so long a request in flight has no slot any more and counts as dropped, ms", minimum=1
-    )
-    inflight_queue_max: int = setting(
-        1_000, "connections that wait for a slot of one partition; further requests fail at once", minimum=1
-    )
     inflight_wait_ms: int = setting(
         10_000, "how long a request waits for a slot before it fails, ms", minimum=1
-    )
-    inflight_throttle_ms: int = setting(
-        100, "throttle time of requests for mutations that find no slot (error 89), ms", minimum=1
     )
     backlog_hold_ms: int = setting(
         25_000,
@@ -312,26 +191,9 @@ class ProxySettings(Settings):
         " the clients' request.timeout.ms, whose timeout in the request counts too",
         minimum=0,
     )
-    backlog_topics_max: int = setting(
-        10_000,
-        "topics beyond or near a backlog quota that blocks producers, known at a time; further ones are not"
-        " blocked",
-        minimum=1,
-    )
-    backlog_stale_checks: int = setting(
-        3,
-        "a decision on a backlog is too old after so many of backlogQuotaCheckIntervalInSeconds, at least"
-        " 60 s",
-        minimum=1,
-    )
     backlog_stale: BacklogStale = setting(
         BacklogStale.OPEN,
         "producers that were blocked by a decision that is too old by now: open (they go on) or keep",
-    )
-    brain_away_ms: int = setting(
-        5_000,
-        "a concurrency limit is learned here while nothing is heard of the job for so long after samples, ms",
-        minimum=100,
     )
     start_timeout_ms: int = setting(
         10_000, "how long to wait for the policies at the start, before clients are let in, ms", minimum=0

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.outlet import Outlet
 from enforcer.host.sockets import Address, descriptor_of, unread
@@ -121,8 +122,7 @@ class Upstream(Outlet, asyncio.Protocol):
             return
         self.transport, self._connecting = transport, None
         self.writable = True
-        settings = self._settings
-        transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
+        transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
         if not self._reading:
             transport.pause_reading()
         self._owner.upstream_changed()
@@ -135,7 +135,7 @@ class Upstream(Outlet, asyncio.Protocol):
         """The broker closed the connection, or we did."""
         if exc is not None and not self._over and self.transport is not None:
             # A write failed before all that it said was read.
-            for data in unread(self.transport, self._settings.write_buffer_high_bytes):
+            for data in unread(self.transport, bounds.WRITE_BUFFER_HIGH_BYTES):
                 self._owner.upstream_received(data)
         self.drop()
         self.writable = False

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from enforcer.core import bounds
 from enforcer.core.brain import Brain
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
@@ -24,7 +25,6 @@ from enforcer.host.moving import Mover
 from enforcer.host.sockets import Address, ended
 from enforcer.host.tasks import Tasks
 from enforcer.host.turns import Turns
-from streaming.contract.errors import WeirError
 from streaming.contract.topics import CHECK_MS, Topics
 
 logger = logging.getLogger(__name__)
@@ -128,8 +128,6 @@ class Host(ABC, Generic[C]):
     enforcement: Laws
 
     def __init__(self, config: ProxyConfig, settings: ProxySettings) -> None:
-        if settings.write_buffer_low_bytes > settings.write_buffer_high_bytes:
-            raise WeirError("proxy.write_buffer_low_bytes is above write_buffer_high_bytes")
         self.config, self.settings = config, settings
         self.metrics = Metrics(settings.metric_subjects_max)
         self._loop = asyncio.get_running_loop()
@@ -142,11 +140,11 @@ class Host(ABC, Generic[C]):
         self.turns = Turns(self._loop.call_soon, time.perf_counter)
         self.mover = Mover()
         traffic = self.metrics.traffic
-        memory, gathered = settings.memory_mb << 20, settings.gathered_mb << 20
+        memory, gathered = settings.memory_mb << 20, bounds.GATHERED_BYTES
         self.budget = Budget(memory, gathered, lambda: self.connections, traffic)
         self._heartbeat = Heartbeat(self.metrics.loop_delay, self.budget.look)
         addresses = self.properties["bootstrap.servers"].count(",") + 1
-        self._room = Room(settings.connections_max, settings.descriptors_reserve, addresses)
+        self._room = Room(settings.connections_max, bounds.DESCRIPTORS_RESERVE, addresses)
         traffic.connections_max = self._room.connections(0)
         self._servers: list[asyncio.Server] = []
         self._tasks = Tasks()

@@ -13,6 +13,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from enforcer.host.sockets import Address
 from enforcer.kafka.watch import Watch
 
+DEFAULT_PARTITIONS_REFRESH_MS: Final = 60_000
+"""num.partitions changes by an operator's hand, so once a minute is soon enough."""
+
 logger = logging.getLogger(__name__)
 
 BROKERS_MS: Final = 3_000

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
+from enforcer.core import bounds
 from enforcer.core.pacing import Pacer
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import LARGE_BYTES, Seat
@@ -53,8 +54,8 @@ class Connection(asyncio.Protocol):
         self.slots = SlotsPart(self, self._responses, proxy.settings, lambda: self._requests.coming)
         self._chain = Chain(proxy.concerns, self)
         self._requests: Requests = Requests(
-            limit, self._chain.must_read, proxy.settings.max_admin_frame_bytes,
-            proxy.settings.max_unauthenticated_frame_bytes, proxy.settings.gathered_mb << 20,
+            limit, self._chain.must_read, bounds.MAX_ADMIN_FRAME_BYTES,
+            bounds.MAX_UNAUTHENTICATED_FRAME_BYTES, bounds.GATHERED_BYTES,
             proxy.protected, proxy.in_force,
         )  # fmt: skip
         self.ending = Ending(
@@ -85,9 +86,8 @@ class Connection(asyncio.Protocol):
             self.ending.open(transport, None)
             self.end("too_many_connections")
             return
-        settings = self._settings
-        transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
-        self._upstream = self._make_upstream(self, settings)
+        transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
+        self._upstream = self._make_upstream(self, self._settings)
         self._responses.write = transport.write
         self._responses.move = Moving(self._proxy.mover, self._upstream, transport).move
         self.ending.open(transport, self._upstream)
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
             or not self.pacer.idle
             or (flow is not None and not flow.spare)
             # The last one that may wait stops the reading.
-            or len(answers) >= self._settings.inflight_max - 1
+            or len(answers) >= bounds.INFLIGHT_MAX - 1
             or (answers and (self._responses.kept_bytes or not self._chain.free))
         ):
             return False
@@ -289,10 +289,10 @@ class Connection(asyncio.Protocol):
         return (
             self._chain.free
             and not self._full
-            and self._responses.kept_bytes < self._settings.write_buffer_high_bytes
+            and self._responses.kept_bytes < bounds.WRITE_BUFFER_HIGH_BYTES
             and (self.pacer.idle or self.pacer.may_handle)
             and self.ending.takes
-            and len(self._responses.answers) < self._settings.inflight_max
+            and len(self._responses.answers) < bounds.INFLIGHT_MAX
             and self._upstream is not None
             and self._upstream.writable
         )
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
         """Send on the requests at the front that no rule reads; False if there are none."""
         requests, responses, slots = self._requests, self._responses, list[Slot]()
         requests.asked = self._chain.asked
-        room, flow = self._settings.inflight_max - len(responses.answers), self.slots.flow
+        room, flow = bounds.INFLIGHT_MAX - len(responses.answers), self.slots.flow
         run = requests.run(slots, room if flow is None else min(room, flow.room))
         if flow is not None:
             flow.look_over(run)
@@ -318,12 +318,12 @@ class Connection(asyncio.Protocol):
             return
         may = (
             (self.pacer.idle or self.pacer.may_read or self.ending.left)
-            and requests.waiting < self._settings.held_frames_max
-            and requests.waiting_bytes < self._settings.held_bytes_max
+            and requests.waiting < bounds.HELD_FRAMES_MAX
+            and requests.waiting_bytes < bounds.HELD_BYTES_MAX
             # The rest of a request that is passing must come, or it would never be answered.
             and (
                 requests.passing > 0
-                or (not self._full and len(self._responses.answers) < self._settings.inflight_max)
+                or (not self._full and len(self._responses.answers) < bounds.INFLIGHT_MAX)
             )
             and (self._upstream is None or not self._upstream.full)
         )
@@ -384,7 +384,7 @@ class Connection(asyncio.Protocol):
         self.ending.check(now_ms)
         self.slots.check()
         # Others may wait for its place.
-        limit_ms = self._settings.partial_frame_timeout_ms / (_HURRY if self._seat.wanted else 1)
+        limit_ms = bounds.PARTIAL_FRAME_TIMEOUT_MS / (_HURRY if self._seat.wanted else 1)
         if self._partial_since is not None and now_ms - self._partial_since > limit_ms:
             self.end("slow_sender")
 

@@ -8,20 +8,26 @@ import socket
 from collections.abc import Iterable
 from typing import Any
 
+from enforcer.core import bounds
 from enforcer.host.server import Host, ProxyConfig
 from enforcer.kafka.addresses.brokers import Broker, Brokers
 from enforcer.kafka.backlog.desk import BlockDesk
-from enforcer.kafka.cluster import ClusterView, ClusterWatch
+from enforcer.kafka.cluster import DEFAULT_PARTITIONS_REFRESH_MS, ClusterView, ClusterWatch
 from enforcer.kafka.concerns import concerns_of
 from enforcer.kafka.connection import Connection
 from enforcer.kafka.dispatch.desk import FetchDesk
 from enforcer.kafka.dispatch.telling import Telling
 from enforcer.kafka.guard.guard import Guard
-from enforcer.kafka.guard.ids import IdWatch
+from enforcer.kafka.guard.ids import PROTECTED_IDS_REFRESH_MS, IdWatch
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.shown import Shown
 from enforcer.kafka.mutations.part import Mutations
-from enforcer.kafka.mutations.recent_topics import RecentTopics
+from enforcer.kafka.mutations.recent_topics import (
+    DEFAULT_PARTITIONS,
+    RECENT_TOPIC_MS,
+    RECENT_TOPICS_MAX,
+    RecentTopics,
+)
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.enforcement import Enforcement
 from enforcer.laws.mutation.free_questions import FreeQuestions
@@ -49,7 +55,7 @@ class KafkaProxy(Host[Connection]):
         self.brain, self.coordinator = limits.brain, limits.coordinator
         self.groups, self.meter = limits.groups, limits.meter
         self.dispatch, self.measuring = limits.dispatch, limits.measuring
-        self.frame_meter = FrameMeter(self.meter, self.settings)
+        self.frame_meter = FrameMeter(self.meter)
         self.fetch_desk = FetchDesk(
             self.dispatch, self.settings, self.metrics, self.brokers, self.frame_meter.names, self.now_ms,
             seed=random.getrandbits(32),
@@ -68,9 +74,9 @@ class KafkaProxy(Host[Connection]):
         """What is known of the cluster's topics, and whose they are."""
         settings, properties = self.settings, self.properties
         self.recent_topics = RecentTopics(
-            keep_ms=settings.recent_topic_ms,
-            topics_max=settings.recent_topics_max,
-            default_partitions=settings.default_partitions,
+            keep_ms=RECENT_TOPIC_MS,
+            topics_max=RECENT_TOPICS_MAX,
+            default_partitions=DEFAULT_PARTITIONS,
             steady_ms=self.now_ms,
         )
         free = FreeQuestions(
@@ -81,9 +87,9 @@ class KafkaProxy(Host[Connection]):
         self._guard = Guard(protected, settings, self.metrics, self.now_ms)
         self.rewrite = Shown(protected, self.brokers.rewrite)
         self._elsewhere = "bootstrap.servers" in self.config.connection
-        refresh_ms = settings.default_partitions_refresh_ms
+        refresh_ms = DEFAULT_PARTITIONS_REFRESH_MS
         self._watch = ClusterWatch(properties, refresh_ms, self._elsewhere, self._deliver_view)
-        self._id_watch = IdWatch(properties, protected, settings.protected_ids_refresh_ms, self._deliver_ids)
+        self._id_watch = IdWatch(properties, protected, PROTECTED_IDS_REFRESH_MS, self._deliver_ids)
 
     async def start(self) -> None:
         """See Host; brokers may be known before their clients come."""
@@ -142,7 +148,7 @@ class KafkaProxy(Host[Connection]):
             listen_host=host,
             advertise=self.settings.advertise or host,
             port_base=base,
-            brokers_max=self.settings.brokers_max,
+            brokers_max=bounds.BROKERS_MAX,
             serve=self._serve_broker,
             shared=self.config.shared,
         )

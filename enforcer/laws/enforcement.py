@@ -77,9 +77,7 @@ class Enforcement:
             self.coordinator.policies, brain.send_action,
         )  # fmt: skip
         brain.take_backlogs = self.blocks.take
-        self.measuring = Measuring(
-            proxy_id, settings, metrics, brain, self.groups, upstreams, connections
-        )  # fmt: skip
+        self.measuring = Measuring(proxy_id, metrics, brain, self.groups, upstreams, connections)
 
     async def start(self) -> None:
         """Connect, read the policies and what was decided before; see Brain.start."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.dial import Upstream
 from enforcer.host.outlet import Outlet
@@ -56,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._upstream = make_upstream(self, settings)
         self._to_client = Outlet()
-        limit = settings.max_unauthenticated_frame_bytes
+        limit = bounds.MAX_UNAUTHENTICATED_FRAME_BYTES
         turns = hub.turns
         self._up = Inlet(
             turns, self._upstream.pass_on, self._take_up, lambda: self.data_received(b""), limit
@@ -201,7 +202,7 @@ class Connection(asyncio.Protocol):
         if frames != self._partial_frame or not (self._up.splitter.partial and self._up.reading):
             # A client that sends one large frame after the other is always in the middle of one.
             self._partial_frame, self._partial_ms = frames, now_ms
-        elif now_ms - self._partial_ms > settings.partial_frame_timeout_ms:
+        elif now_ms - self._partial_ms > bounds.PARTIAL_FRAME_TIMEOUT_MS:
             self.end("slow_sender")
             return
         for part in self._parts:
@@ -217,8 +218,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         self._transport, self.peer = transport, peer_of(transport)
-        settings = self._hub.settings
-        transport.set_write_buffer_limits(settings.write_buffer_high_bytes, settings.write_buffer_low_bytes)
+        transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
         self._to_client.transport = transport
         self._up.open(transport)
 

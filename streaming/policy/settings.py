@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 from streaming.contract.errors import ConfigError, Problem
 from streaming.policy.validation import (
     ClosedMapping,
+    Finding,
     Form,
     bounds,
     shown,
@@ -26,6 +27,7 @@ from streaming.policy.validation import (
     within_64_bits,
 )
 from streaming.policy.yaml.lines import YamlFile, read_yaml
+from streaming.policy.yaml.removed import gone
 from streaming.policy.yaml.text import rendered
 
 # What weir.yaml may hold: each part of the program reads its own section and lets the others be.
@@ -62,7 +64,10 @@ def read_settings(cls: type[Section], section: str, file: str | None) -> Section
         return cls()
     source = read_yaml(file)
     problems = list(source.problems)
-    read, findings = Form(cls).read(_section(source, section, problems))
+    values = _section(source, section, problems)
+    removed = {key: why for key in values if (why := gone(section, key))}
+    read, findings = Form(cls).read({key: value for key, value in values.items() if key not in removed})
+    findings += [Finding((key,), why) for key, why in removed.items()]
     problems += [source.problem((section, *path), message) for path, message in findings]
     if read is None or problems:
         raise ConfigError(sorted_problems(problems))

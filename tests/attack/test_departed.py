@@ -10,6 +10,8 @@ from endings_kit import End, created, creation, framed, produced, reset, settled
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
+from enforcer.core import bounds
+
 QUOTA = {"controller_mutation_rate": 0.1, "controller_mutation_burst": 5}
 COUNT = 30
 """Partitions: a debt of minutes."""
@@ -80,9 +82,12 @@ def test_what_was_not_admitted_is_dropped(cluster: Cluster, proxy: ProxyThread, 
         assert direct.metadata([client_id]).topics[0].error_code == 3
 
 
-def test_a_debt_holds_back_who_has_left(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:
+def test_a_debt_holds_back_who_has_left(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Requests left behind wait like any, for a time: then they are dropped, and nothing is kept."""
-    proxy = proxy_with(departed_max_ms=1_500)
+    monkeypatch.setattr(bounds, "DEPARTED_MAX_MS", 1_500)
+    proxy = proxy_with()
     client_id = fresh("leaves")
     cluster.limit(proxy, client_id, **QUOTA)
     leave(proxy, creation(client_id, f"{client_id}-0", COUNT, 4), reset)

@@ -19,8 +19,10 @@ from endings_kit import End, creation, reset
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient
 
-LIMIT = 200
-RESERVE = 60
+from enforcer.core import bounds
+
+LIMIT = 400
+RESERVE = bounds.DESCRIPTORS_RESERVE
 OWN_SLACK = 16
 """Of its own clients some need no socket to where they begin, since a broker is there."""
 
@@ -29,7 +31,7 @@ OWN_SLACK = 16
 def proxy_process(cluster: Cluster, tmp_path: Path, hard: int) -> Iterator[tuple[dict[str, Any], Path]]:
     """A proxy in a process that may have so many descriptors, and may open half of them at its start."""
     ready, log, settings = tmp_path / "ready", tmp_path / "log", tmp_path / "settings.yaml"
-    settings.write_text(f"proxy:\n  descriptors_reserve: {RESERVE}\n  stop_timeout_ms: 500\n")
+    settings.write_text("proxy:\n  stop_timeout_ms: 500\n")
     command = [sys.executable, "-m", "weir", "proxy", "--kafka", cluster.kafka.bootstrap]
     command += ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--ready-file", str(ready)]
     with log.open("wb") as output:

@@ -10,6 +10,8 @@ from kafka.protocol.admin import topics
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
+from enforcer.core import bounds
+
 Connect = Callable[..., WireClient]
 CONNECTIONS, EACH = 30, 10
 TEN_A_SECOND = {"controller_mutation_rate": 0.01, "controller_mutation_burst": 0.011}
@@ -94,10 +96,11 @@ def test_refusals_are_not_reported_without_end(cluster: Cluster, proxy: ProxyThr
 
 
 def test_a_subject_has_so_many_questions_open(
-    cluster: Cluster, proxy_with: Callable[..., ProxyThread]
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At two a subject five connections ask in turn; nobody else waits for them, and none is let through."""
-    proxy = proxy_with(id=fresh("turns"), decide="strict", open_questions_max=2, decision_timeout_ms=8_000)
+    monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 2)
+    proxy = proxy_with(id=fresh("turns"), decide="strict", decision_timeout_ms=8_000)
     name, other = fresh("crowd"), fresh("bystander")
     for client_id in (name, other):
         cluster.limit(proxy, client_id, controller_mutation_rate=100)

@@ -17,8 +17,7 @@ MANY = 4_200
 @pytest.fixture(scope="module")
 def proxy(cluster: Cluster) -> Iterator[ProxyThread]:
     """One whose operator lets a request have more topics than the default 2,000."""
-    settings = {"max_items": 50_000, "max_admin_frame_bytes": 8_388_608}
-    with ProxyThread(cluster.config(id=fresh("roomy"), **settings)) as running:
+    with ProxyThread(cluster.config(id=fresh("roomy"), max_items=50_000)) as running:
         assert running.proxy is not None
         until(running.proxy.ready.is_set, what="a decided probe")
         yield running

@@ -11,6 +11,8 @@ from kafka_kit import build
 from proxy_kit import ProxyThread, until
 from wire_client import WireClient, create_request, errors
 
+from enforcer.core import bounds
+
 Connect = Callable[..., WireClient]
 
 
@@ -60,9 +62,12 @@ def test_too_new_api_versions_is_answered(wire: Connect) -> None:
     assert ranges[17] == (1, 1) and ranges[0][0] == 0 and 78 not in ranges
 
 
-def test_a_slow_sender_is_ended(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:
+def test_a_slow_sender_is_ended(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A request that never gets complete ends its connection after the time limit."""
-    proxy = proxy_with(partial_frame_timeout_ms=500)
+    monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 500)
+    proxy = proxy_with()
     with WireClient(proxy.bootstrap) as slow, WireClient(proxy.bootstrap) as idle:
         slow.socket.sendall(struct.pack(">i", 100) + b"\0\3")
         assert slow.closed_within(4)
@@ -112,9 +117,12 @@ def test_a_client_that_vanishes_frees_everything(
         assert errors(client.create({f"{name}-a": 11})) == {f"{name}-a": 0}
 
 
-def test_held_requests_are_bounded(cluster: Cluster, proxy_with: Callable[..., ProxyThread]) -> None:
+def test_held_requests_are_bounded(
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Behind a request that waits, reading stops at held_frames_max; all are answered in the end."""
-    proxy = proxy_with(decide="strict", held_frames_max=10, decision_timeout_ms=1_500)
+    monkeypatch.setattr(bounds, "HELD_FRAMES_MAX", 10)
+    proxy = proxy_with(decide="strict", decision_timeout_ms=1_500)
     name = fresh("held")
     cluster.limit(proxy, name, controller_mutation_rate=100)
     cluster.decider.pause()

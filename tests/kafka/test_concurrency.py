@@ -21,6 +21,7 @@ from proxy_kit import Decider, PolicyWriter, ProxyThread, until
 from traffic_kit import batch, produce
 from wire_client import WireClient, errors
 
+from enforcer.core import bounds
 from enforcer.host.dial import Upstream
 from streaming.contract.topics import Topics
 
@@ -165,10 +166,11 @@ def loaded(world: World, count: int) -> Iterator[list[Any]]:
         load.join()
 
 
-def test_a_limit_holds_under_many_producers(start: Start) -> None:
+def test_a_limit_holds_under_many_producers(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """64 producers, a limit of 8: never more at the broker, every record once, nothing left in the end."""
     # Nothing is given up because the machine is busy.
-    world = start(inflight_wait_ms=600_000, slot_deadline_ms=600_000)
+    monkeypatch.setattr(bounds, "SLOT_DEADLINE_MS", 600_000)
+    world = start(inflight_wait_ms=600_000)
     world.limit(FIXED)
     world.relay.delay_s = 0.005
     records = 20
@@ -252,9 +254,10 @@ def test_killed_connections_leak_nothing(start: Start) -> None:
     world.relay.open.set()
 
 
-def test_the_brain_away_and_back(start: Start) -> None:
+def test_the_brain_away_and_back(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a job the law goes on here, by our own samples; a decision takes the limit back."""
-    world = start(brain_away_ms=1_000)
+    monkeypatch.setattr(bounds, "BRAIN_AWAY_MS", 1_000)
+    world = start()
     aimd = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 4}}
     world.limit(aimd)
     found = partition(world.proxy)
@@ -279,9 +282,10 @@ def test_the_brain_away_and_back(start: Start) -> None:
     assert metric(world.proxy, "weir_concurrency_samples_total", what="sent") > 0
 
 
-def test_a_job_that_has_nothing_to_say_is_not_away(start: Start) -> None:
+def test_a_job_that_has_nothing_to_say_is_not_away(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for a sign; the limit stays the job's for as long as it answers."""
-    world = start(job=True, brain_away_ms=15_000)
+    monkeypatch.setattr(bounds, "BRAIN_AWAY_MS", 15_000)
+    world = start(job=True)
     world.limit(FIXED)
     found = partition(world.proxy)
     measuring = world.proxy.proxy.measuring  # type: ignore[union-attr]
@@ -342,9 +346,12 @@ def test_two_proxies_divide_a_limit(start: Start) -> None:
 
 
 @pytest.mark.soak
-def test_a_broker_that_runs_a_tenth_of_the_time(start: Start, cluster: Cluster) -> None:
+def test_a_broker_that_runs_a_tenth_of_the_time(
+    start: Start, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its process stopped and continued in short turns: the limit falls, and rises again afterwards."""
-    world = start(brain_away_ms=500)
+    monkeypatch.setattr(bounds, "BRAIN_AWAY_MS", 500)
+    world = start()
     world.limit(
         {"algorithm": "aimd", "useWindowed": False,
          "aimd": {"initialLimit": 64, "maxLimit": 64, "requestTimeout": "150ms"}}

@@ -98,9 +98,12 @@ def test_a_decision_that_comes_late_but_was_made_in_time(
         assert charge["items"] == [{"name": f"{name}-b", "mutations": 3}]
 
 
-def test_the_default_partition_count_is_corrected(cluster: Cluster, proxy_with: Start) -> None:
+def test_the_default_partition_count_is_corrected(
+    cluster: Cluster, proxy_with: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A topic created with -1 is charged what it really got."""
-    proxy = proxy_with(default_partitions_refresh_ms=3_600_000)
+    monkeypatch.setattr("enforcer.kafka.cluster.DEFAULT_PARTITIONS_REFRESH_MS", 3_600_000)
+    proxy = proxy_with()
     assert proxy.proxy is not None
     recent = proxy.proxy.recent_topics
     until(lambda: recent.default_partitions == DEFAULT_PARTITIONS, what="num.partitions is read")

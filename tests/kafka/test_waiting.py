@@ -10,6 +10,8 @@ from kafka.protocol.metadata import metadata
 from proxy_kit import ProxyThread
 from wire_client import WireClient, create_request, errors, metadata_request
 
+from enforcer.core import bounds
+
 Connect = Callable[..., WireClient]
 
 
@@ -101,10 +103,11 @@ def test_a_policy_change_ends_the_wait(cluster: Cluster, proxy: ProxyThread, wir
 
 
 def test_a_long_mute_lets_one_request_through(
-    cluster: Cluster, proxy_with: Callable[..., ProxyThread]
+    cluster: Cluster, proxy_with: Callable[..., ProxyThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each mute_split_ms one request is read: strict is refused, permissive charged, others pass."""
-    proxy = proxy_with(mute_split_ms=600)
+    monkeypatch.setattr(bounds, "MUTE_SPLIT_MS", 600)
+    proxy = proxy_with()
     name = fresh("split")
     cluster.limit(proxy, name, controller_mutation_rate=10)
     with WireClient(proxy.bootstrap, name) as client:

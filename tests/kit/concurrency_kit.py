@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from enforcer.core.clock import Clock
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.partitions import Partitions
 from enforcer.laws.concurrency.reservoir import Reservoir, Sample
@@ -85,11 +84,11 @@ def policies_of(entries: Mapping[str, Any]) -> PolicyTimeline:
 
 
 def partitions_at(
-    times: Times, entries: Mapping[str, Any] | None = None, parts: Parts | None = None, **settings: Any
+    times: Times, entries: Mapping[str, Any] | None = None, parts: Parts | None = None
 ) -> tuple[Partitions, Told]:
     """Partitions under these entries."""
     told = Told()
     clock = Clock(steady_ms=lambda: times.ns / MS, wall_ms=lambda: times.ns // MS)
-    partitions = Partitions(ProxySettings(**settings), clock, times.now_ns, parts or Parts(), told)
+    partitions = Partitions(clock, times.now_ns, parts or Parts(), told)
     partitions.set_policies(policies_of(entries or {}).at(1))
     return partitions, told

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from coordinator_kit import Desk
 
+from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.host.budget import Budget
@@ -183,7 +184,7 @@ class Rig:
         self.settings, self.coordinator, self.metrics = desk.settings, desk.coordinator, desk.metrics
         self.desk = desk
         self.meter = Meter(desk.settings, desk.coordinator.clock) if beside is None else beside.meter
-        self.frame_meter = FrameMeter(self.meter, desk.settings) if beside is None else beside.frame_meter
+        self.frame_meter = FrameMeter(self.meter) if beside is None else beside.frame_meter
         self.dispatch = _dispatch_of(desk) if beside is None else beside.dispatch
         self.brokers = Brokers(
             listen_host="", advertise="", port_base=0, brokers_max=0, serve=lambda _socket, _broker: None
@@ -205,7 +206,7 @@ class Rig:
         )  # fmt: skip
         self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)
         self.now_s = 0.0
-        gathered = self.settings.gathered_mb << 20
+        gathered = bounds.GATHERED_BYTES
         self.budget = Budget(1 << 30, gathered, tuple, self.metrics.traffic)
         self.mover = Mover()
         self.client = FakeTransport()

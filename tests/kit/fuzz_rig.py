@@ -152,8 +152,8 @@ class Rig:
 
     async def _start(self) -> KafkaProxy:
         settings = ProxySettings(
-            id="fuzz", start_timeout_ms=0, decision_timeout_ms=2, stop_timeout_ms=100, brokers_max=40,
-            broker_port_base=0, departed_max_ms=200,
+            id="fuzz", start_timeout_ms=0, decision_timeout_ms=2, stop_timeout_ms=100,
+            broker_port_base=0,
         )  # fmt: skip
         proxy = KafkaProxy(ProxyConfig(kafka=(NOBODY,), listen=("127.0.0.1", 0), settings=settings))
         self._set_policies(proxy, 1)

@@ -8,6 +8,7 @@ import orjson
 from message_kit import Record
 from traffic_kit import batch, fetch_request, fetch_response, produce
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import decisions_in
 from enforcer.core.feeds.shares import Members, Share, slots_of
@@ -15,6 +16,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
+from enforcer.laws.shares import usage
 from enforcer.laws.shares.account import PUBLISH, Wait
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import TopicAccounts
@@ -67,15 +69,15 @@ class Desk:
         self.settings = ProxySettings(**settings)
         self.clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms))
         self.meter = Meter(self.settings, self.clock)
-        self.frames = FrameMeter(self.meter, self.settings)
-        self.topics = TopicAccounts(self.meter, str, self.settings.topics_max, 249)
+        self.frames = FrameMeter(self.meter)
+        self.topics = TopicAccounts(self.meter, str, bounds.TOPICS_MAX, 249)
         self.meter.set_policies(PolicySet(dict(policies)))
         self.metrics = Metrics(self.settings.metric_subjects_max)
         self.members: dict[str, Members] = {}
         self.proxy_id = proxy_id
         self.reports = UsageReports(
             proxy_id, self.meter, self.send, self.send_pack, self.clock,
-            record_bytes=self.settings.usage_record_bytes, pack_min=self.settings.pack_min,
+            record_bytes=usage.USAGE_RECORD_BYTES, pack_min=bounds.PACK_MIN,
         )  # fmt: skip
 
     def send(self, event: Mapping[str, Any], key: str) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.laws.backlog.block import Block
@@ -33,7 +34,7 @@ class BlockDesk:
         self.names = names
         self._namespaces = Namespaces(settings.namespace_pattern)
         # What a topic is called in policies and decisions.
-        self._full: LRUCache[str, str] = LRUCache(settings.topics_max)
+        self._full: LRUCache[str, str] = LRUCache(bounds.TOPICS_MAX)
 
     def block(self, topic: bytes, number: int, *, by_id: bool) -> Block | None:
         """What stands in the way of a partition's producers; None: nothing, or its name is not known.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.desk import BlockDesk
 from enforcer.kafka.backlog.produce import Asked, Place, Refused, answer, asked_in, merged, without
@@ -65,7 +66,7 @@ class BlocksPart(Part):
         self._blocks = desk.blocks
         self._metrics = self._blocks.metrics
         self._now_ms = now_ms
-        self._ask_again_ms = settings.mute_split_ms
+        self._ask_again_ms = bounds.MUTE_SPLIT_MS
         self._questions = NameQuestions(link)
         self._waiting = Waiting(self._blocks, settings, self._is_held)
         self._kinds: set[tuple[str, str]] = set()

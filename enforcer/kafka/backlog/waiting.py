@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.backlog.produce import Place
 from enforcer.kafka.part import Behind
@@ -99,10 +100,9 @@ class Waiting:
     def look(self, requests: Behind, now_ms: float) -> bool:
         """See what stands behind the held one; True if that changes how long it may be held."""
         before = self.gives_way, self._blind
-        settings = self._settings
         self._blind = (
-            requests.waiting >= min(WINDOW, settings.held_frames_max)
-            or requests.waiting_bytes >= settings.held_bytes_max
+            requests.waiting >= min(WINDOW, bounds.HELD_FRAMES_MAX)
+            or requests.waiting_bytes >= bounds.HELD_BYTES_MAX
         )
         self.gives_way = self.gives_way or self._others_behind(requests, now_ms)
         return before != (self.gives_way, self._blind)

@@ -8,12 +8,13 @@ from zlib import crc32
 
 from cachetools import LRUCache
 
+from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import AmbiguousFetch, ProxySettings
 from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.groups.frames import GROUP_KEYS
 from enforcer.kafka.groups.offsets import Place
-from enforcer.kafka.groups.readers import Assigned, Client, Member, short
+from enforcer.kafka.groups.readers import READERS_MAX, Assigned, Client, Member, short
 from enforcer.kafka.groups.trails import Trail
 from enforcer.kafka.groups.whose import Whose
 from enforcer.laws.dispatch.dispatch import Dispatch
@@ -72,7 +73,7 @@ class FetchDesk:
     ) -> None:
         self.dispatch = dispatch
         self.steady_ms = steady_ms
-        self.whose = Whose(settings.readers_max, self._is_limited, lambda: self.alone, steady_ms)
+        self.whose = Whose(READERS_MAX, self._is_limited, lambda: self.alone, steady_ms)
         self.readers = self.whose.readers
         self.lines = Lines(steady_ms)
         dispatch.decided = self.lines.wake
@@ -88,7 +89,7 @@ class FetchDesk:
         self._passes_ambiguous = settings.ambiguous_fetch is AmbiguousFetch.PASS
         self._said: dict[tuple[Client, str], float] = {}
         self._terms_at = -1
-        self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(settings.topics_max)
+        self._full_names: LRUCache[tuple[bool, bytes], str] = LRUCache(bounds.TOPICS_MAX)
 
     def large_wait_ms(self) -> float:
         """How long a request of too many partitions must wait; 0: it goes on, the next one a second later."""

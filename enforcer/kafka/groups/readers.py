@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+READERS_MAX: Final = 100_000
+"""Consumer groups of clients known at a time, for limits of subscriptions."""
+
 IDLE_MS: Final = 600_000.0
 """A group of which nothing was heard or fetched for so long is forgotten."""
 MEMBERS_MAX: Final = 200

@@ -9,6 +9,9 @@ from confluent_kafka.admin import AdminClient
 from enforcer.kafka.guard.protected import IDS_MAX, Protected
 from enforcer.kafka.watch import Watch
 
+PROTECTED_IDS_REFRESH_MS: Final = 2_000
+"""So long a topic of Weir's that is made anew is protected by its name alone."""
+
 _ASK_LIMIT_S: Final = 5.0
 # All names of a cluster are a large answer: other topics under the prefix are looked for each so many looks.
 _LIST_EACH: Final = 30

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.pacing import Pacer
 from enforcer.host.dial import Upstream
 from enforcer.host.sockets import descriptor_of, ended, unread
@@ -135,7 +136,7 @@ class Ending:
         """What the client sent and nobody has read, since writing to it failed first."""
         if self._transport is None or self.input_over or not self.takes:
             return []
-        return list(unread(self._transport, self._settings.held_bytes_max - self._requests.waiting_bytes))
+        return list(unread(self._transport, bounds.HELD_BYTES_MAX - self._requests.waiting_bytes))
 
     def close_client(self, reason: str) -> None:
         """Close the client's side after what is written already; take nothing more of it."""
@@ -163,7 +164,7 @@ class Ending:
         if transport is not None and self._closed_at is not None and now_ms - self._closed_at > limit_ms:
             # Its client takes nothing more.
             transport.abort()
-        if self._since is not None and now_ms - self._since > self._settings.departed_max_ms:
+        if self._since is not None and now_ms - self._since > bounds.DEPARTED_MAX_MS:
             self.drop("departed")
 
     def drop(self, reason: str) -> None:
@@ -232,7 +233,7 @@ class Ending:
         """Takes answers in the client's place, as many as would wait for one that does not read."""
         self._context.metrics.traffic.bytes_out -= len(data)
         self._unheard_bytes += len(data)
-        if self._unheard_bytes > self._settings.write_buffer_high_bytes:
+        if self._unheard_bytes > bounds.WRITE_BUFFER_HIGH_BYTES:
             self.give_up("departed")
 
     def _ask_who_listens(self, slot: Slot) -> None:

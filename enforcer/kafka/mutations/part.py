@@ -3,6 +3,7 @@
 from math import ceil
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.kafka.mutations.admission import Admission, Passing, Strict
 from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
 from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, forbids_creation
@@ -85,7 +86,7 @@ class MutationsPart(Part):
     @property
     def free(self) -> bool:
         """Whether none waits for its decision, nor too much for answers."""
-        return self._gate is None and self._held_bytes <= self._settings.held_bytes_max
+        return self._gate is None and self._held_bytes <= bounds.HELD_BYTES_MAX
 
     @property
     def held_bytes(self) -> int:

@@ -6,10 +6,19 @@ once deletes would be told by the broker's metadata that there was nothing to co
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from cachetools import TTLCache
 
 from enforcer.wire.kafka.topic_counts import TopicCounts
+
+DEFAULT_PARTITIONS: Final = 1
+"""Of a topic created with -1, until num.partitions is read from the cluster: Kafka's own default."""
+RECENT_TOPIC_MS: Final = 5_000
+"""So long our own answers are believed about a topic's partitions, not the metadata, which may lag by
+seconds."""
+RECENT_TOPICS_MAX: Final = 10_000
+"""Topics known that way."""
 
 
 class RecentTopics:

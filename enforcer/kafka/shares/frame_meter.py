@@ -9,7 +9,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from enforcer.core.settings import ProxySettings
+from enforcer.core import bounds
 from enforcer.kafka.names import TOPIC_NAME_MAX
 from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account
@@ -25,6 +25,9 @@ from enforcer.wire.kafka.traffic import (
     Passed,
     produced,
 )
+
+FETCH_SLICE_MS: Final = 250
+"""A Fetch of a limited group brings at most so many ms of its share at once, or its debt would be long."""
 
 _DIRECTIONS: Final = {PRODUCE: PUBLISH, FETCH: DISPATCH}
 _FETCH_LIMIT_MIN: Final = 1_024
@@ -44,18 +47,16 @@ class FrameMeter:
 
     Args:
         meter: all accounts.
-        settings: bounds.
     """
 
-    def __init__(self, meter: Meter, settings: ProxySettings) -> None:
-        topics_max = settings.topics_max
+    def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.names: LRUCache[bytes, str] = LRUCache(topics_max)
-        self._by_name = TopicAccounts(meter, _decoded, topics_max, TOPIC_NAME_MAX)
-        self._by_id = TopicAccounts(meter, self.names.get, topics_max, TOPIC_NAME_MAX)
-        self._slice_s = settings.fetch_slice_ms / 1000
-        self.split_ms = float(settings.mute_split_ms)
-        self.slice_ms = float(settings.fetch_slice_ms)
+        self.names: LRUCache[bytes, str] = LRUCache(bounds.TOPICS_MAX)
+        self._by_name = TopicAccounts(meter, _decoded, bounds.TOPICS_MAX, TOPIC_NAME_MAX)
+        self._by_id = TopicAccounts(meter, self.names.get, bounds.TOPICS_MAX, TOPIC_NAME_MAX)
+        self._slice_s = FETCH_SLICE_MS / 1000
+        self.split_ms = float(bounds.MUTE_SPLIT_MS)
+        self.slice_ms = float(FETCH_SLICE_MS)
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
         """Whether a client's requests of this API are metered: all where there are groups."""

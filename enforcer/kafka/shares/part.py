@@ -8,6 +8,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.kafka.names import NameQuestions
@@ -31,7 +32,6 @@ class SharesLimit(Limit):
 
     Args:
         frames: says whom to charge.
-        settings: bounds.
         metrics: counts throttled answers.
     """
 
@@ -47,7 +47,7 @@ class SharesLimit(Limit):
         return self._frames.reads(key, user, client_id)
 
     def part(self, link: Link) -> Part:
-        return SharesPart(link, self._frames, self._settings, self._metrics)
+        return SharesPart(link, self._frames, self._metrics)
 
 
 class SharesPart(Part):
@@ -56,14 +56,13 @@ class SharesPart(Part):
     Args:
         link: the connection.
         frames: says whom to charge.
-        settings: bounds.
         metrics: counts throttled answers.
     """
 
-    def __init__(self, link: Link, frames: FrameMeter, settings: ProxySettings, metrics: Metrics) -> None:
+    def __init__(self, link: Link, frames: FrameMeter, metrics: Metrics) -> None:
         self._link = link
-        self._inflight_max = settings.inflight_max
-        self._split_ms = settings.mute_split_ms
+        self._inflight_max = bounds.INFLIGHT_MAX
+        self._split_ms = bounds.MUTE_SPLIT_MS
         self._questions = NameQuestions(link)
         self._connection_meter = ConnectionMeter(frames, metrics, link.pacer, self._questions.ask)
         self._silent = 0

@@ -17,6 +17,9 @@ from enforcer.wire.kafka.answers import refuse_all
 from enforcer.wire.kafka.frames import PRODUCE, parse_header, produce_acks
 from enforcer.wire.kafka.mutations import MUTATION_KEYS, STRICT_FROM, MutationApi, MutationRequest
 
+INFLIGHT_THROTTLE_MS: Final = 100
+"""Throttle time of requests for mutations that find no slot (error 89): slots become free in as many ms."""
+
 _HEAD: Final = struct.Struct(">4xhh")
 _NS_PER_MS: Final = 1_000_000
 
@@ -77,7 +80,7 @@ class Flow:
         """What the broker has to answer; in the place of `Responses.due`."""
         self._pause = pause
         self._wait_ns = settings.inflight_wait_ms * _NS_PER_MS
-        self._throttle_ms = settings.inflight_throttle_ms
+        self._throttle_ms = INFLIGHT_THROTTLE_MS
         self._failing = False
         self.room = 1
         """How many requests may be sent at once by who was just told to go on."""

@@ -25,6 +25,11 @@ from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.printable import printable
 from streaming.policy.topics import check_interval_s
 
+BACKLOG_TOPICS_MAX: Final = 10_000
+"""Topics beyond or near a quota that blocks producers, known at a time; further ones are not blocked."""
+BACKLOG_STALE_CHECKS: Final = 3
+"""A decision is too old after so many check intervals, at least 60 s: one may be lost, and one late."""
+
 logger = logging.getLogger(__name__)
 
 STALE_MIN_MS: Final = 60_000
@@ -100,7 +105,7 @@ class Blocks:
         self._beyond: dict[str, Statement] = {}
         self._near: dict[str, Statement] = {}
         # Time of the newest decision of topics in neither, so that an older one is passed over.
-        self._inside: LRUCache[str, int] = LRUCache(settings.backlog_topics_max)
+        self._inside: LRUCache[str, int] = LRUCache(BACKLOG_TOPICS_MAX)
         # Time of the decisions that were found too old, so that each is counted once.
         self._stale: dict[str, int] = {}
         self._told_ms = float("-inf")
@@ -190,7 +195,7 @@ class Blocks:
 
     def _has_room(self, *, beyond: bool) -> bool:
         """Whether one more topic may be kept; for one beyond its quota another may have to go."""
-        if len(self._beyond) + len(self._near) < self._settings.backlog_topics_max:
+        if len(self._beyond) + len(self._near) < BACKLOG_TOPICS_MAX:
             return True
         self.metrics.dropped.inc()
         if not beyond or not self._near:
@@ -240,7 +245,7 @@ class Blocks:
 
     def _too_old(self, statements: dict[str, Statement]) -> dict[str, Statement]:
         """Those that are not to be acted on any more."""
-        checks_ms = self._settings.backlog_stale_checks * check_interval_s(self._used) * 1000
+        checks_ms = BACKLOG_STALE_CHECKS * check_interval_s(self._used) * 1000
         since_ts = self._brokers_ms() - max(STALE_MIN_MS, checks_ms)
         steady_ms = self._clock.steady_ms()
         return {

@@ -36,7 +36,7 @@ class BlockMetrics:
             "weir_producer_block_stale", "Decisions that became too old", ["outcome"], registry=registry
         )
         self.dropped = Counter(
-            "weir_producer_block_dropped", "Decisions beyond proxy.backlog_topics_max", registry=registry
+            "weir_producer_block_dropped", "Decisions beyond 10,000 topics", registry=registry
         )
         self.actions = Counter(
             "weir_producer_block_actions", "Steps of blocks logged", ["step", "result"], registry=registry

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final, Protocol
 
+from enforcer.core import bounds
 from enforcer.core.brain import Brain
 from enforcer.core.feeds.limits import LimitDecision
 from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.metrics import ConcurrencyCollector
-from enforcer.laws.concurrency.partitions import Partitions
+from enforcer.laws.concurrency.partitions import SAMPLE_LINGER_MS, Partitions
 from enforcer.laws.concurrency.samples_out import SamplesOut
 from enforcer.laws.concurrency.shares import InflightShares
 from enforcer.laws.shares.groups import Groups
@@ -60,7 +60,6 @@ class Measuring:
 
     Args:
         proxy_id: name of this proxy.
-        settings: bounds.
         metrics: gets the numbers too.
         brain: sends samples, brings limits and policies.
         groups: brings shares, reports use.
@@ -71,7 +70,6 @@ class Measuring:
     def __init__(
         self,
         proxy_id: str,
-        settings: ProxySettings,
         metrics: Metrics,
         brain: Brain,
         groups: Groups,
@@ -81,23 +79,23 @@ class Measuring:
         self._brain = brain
         self._upstreams = upstreams
         self._connections = connections
-        self._linger_s = settings.sample_linger_ms / 1000
-        self._ask_ms = settings.brain_away_ms / _ASKED
+        self._linger_s = SAMPLE_LINGER_MS / 1000
+        self._ask_ms = bounds.BRAIN_AWAY_MS / _ASKED
         self._asked_ms = -inf
         self._seen = (0, 0)
         now_ns = time.monotonic_ns
         out = SamplesOut(
-            proxy_id, brain.send_usage, brain.send_usage_pack, brain.brokers_ms, now_ns, settings.pack_min
+            proxy_id, brain.send_usage, brain.send_usage_pack, brain.brokers_ms, now_ns, bounds.PACK_MIN
         )
         local = brain.coordinator.local
         shares = InflightShares(groups.meter, lambda: None if local.company is None else local.peers)
-        self.partitions = Partitions(settings, brain.clock, now_ns, shares, out)
+        self.partitions = Partitions(brain.clock, now_ns, shares, out)
         brain.take_limits = self._take
         groups.reports.before = lambda period_ms: shares.fill(self.partitions.known.values(), period_ms)
         metrics.registry.register(ConcurrencyCollector(self.partitions))
 
     async def run(self) -> None:
-        """Look every `sample_linger_ms`, until cancelled."""
+        """Look every `SAMPLE_LINGER_MS`, until cancelled."""
         while True:
             await asyncio.sleep(self._linger_s)
             self.look()

@@ -4,14 +4,22 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.limits import LimitDecision
-from enforcer.core.settings import ProxySettings
 from enforcer.laws.concurrency.in_force import LimitInForce
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.concurrency.reservoir import Reservoir, Sample, mixed
 from streaming.policy.concurrency_schema import EXEMPT
 from streaming.policy.policy_set import PolicySet, Section, partition_entry
+
+SAMPLE_LINGER_MS: Final = 100
+"""How long round trips are gathered before they are sent: about a batch of the job."""
+SAMPLES_MAX: Final = 200
+"""Round trips of a partition that are sent a second, chosen evenly; the law's window is a second, and ten are
+enough for it."""
+INFLIGHT_QUEUE_MAX: Final = 1_000
+"""Connections that wait for a slot of one partition; further requests fail at once."""
 
 _ROUNDING: Final = 1e-6
 _PREFIX: Final = f"{Section.PARTITIONS}."
@@ -65,7 +73,6 @@ class Partitions:
         known: partition -> what is known of it.
 
     Args:
-        settings: bounds.
         clock: tells the time.
         now_ns: the steady clock that round trips are measured by.
         fractions: tells our part of each limit.
@@ -74,7 +81,6 @@ class Partitions:
 
     def __init__(
         self,
-        settings: ProxySettings,
         clock: Clock,
         now_ns: Callable[[], int],
         fractions: Fractions,
@@ -83,7 +89,6 @@ class Partitions:
         self.active = False
         self.generation = 0
         self.known: dict[str, Partition] = {}
-        self._settings = settings
         self._clock = clock
         self._now_ns = now_ns
         self._fractions = fractions
@@ -122,16 +127,15 @@ class Partitions:
         entry = partition_entry(self._policies, name)
         if entry is None:
             return None
-        settings = self._settings
-        kept = max(1, settings.samples_max * settings.sample_linger_ms // 1000)
-        in_force = LimitInForce(entry, settings.brain_away_ms)
+        kept = max(1, SAMPLES_MAX * SAMPLE_LINGER_MS // 1000)
+        in_force = LimitInForce(entry, bounds.BRAIN_AWAY_MS)
         limiter = Limiter(
             name,
             in_force.limit,
             Reservoir(kept, mixed(len(self.known) + 1)),
             self._now_ns,
-            queue_max=settings.inflight_queue_max,
-            deadline_ns=settings.slot_deadline_ms * 1_000_000,
+            queue_max=INFLIGHT_QUEUE_MAX,
+            deadline_ns=bounds.SLOT_DEADLINE_MS * 1_000_000,
         )
         limiter.exempt = exempt_of(entry)
         partition = self.known[name] = Partition(limiter, in_force)
@@ -151,7 +155,7 @@ class Partitions:
             if partition is None:
                 # As a proxy reads at its start, before any client has come.
                 self._early.pop(decision.partition, None)
-                if len(self._early) >= self._settings.brokers_max:
+                if len(self._early) >= bounds.BROKERS_MAX:
                     del self._early[next(iter(self._early))]
                 self._early[decision.partition] = decision, now_ms
             else:
@@ -171,7 +175,7 @@ class Partitions:
         return max((each.in_force.unheard_ms(now_ms) for each in self.known.values()), default=0.0)
 
     def look(self) -> None:
-        """Called once in every `sample_linger_ms`: samples leave, deadlines and the job's silence count."""
+        """Called once in every `SAMPLE_LINGER_MS`: samples leave, deadlines and the job's silence count."""
         if not self.active:
             return
         now_ms = self._clock.steady_ms()

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.feeds.policies import Policies
@@ -23,6 +24,11 @@ from enforcer.laws.dispatch.reporting import DeliveryReports, Report, Send, Send
 from enforcer.laws.dispatch.terms import Terms, all_names, terms_of
 from streaming.laws.dispatch.law import FORGET_MS
 from streaming.policy.policy_set import PolicySet
+
+PACK_LINGER_MS: Final = 20
+"""How long the report of a delivery waits for others: less than a batch of the job takes."""
+DISPATCH_TAIL_MAX: Final = 20_000
+"""Own deliveries through one broker whose decision was not read; the oldest are summed up."""
 
 _LOOK_S: Final = 0.25
 """How often the time is looked at: policies come into force at most so late."""
@@ -92,10 +98,10 @@ class Dispatch:
         self.book = Book(
             policies.timeline,
             counters_max=settings.dispatch_rows_max,
-            tail_max=settings.dispatch_tail_max,
+            tail_max=DISPATCH_TAIL_MAX,
         )
         self.reports = DeliveryReports(
-            send, send_pack, self._dropped, linger_ms=settings.pack_linger_ms, pack_min=settings.pack_min
+            send, send_pack, self._dropped, linger_ms=PACK_LINGER_MS, pack_min=bounds.PACK_MIN
         )
         self._proxy_id = proxy_id
         self._id_head = f"{proxy_id}-dispatch-{clock.wall_ms()}-"

@@ -10,6 +10,7 @@ from typing import Any
 
 from cachetools import TTLCache
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.feeds.policies import Policies
@@ -17,7 +18,15 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate, ProxySettings
 from enforcer.laws.mutation.gate import Verdict, judge, remaining_ms
-from enforcer.laws.mutation.ledger import Answered, Ask, Ledger, charged_sum, correct
+from enforcer.laws.mutation.ledger import (
+    LATE_RECORD_MS,
+    LATE_RECORDS_MAX,
+    Answered,
+    Ask,
+    Ledger,
+    charged_sum,
+    correct,
+)
 from enforcer.laws.mutation.local_decisions import LocalDecisions
 from enforcer.laws.mutation.open_questions import OpenQuestions
 from enforcer.laws.mutation.outgoing import Outgoing, Sender
@@ -65,9 +74,9 @@ class QuotaCoordinator:
         self.policies = Policies(self._policies_changed, self._brokers_ms)
         self.ledger = Ledger(
             subjects_max=settings.subjects_max,
-            pending_max=settings.pending_requests_max,
-            late_max=settings.late_records_max,
-            late_keep_ms=settings.late_record_ms,
+            pending_max=bounds.PENDING_REQUESTS_MAX,
+            late_max=LATE_RECORDS_MAX,
+            late_keep_ms=LATE_RECORD_MS,
         )
         self.local = LocalDecisions(proxy_id, settings, metrics, self.policies.timeline, self._brokers_ms)
         self.policies.forgetting = self.local.book.sweep
@@ -79,12 +88,12 @@ class QuotaCoordinator:
         # Decided here, and on their way to Kafka: as many as the sender holds.
         self._unacknowledged: dict[str, Ask] = {}
         self._probed: TTLCache[str, None] = TTLCache(
-            settings.subjects_max, settings.mute_split_ms, clock.steady_ms
+            settings.subjects_max, bounds.MUTE_SPLIT_MS, clock.steady_ms
         )
         self._events = RequestEvents(
             proxy_id, metrics, clock, on_late_reject=settings.on_late_decision is OnLate.REJECT
         )
-        self.questions = OpenQuestions(settings.open_questions_max, settings.pending_requests_max)
+        self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""

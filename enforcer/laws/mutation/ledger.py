@@ -14,6 +14,11 @@ from enforcer.core.feeds.decisions import Decision
 from enforcer.laws.mutation.sizes import Aliases, in_own_names
 from streaming.policy.policy_set import MutationQuota
 
+LATE_RECORDS_MAX: Final = 10_000
+"""Answered requests kept until their decision comes, to correct the balance; as many as may wait."""
+LATE_RECORD_MS: Final = 600_000
+"""How long they are kept: a job that was away so long tells each balance anew."""
+
 
 class Answered(Enum):
     """How a request stands towards its client."""

@@ -22,6 +22,9 @@ from enforcer.laws.mutation.sizes import in_own_names
 from streaming.policy.policy_set import Algorithm, Decide
 from streaming.policy.timeline import PolicyTimeline
 
+OWN_EVENTS_MAX: Final = 100_000
+"""Own events and their items whose decision was not read, kept to decide by; the oldest are summed up."""
+
 METERING: Final = frozenset({"kafka", "pulsar"})
 """Protocols whose traffic is metered; others only ask for partition mutations."""
 AWAY_MS: Final = 8_000
@@ -59,7 +62,7 @@ class LocalDecisions:
         # Record times of own events that stand on the topic undecided, in order.
         self._standing: OrderedDict[str, int] = OrderedDict()
         self._looked_ms = 0
-        self.book = Book(timeline, subjects_max=settings.subjects_max, tail_max=settings.own_events_max)
+        self.book = Book(timeline, subjects_max=settings.subjects_max, tail_max=OWN_EVENTS_MAX)
         self.open = False
         """Whether what was decided before the start is known; until then everything is asked."""
         self._reading: ReadBack | None = ReadBack(self.book)

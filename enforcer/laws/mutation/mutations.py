@@ -14,6 +14,7 @@ from functools import partial
 from math import ceil
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.coordinator import QuotaCoordinator, Uncharged
@@ -150,8 +151,8 @@ class Mutations:
         waiting = len(self._lines.get(quota.subject, ()))
         return (
             waiting * 1000 <= wait_ms * quota.rate
-            and waiting < self._settings.open_questions_max
-            and self._waiting < self._settings.pending_requests_max
+            and waiting < bounds.OPEN_QUESTIONS_MAX
+            and self._waiting < bounds.PENDING_REQUESTS_MAX
         )
 
     async def _decide_in_line(self, asked: Asked, subject: str, until_ms: float) -> Answer:

@@ -16,6 +16,9 @@ from streaming.contract.usage_events import DIMENSIONS
 from streaming.policy.groups import GroupLimits, group_limits
 from streaming.policy.policy_set import PolicySet
 
+SHARE_BURST_MS: Final = 500
+"""Unused share that is kept, as so many ms of it: a tenth of a short round of 5 s."""
+
 _AGAIN_MS: Final = 1_000.0
 """For how long no room is looked for once there was little: shares and debts rarely end sooner."""
 _EARLY_BYTES: Final = 1_024
@@ -55,7 +58,7 @@ class AccountTable:
         self._rules = ShareRules(
             expired=settings.expired_share,
             safe_fraction=settings.safe_fraction,
-            burst_s=settings.share_burst_ms / 1000,
+            burst_s=SHARE_BURST_MS / 1000,
             debt_max_s=settings.debt_max_s,
         )
         no_limits = GroupLimits(rates=(None,) * len(DIMENSIONS), shadow=False)

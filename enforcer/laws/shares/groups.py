@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.feeds.shares import Elsewhere, Members, Share, slots_of
@@ -11,7 +12,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.shares.group_metrics import GroupCollector
 from enforcer.laws.shares.meter import Meter
-from enforcer.laws.shares.usage import Send, SendPack, UsageReports
+from enforcer.laws.shares.usage import USAGE_RECORD_BYTES, Send, SendPack, UsageReports
 from streaming.policy.groups import LIFE_ROUNDS
 
 _LOOK_S: Final = 0.25
@@ -58,8 +59,8 @@ class Groups:
             send,
             send_pack,
             clock,
-            record_bytes=settings.usage_record_bytes,
-            pack_min=settings.pack_min,
+            record_bytes=USAGE_RECORD_BYTES,
+            pack_min=bounds.PACK_MIN,
         )
         self._members: dict[str, Members] = {}
         metrics.registry.register(

@@ -17,6 +17,9 @@ from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.usage_packs import packed_reports
 from streaming.contract.usage_events import COUNTS, DIMENSIONS
 
+USAGE_RECORD_BYTES: Final = 524_288
+"""A report is split into records of this size: half of what brokers take by default (message.max.bytes)."""
+
 Send = Callable[[Mapping[str, Any], str], bool]
 SendPack = Callable[[bytes, str], bool]
 

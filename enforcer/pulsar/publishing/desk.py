@@ -5,6 +5,7 @@ from typing import Final
 
 from prometheus_client import Histogram
 
+from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.backlog.blocks import Blocks
@@ -65,7 +66,7 @@ class Desk:
         )
         self._throttled = metrics.throttled
         self._by_namespace = TopicAccounts(
-            meter, _any_topic_of, max(1, settings.topics_max // _NAMESPACES_PART), 2 * TEXT_MAX
+            meter, _any_topic_of, max(1, bounds.TOPICS_MAX // _NAMESPACES_PART), 2 * TEXT_MAX
         )
         metrics.registry.register(PublishCollector(self.room, self.numbers))
 

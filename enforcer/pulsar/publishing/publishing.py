@@ -8,6 +8,7 @@ one of its producer. Producers whose topic is blocked are closed, and not made (
 from math import inf
 from typing import Any, Final
 
+from enforcer.core import bounds
 from enforcer.laws.concurrency.limiter import Limiter
 from enforcer.laws.shares.account import PUBLISH
 from enforcer.pulsar.link import Link
@@ -299,7 +300,7 @@ class Publishing:
 
     def _look_at_unfinished(self, now_ms: float) -> None:
         """What is not answered for long never will be, and what the client does not read is not seen."""
-        late_ms = now_ms - self._desk.settings.slot_deadline_ms - _GRACE_MS
+        late_ms = now_ms - bounds.SLOT_DEADLINE_MS - _GRACE_MS
         stalled = self._link.stalled
         for producer in self._by_id.values():
             producer.unfinished.expire(late_ms)

@@ -53,7 +53,7 @@ class JobSettings(Settings):
     )
     max_usage_per_batch: int = setting(
         20_000,
-        "usage records read in one batch; a proxy's may have 512 KiB each (proxy.usage_record_bytes), and a "
+        "usage records read in one batch; a proxy's may have 512 KiB each, and a "
         "batch must fit into memory",
         minimum=1,
     )

@@ -20,6 +20,7 @@ from meter_kit import TOPIC
 from traffic_kit import batch, produce
 from wire_client import create_request
 
+from enforcer.core import bounds
 from enforcer.host.budget import Seat
 from enforcer.host.turns import TURN_S
 from enforcer.kafka.guard.layout import read_body, response_layout
@@ -70,9 +71,10 @@ def test_an_address_without_room_is_not_passed_on() -> None:
     assert rig.client.data == b"" and rig.client.closed
 
 
-def test_unanswered_requests_are_bounded() -> None:
+def test_unanswered_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """At inflight_max reading stops; an answer lets it go on."""
-    rig = Rig(inflight_max=3)
+    monkeypatch.setattr(bounds, "INFLIGHT_MAX", 3)
+    rig = Rig()
     rig.connection.data_received(b"".join(opaque(number) for number in range(5)))
     assert len(rig.upstream.sent) == 3 and not rig.client.reading
     rig.answer([struct.pack(">i", number) for number in range(2)])
@@ -81,9 +83,10 @@ def test_unanswered_requests_are_bounded() -> None:
     assert rig.client.reading and rig.client.answered() == [0, 1, 2, 3, 4]
 
 
-def test_requests_kept_are_bounded_in_bytes() -> None:
+def test_requests_kept_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the broker is not connected yet, reading stops at held_bytes_max."""
-    rig = Rig(held_bytes_max=1_000)
+    monkeypatch.setattr(bounds, "HELD_BYTES_MAX", 1_000)
+    rig = Rig()
     rig.upstream.writable = False
     rig.connection.data_received(opaque(1, 900))
     assert rig.client.reading
@@ -109,9 +112,10 @@ def test_back_pressure_both_ways() -> None:
     assert rig.upstream.broker.reading
 
 
-def test_a_large_request_passes_while_it_comes() -> None:
+def test_a_large_request_passes_while_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its body is not kept, and it goes on to be read even where no further request may."""
-    rig = Rig(inflight_max=1)
+    monkeypatch.setattr(bounds, "INFLIGHT_MAX", 1)
+    rig = Rig()
     large = opaque(2, 100_000)
     rig.connection.data_received(large[:20_000])
     assert rig.upstream.data == large[:20_000] and rig.upstream._mid and rig.client.reading
@@ -121,10 +125,11 @@ def test_a_large_request_passes_while_it_comes() -> None:
     assert rig.upstream.data == large + opaque(3)
 
 
-def test_a_request_that_stops_coming_ends_its_connection() -> None:
+def test_a_request_that_stops_coming_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begun and not whole after the time limit, whether it is kept or passed on; a whole one starts anew."""
     for begun in (opaque(1)[:9], opaque(1, 100_000)[:50_000]):
-        rig = Rig(partial_frame_timeout_ms=100)
+        monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 100)
+        rig = Rig()
         rig.desk.now_ms = 1_000
         rig.connection.data_received(opaque(0) + begun)
         rig.connection.check(1_100)
@@ -213,9 +218,11 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
     assert rig.client.answered() == [1, 2]
 
 
-def test_answers_of_ours_that_wait_are_bounded() -> None:
+def test_answers_of_ours_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind an answer that is missing no more than a buffer's worth of them is kept."""
-    rig = Rig(write_buffer_high_bytes=100, write_buffer_low_bytes=10)
+    monkeypatch.setattr(bounds, "WRITE_BUFFER_HIGH_BYTES", 100)
+    monkeypatch.setattr(bounds, "WRITE_BUFFER_LOW_BYTES", 10)
+    rig = Rig()
     rig.connection.data_received(opaque(1) + REFUSED * 50)
     assert rig.connection._responses.kept_bytes <= 120
     rig.answer([struct.pack(">i", 1)])
@@ -294,9 +301,10 @@ def test_an_answer_of_ours_says_what_was_taken_out() -> None:
     assert codes == {"a": 44, "b": 44, OURS: 29} and rig.upstream.sent == []
 
 
-def waiting_rig() -> tuple[Rig, Seat]:
+def waiting_rig(monkeypatch: pytest.MonkeyPatch) -> tuple[Rig, Seat]:
     """A client whose large request waits for its place, and who has it."""
-    rig = Rig(gathered_mb=48, partial_frame_timeout_ms=1_200)
+    monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 1_200)
+    rig = Rig()
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
     holder = Seat(rig.budget, lambda: None)
     assert holder.fits(LARGE)
@@ -306,9 +314,9 @@ def waiting_rig() -> tuple[Rig, Seat]:
     return rig, holder
 
 
-def test_who_may_not_read_lets_the_next_one_in() -> None:
+def test_who_may_not_read_lets_the_next_one_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """First in line for a place, but it takes no answers: it stands behind the others until it does."""
-    rig, holder = waiting_rig()
+    rig, holder = waiting_rig(monkeypatch)
     other = Seat(rig.budget, lambda: other.fits(LARGE))  # type: ignore[arg-type]
     assert not other.fits(LARGE)
     rig.connection.pause_writing()
@@ -320,9 +328,9 @@ def test_who_may_not_read_lets_the_next_one_in() -> None:
     assert rig.client.reading and not rig.budget.crowded
 
 
-def test_who_waited_for_a_place_has_all_of_the_time() -> None:
+def test_who_waited_for_a_place_has_all_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what is left of the request, counted from when it may be read."""
-    rig, holder = waiting_rig()
+    rig, holder = waiting_rig(monkeypatch)
     rig.desk.now_ms = 2_100
     holder.leave()
     assert rig.client.reading

@@ -3,6 +3,7 @@
 import pytest
 from pulsar_rig import BROKER, PulsarRig, Seeing, connect, connected, kinds, split
 
+from enforcer.core import bounds
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import CONNECTION, ServerError, build, command, error, parse
 from enforcer.wire.pulsar.schema import new_body
@@ -297,9 +298,10 @@ def test_garbage_ends_it(from_client: bool) -> None:
     assert rig.metric("proxy_closed_connections_total", reason=reason) == 1
 
 
-def test_the_bound_of_frames() -> None:
+def test_the_bound_of_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the login a small one; then what the broker takes, and some."""
-    rig = PulsarRig(max_unauthenticated_frame_bytes=1_024)
+    monkeypatch.setattr(bounds, "MAX_UNAUTHENTICATED_FRAME_BYTES", 1_024)
+    rig = PulsarRig()
     rig.up(connect(auth_data=bytes(2_000)))
     assert rig.client.closed and rig.metric("proxy_bad_frames_total", reason="too_large") == 1
     for size, passes in ((1_000 + 10_240, True), (1_001 + 10_240, False)):
@@ -313,7 +315,7 @@ def test_the_bound_of_frames() -> None:
         assert rig.client.closed is not passes
 
 
-def test_who_takes_too_long() -> None:
+def test_who_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the login, and for the rest of a frame while it is read; then it ends."""
     rig = PulsarRig(own={"first_frame_timeout_ms": 1_000})
     rig.now = 900
@@ -322,7 +324,8 @@ def test_who_takes_too_long() -> None:
     rig.now = 1_100
     rig.connection.check(rig.now)
     assert rig.client.closed and rig.metric("proxy_closed_connections_total", reason="no_login") == 1
-    rig = PulsarRig(partial_frame_timeout_ms=1_000)
+    monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 1_000)
+    rig = PulsarRig()
     rig.open()
     rig.up(SEND[:50])
     part = Seeing(set(), set())
@@ -335,9 +338,12 @@ def test_who_takes_too_long() -> None:
 
 
 @pytest.mark.parametrize("seen", [False, True])
-def test_who_sends_large_frames_one_after_the_other_is_not_slow(seen: bool) -> None:
+def test_who_sends_large_frames_one_after_the_other_is_not_slow(
+    seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Always in the middle of one, from the first look on, though each one is whole in time."""
-    rig = PulsarRig(*([Seeing({frames.SEND}, set())] if seen else []), partial_frame_timeout_ms=1_000)
+    monkeypatch.setattr(bounds, "PARTIAL_FRAME_TIMEOUT_MS", 1_000)
+    rig = PulsarRig(*([Seeing({frames.SEND}, set())] if seen else []))
     rig.now = 1_000_000
     rig.open()
     rig.up(SEND[:500])

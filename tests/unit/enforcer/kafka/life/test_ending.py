@@ -12,11 +12,12 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka_kit import build, request, response
 from wire_client import create_request
 
+from enforcer.core import bounds
 from enforcer.host.budget import Seat
 from streaming.policy.policy_set import PolicySet
 
 FETCH = 1
-LIMIT_MS = 30_000
+LIMIT_MS = bounds.DEPARTED_MAX_MS
 
 
 def silent(correlation_id: int) -> bytes:
@@ -114,9 +115,11 @@ def test_an_answer_that_only_the_client_would_read_is_not_waited_for() -> None:
     assert rig.over
 
 
-def test_answers_to_nobody_are_bounded() -> None:
+def test_answers_to_nobody_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many bytes are taken as would wait for a client that does not read, and are no traffic."""
-    rig = Rig(write_buffer_high_bytes=1_000, write_buffer_low_bytes=10)
+    monkeypatch.setattr(bounds, "WRITE_BUFFER_HIGH_BYTES", 1_000)
+    monkeypatch.setattr(bounds, "WRITE_BUFFER_LOW_BYTES", 10)
+    rig = Rig()
     rig.connection.data_received(opaque(1) + opaque(2) + opaque(3))
     rig.lose_client()
     rig.answer([answer(1, 900)])
@@ -207,7 +210,7 @@ def test_who_listens_is_found_out_by_asking(listens: bool) -> None:
 def test_what_waits_too_long_is_dropped_and_counted() -> None:
     """At departed_max_ms the departed lose what still waits, and nothing is left of them."""
     for ended in ("lost", "half", "behind"):
-        rig = Rig(departed_max_ms=LIMIT_MS)
+        rig = Rig()
         rig.upstream.writable = False
         rig.connection.data_received(silent(1) + silent(2))
         if ended == "lost":
@@ -303,9 +306,11 @@ def test_a_failed_write_loses_nothing_that_came() -> None:
 
 
 @pytest.mark.parametrize("step", ["lookup", "decision"])
-def test_nothing_is_kept_behind_what_was_dropped(step: str) -> None:
+def test_nothing_is_kept_behind_what_was_dropped(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers to what a gone client sent behind a dropped request are let go as they come, and bounded."""
-    rig = limited(write_buffer_high_bytes=1_000, write_buffer_low_bytes=10)
+    monkeypatch.setattr(bounds, "WRITE_BUFFER_HIGH_BYTES", 1_000)
+    monkeypatch.setattr(bounds, "WRITE_BUFFER_LOW_BYTES", 10)
+    rig = limited()
     rig.connection.data_received(creation(7) + opaque(11) + opaque(12) + opaque(13))
     if step == "decision":
         rig.answer([unknown()])
@@ -323,7 +328,7 @@ def test_nothing_is_kept_behind_what_was_dropped(step: str) -> None:
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_reset_client_keeps_no_place_for_a_large_request(waits: bool) -> None:
     """Its rest will never come: the place is given back, none is taken anew, nor stood in line for."""
-    rig = Rig(gathered_mb=48)
+    rig = Rig()
     rig.meter.set_policies(PolicySet({"quotas[user=ANONYMOUS]": {"producer_byte_rate": 10**9}}))
     rig.connection.data_received(struct.pack(">i", 40 << 20) + header(PRODUCE, 9, 1))
     other = Seat(rig.budget, lambda: None)

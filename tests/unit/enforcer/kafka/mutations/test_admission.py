@@ -8,6 +8,7 @@ from kafka.protocol.admin import topics
 from kafka_kit import decode, request
 from wire_client import create_request
 
+from enforcer.core import bounds
 from enforcer.core.settings import OnLate
 from enforcer.kafka.mutations.admission import Admission, Passing, Strict
 from enforcer.kafka.mutations.permissive import Permissive
@@ -54,10 +55,13 @@ def test_strict_asks_nobody_about_what_must_fail() -> None:
 @pytest.mark.parametrize(
     ("on_late", "heard"), [(OnLate.ALLOW, ({"x": 0}, 0, 0)), (OnLate.REJECT, ({"x": 89}, 2_000, 2_000))]
 )
-def test_strict_without_a_decision(on_late: OnLate, heard: tuple[dict[str, int], int, float]) -> None:
+def test_strict_without_a_decision(
+    on_late: OnLate, heard: tuple[dict[str, int], int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After the time limit the setting says what happens; so it does when nobody can be asked."""
     for pending_max in (10, 1):
-        scene = Scene(Strict, {}, pending_requests_max=pending_max, on_late_decision=on_late)
+        monkeypatch.setattr(bounds, "PENDING_REQUESTS_MAX", pending_max)
+        scene = Scene(Strict, {}, on_late_decision=on_late)
         scene.desk.ask({"other": 1})
         scene.admission.request = decode_request(*request(create_request({"x": 5})))
         scene.link.forwarded.clear()
@@ -205,11 +209,14 @@ def test_a_broker_quicker_than_the_decision_is_believed_too() -> None:
 
 @pytest.mark.parametrize("ends", ["decided", "late", "gone", "nothing to ask"])
 @pytest.mark.parametrize("way", [Strict, Permissive])
-def test_a_question_is_open_until_it_is_over(way: type[Admission], ends: str) -> None:
+def test_a_question_is_open_until_it_is_over(
+    way: type[Admission], ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However it ends, others of the subject may ask then, once."""
     existing = {"x": 5} if ends == "nothing to ask" else {}
     version = 7 if way is Strict else 5
-    scene = Scene(way, {"x": 5}, version=version, existing=existing, open_questions_max=1)
+    monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 1)
+    scene = Scene(way, {"x": 5}, version=version, existing=existing)
     turns = scene.desk.coordinator.questions
     assert turns.full("user=a") == (ends != "nothing to ask")
     if ends == "decided":

@@ -69,7 +69,7 @@ def numbered(request: bytes, number: int) -> bytes:
 
 def run(steps: list[Step], whole: bool) -> tuple[bytes, bytes]:
     """What the broker and the client got when requests came whole, or each in two pieces."""
-    rig = Rig(inflight_max=1_000)
+    rig = Rig()
     for number, step in enumerate(steps):
         if not isinstance(step, bytes):
             step(rig)

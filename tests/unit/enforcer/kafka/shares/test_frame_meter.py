@@ -1,8 +1,10 @@
 """What all connections share of metering: which requests are read, and names of topic ids."""
 
+import pytest
 from meter_kit import ALICE, GROUPS, Desk
 from traffic_kit import batch, produce
 
+from enforcer.core import bounds
 from enforcer.laws.shares.account import PUBLISH
 from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE
 
@@ -17,9 +19,10 @@ def test_clients_without_a_byte_rate_are_not_read() -> None:
     assert all(grouped.frames.reads(key, "bob", "c") for key in (PRODUCE, FETCH, METADATA))
 
 
-def test_the_tables_of_topics_are_bounded() -> None:
+def test_the_tables_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names and accounts: what was used longest ago leaves, and is looked up again."""
-    desk = Desk(GROUPS, topics_max=4)
+    monkeypatch.setattr(bounds, "TOPICS_MAX", 4)
+    desk = Desk(GROUPS)
     for number in range(10):
         frame, header = produce(9, {f"acme.orders.t{number}": [batch(1)]})
         desk.frames.produced(frame, header, "bob", []).charge(PUBLISH, 0.0)

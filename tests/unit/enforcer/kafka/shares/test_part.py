@@ -21,6 +21,7 @@ from traffic_kit import (
     topic_id,
 )
 
+from enforcer.core import bounds
 from enforcer.core.pacing import Pacer
 from enforcer.kafka.addresses.brokers import Brokers
 from enforcer.kafka.chain import Chain
@@ -188,9 +189,10 @@ def test_without_acks_the_leader_answers_all_the_same() -> None:
     assert rig.ended == ["refused_without_acks"] and (account.used[0], account.refunded[0]) == (14, 4)
 
 
-def test_without_acks_so_many_answers_are_waited_for() -> None:
+def test_without_acks_so_many_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as with them; then the connection waits for one."""
-    rig = Rig({**GROUPS, "resourcegroups.rg1": {"publishRateInMsgs": 10**6}}, inflight_max=2)
+    monkeypatch.setattr(bounds, "INFLIGHT_MAX", 2)
+    rig = Rig({**GROUPS, "resourcegroups.rg1": {"publishRateInMsgs": 10**6}})
     slots = [rig.produce(1, acks=0), rig.produce(1, acks=0)]
     assert rig.produce(1, acks=0) is None and not rig.pacer.may_handle
     assert slots[0] is not None and slots[0].done is not None

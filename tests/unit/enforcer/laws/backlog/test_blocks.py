@@ -297,9 +297,10 @@ def test_a_decision_that_is_not_repeated_ends_with_its_life_time() -> None:
         assert (world.blocks.block(TOPIC) is None) == (stale == "open")
 
 
-def test_the_table_is_bounded() -> None:
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those near make room for those beyond; what finds none is counted, and not blocked."""
-    world = World(backlog_topics_max=2)
+    monkeypatch.setattr("enforcer.laws.backlog.blocks.BACKLOG_TOPICS_MAX", 2)
+    world = World()
     world.limit("namespaces.acme/orders", quota())
     topics = [f"{TOPIC}{number}" for number in range(4)]
     world.say(3_000, topics[0])

@@ -66,9 +66,7 @@ class World:
         groups = Groups(
             "p1", desk.settings, desk.metrics, clock, ends.send_usage, ends.send_usage_pack, self.policies
         )
-        self.measuring = Measuring(
-            "p1", desk.settings, desk.metrics, ends, groups, self.brokers, lambda: self.clients
-        )
+        self.measuring = Measuring("p1", desk.metrics, ends, groups, self.brokers, lambda: self.clients)
 
     def put(self, version: int, name: str, value: Mapping[str, Any] | None) -> None:
         """An entry of `backpressure.partitions` from now on."""

@@ -3,6 +3,7 @@
 import pytest
 from concurrency_kit import FIXED_2, Parts, Times, Waiting, partitions_at, policies_of
 
+from enforcer.core import bounds
 from enforcer.core.feeds.limits import LimitDecision
 
 AIMD = {"algorithm": "aimd", "useWindowed": False, "aimd": {"initialLimit": 40}}
@@ -49,12 +50,13 @@ def test_a_part_of_the_limit_is_this_enforcers_and_one_at_least() -> None:
     assert found.limiter.limit == 2
 
 
-def test_samples_leave_at_each_look_and_deadlines_count() -> None:
+def test_samples_leave_at_each_look_and_deadlines_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most samples_max a second: here 2 in each linger time; the others are counted."""
     times = Times()
-    partitions, told = partitions_at(
-        times, {"*": AIMD}, samples_max=20, sample_linger_ms=100, slot_deadline_ms=1_000
-    )
+    monkeypatch.setattr("enforcer.laws.concurrency.partitions.SAMPLES_MAX", 20)
+    monkeypatch.setattr("enforcer.laws.concurrency.partitions.SAMPLE_LINGER_MS", 100)
+    monkeypatch.setattr(bounds, "SLOT_DEADLINE_MS", 1_000)
+    partitions, told = partitions_at(times, {"*": AIMD})
     found = partitions.find("broker-1")
     assert found is not None
     for _ in range(5):
@@ -126,10 +128,11 @@ def test_policies_that_change_are_followed() -> None:
     assert not partitions.active
 
 
-def test_a_limit_that_was_read_before_its_partition_was_used() -> None:
+def test_a_limit_that_was_read_before_its_partition_was_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """As at the start of a proxy; of the last `brokers_max` partitions, and for its life time."""
     times = Times()
-    partitions, _ = partitions_at(times, {"*": AIMD}, brokers_max=2)
+    monkeypatch.setattr(bounds, "BROKERS_MAX", 2)
+    partitions, _ = partitions_at(times, {"*": AIMD})
     partitions.take([decided(50, f"broker-{number}") for number in range(3)])
     partitions.take([decided(60, "broker-1", ts=2_000)])
     limits = [partitions.find(f"broker-{number}").limiter.limit for number in range(3)]  # type: ignore[union-attr]

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from dispatch_kit import PER_SUBSCRIPTION, PLACE, T0, TOPIC, Job
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.dispatches import Dispatched
 from enforcer.core.feeds.policies import Policies
@@ -171,9 +172,11 @@ def test_deliveries_are_reported_one_by_one() -> None:
     assert len(desk.later) == 1
 
 
-def test_many_are_packed() -> None:
+def test_many_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In their order, by broker; the rows mean what the events would."""
-    desk, single = Desk(TEN, pack_min=3), Desk(TEN, pack_min=1_000)
+    single = Desk(TEN)
+    monkeypatch.setattr(bounds, "PACK_MIN", 3)
+    desk = Desk(TEN)
     for each in (desk, single):
         for number in range(5):
             each.deliver(number)
@@ -198,9 +201,10 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(unpack(value)[1]) for value, _ in desk.packs] == [40, 40, 20]
 
 
-def test_dropped_reports_are_counted_and_still_limit() -> None:
+def test_dropped_reports_are_counted_and_still_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka takes no more: what was delivered counts here until a later one of the broker is decided."""
-    desk = Desk(TEN, pack_min=3)
+    monkeypatch.setattr(bounds, "PACK_MIN", 3)
+    desk = Desk(TEN)
     desk.room = False
     for _ in range(4):
         desk.deliver(2)

@@ -6,6 +6,7 @@ import weakref
 import pytest
 from coordinator_kit import EPOCH_MS, Desk, asked, decision
 
+from enforcer.core import bounds
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.gate import Action
@@ -38,7 +39,7 @@ def test_one_probe_for_all_connections_of_a_subject() -> None:
         return [desk.coordinator.judge(quota, strict=False, probing=True).action for _ in range(count)]
 
     assert probes(3) == [Action.ASK, Action.HOLD, Action.HOLD]
-    desk.pass_ms(desk.settings.mute_split_ms - 1)
+    desk.pass_ms(bounds.MUTE_SPLIT_MS - 1)
     assert probes(1) == [Action.HOLD]
     desk.pass_ms(1)
     assert probes(2) == [Action.ASK, Action.HOLD]
@@ -56,7 +57,7 @@ def test_a_strict_request_takes_no_probe(decide: str) -> None:
     desk.pass_ms(1)
     refused = desk.coordinator.judge(quota, strict=True, probing=True)
     assert refused.action is (Action.DECIDE if decide == "local" else Action.REFUSE)
-    desk.pass_ms(desk.settings.mute_split_ms - 1)
+    desk.pass_ms(bounds.MUTE_SPLIT_MS - 1)
     passed = desk.coordinator.judge(quota, strict=False, probing=True)
     assert passed.action is (Action.DECIDE if decide == "local" else Action.ASK)
 
@@ -231,9 +232,10 @@ def test_a_question_that_is_given_up_holds_nobody() -> None:
     assert desk.coordinator.ledger.late == 1 and gone() is None
 
 
-def test_what_cannot_be_asked_is_treated_as_late() -> None:
+def test_what_cannot_be_asked_is_treated_as_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full event buffer and too many open questions give no question."""
-    desk = Desk(pending_requests_max=1)
+    monkeypatch.setattr(bounds, "PENDING_REQUESTS_MAX", 1)
+    desk = Desk()
     desk.limit(controller_mutation_rate=1)
     desk.full = True
     assert desk.ask({"x": 1}) is None

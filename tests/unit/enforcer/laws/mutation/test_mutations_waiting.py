@@ -7,6 +7,7 @@ from coordinator_kit import decision
 from loop_kit import in_a_loop
 from mutations_kit import Bureau
 
+from enforcer.core import bounds
 from enforcer.laws.mutation.ledger import Answered
 
 
@@ -114,9 +115,10 @@ async def test_a_line_too_long_to_be_served_in_time_is_not_joined() -> None:
 
 
 @in_a_loop
-async def test_the_line_has_a_bound() -> None:
+async def test_the_line_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond it a request is refused as if it did not want to wait."""
-    bureau = Bureau(open_questions_max=2)
+    monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 2)
+    bureau = Bureau()
     await bureau.answer({"a": 14})
     waiting = [await bureau.begin({f"b{number}": 1}, wait_ms=60_000) for number in range(2)]
     assert (await bureau.answer({"c": 1}, wait_ms=60_000)).outcome == "reject"
@@ -126,9 +128,10 @@ async def test_the_line_has_a_bound() -> None:
 
 
 @in_a_loop
-async def test_questions_of_one_subject_line_up() -> None:
+async def test_questions_of_one_subject_line_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many may be open at a time; the next is asked when one is answered, and late after the limit."""
-    bureau = Bureau(local=False, open_questions_max=1)
+    monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 1)
+    bureau = Bureau(local=False)
     first, second = await bureau.begin({"a": 1}), await bureau.begin({"b": 1})
     third = await bureau.begin({"c": 1})
     assert len(bureau.desk.events) == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 from meter_kit import EPOCH_MS, POLICIES, TOPIC
 
+from enforcer.core import bounds
 from enforcer.core.clock import Clock
 from enforcer.core.feeds.policies import Policies
 from enforcer.core.feeds.shares import MEMBERS_MAX, Elsewhere, Members, share_of, slots_of
@@ -31,7 +32,7 @@ class Rig:
         clock = Clock(steady_ms=self.steady_ms, wall_ms=lambda: EPOCH_MS + int(self.now_ms) - 10_000)
         settings = ProxySettings(metric_subjects_max=10)
         self.groups = Groups("p1", settings, self.metrics, clock, self.send, self.send_pack, self.policies)
-        self.topics = TopicAccounts(self.groups.meter, str, settings.topics_max, 249)
+        self.topics = TopicAccounts(self.groups.meter, str, bounds.TOPICS_MAX, 249)
 
     def steady_ms(self) -> float:
         """The steady clock."""

@@ -7,6 +7,7 @@ import pytest
 from meter_kit import Desk
 from traffic_kit import batch, produce
 
+from enforcer.core import bounds
 from enforcer.laws.shares.account import PUBLISH
 from enforcer.wire.kafka.frames import RequestHeader
 
@@ -43,9 +44,12 @@ def by_long_topic(number: int) -> tuple[bytes, RequestHeader]:
     "attack",
     [by_client_id, by_short_client_id, pytest.param(by_topic, marks=pytest.mark.soak), by_long_topic],
 )
-def test_names_that_clients_make_up(attack: Callable[[int], tuple[bytes, RequestHeader]]) -> None:
+def test_names_that_clients_make_up(
+    attack: Callable[[int], tuple[bytes, RequestHeader]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten times what the tables hold, with reports in between."""
-    desk = Desk(POLICIES, accounts_max=200, subjects_max=200, topics_max=4_000)
+    monkeypatch.setattr(bounds, "TOPICS_MAX", 4_000)
+    desk = Desk(POLICIES, accounts_max=200, subjects_max=200)
     desk.meter.interval_ms = 1_000
     tracemalloc.start()
     taken = []

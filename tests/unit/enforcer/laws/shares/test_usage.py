@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meter_kit import EPOCH_MS, POLICIES, Desk, many_groups, publish
 
+from enforcer.core import bounds
 from enforcer.core.feeds import shares
 from enforcer.laws.shares import usage
 from enforcer.laws.shares.account import PUBLISH
@@ -98,14 +99,16 @@ def test_a_new_share_is_answered_by_a_report() -> None:
     assert rounds(desk, 100) == [[100]]
 
 
-def test_records_are_cut() -> None:
+def test_records_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many groups make several records, each within the bound, with every group in one of them."""
     count = 300
     policies: dict[str, Any] = {}
     for number in range(count):
         policies[f"resourcegroups.group-{number}"] = {"publishRateInMsgs": 1}
         policies[f"namespaces.t/n{number}"] = {"resourcegroup": f"group-{number}"}
-    desk = Desk(policies, usage_record_bytes=4_096, pack_min=301)
+    monkeypatch.setattr("enforcer.laws.shares.usage.USAGE_RECORD_BYTES", 4_096)
+    monkeypatch.setattr(bounds, "PACK_MIN", 301)
+    desk = Desk(policies)
     for number in range(count):
         publish(desk, 1, topic=f"t.n{number}.x")
     desk.now_ms = 1_000.0
