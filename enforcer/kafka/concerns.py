@@ -38,5 +38,5 @@ def concerns_of(
         mutations,
         # A Fetch is cut before it is charged.
         DispatchLimit(dispatch),
-        SharesLimit(frames, settings, metrics),
+        SharesLimit(frames, metrics),
     )

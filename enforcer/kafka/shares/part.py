@@ -10,7 +10,6 @@ from typing import Final
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
-from enforcer.core.settings import ProxySettings
 from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Limit, Link, Part, Request, Slot
 from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
@@ -37,10 +36,9 @@ class SharesLimit(Limit):
 
     keys = _KEYS
 
-    def __init__(self, frames: FrameMeter, settings: ProxySettings, metrics: Metrics) -> None:
+    def __init__(self, frames: FrameMeter, metrics: Metrics) -> None:
         super().__init__(frames.meter)
         self._frames = frames
-        self._settings = settings
         self._metrics = metrics
 
     def reads(self, key: int, user: str, client_id: str) -> bool:

@@ -60,7 +60,7 @@ class Rig:
         self.ended: list[str] = []
         self.finished: list[Slot] = []
         self.pacer = Pacer(coordinator, self.call_later, self.resume)
-        limit = SharesLimit(self.desk.frames, self.desk.settings, self.desk.metrics)
+        limit = SharesLimit(self.desk.frames, self.desk.metrics)
         self.chain = Chain((limit,), self)
         self.part = cast(SharesPart, self.chain._make(limit))
         self.part._connection_meter.proven = proven
