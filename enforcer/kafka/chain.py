@@ -25,6 +25,8 @@ class Chain:
         self._concerns = concerns
         self._link = link
         self._made = {concern: concern.part(link) for concern in concerns if concern.from_the_beginning}
+        # Those that were made when a request wanted it: most connections have none.
+        self._wanted: list[Part] = []
         self._unheard = False
         limits = [concern for concern in concerns if isinstance(concern, Limit)]
         self.laws = tuple(limit.law for limit in limits)
@@ -35,18 +37,18 @@ class Chain:
     def asked(self) -> frozenset[int]:
         """APIs that `must_read` is to be asked about now."""
         asked = self._asked
-        for limit in self._limits:
-            if limit.law.active:
-                asked |= limit.keys
-        for part in self._made.values():
-            if part.asked:
-                asked |= part.asked
+        for law in self.laws:
+            if law.active:
+                asked = asked.union(*(limit.keys for limit in self._limits if limit.active))
+                break
+        for part in self._wanted:
+            asked |= part.asked
         return asked
 
     def must_read(self, key: int, client_id: bytes) -> bool:
         """Whether a part wants a request of this client (requests.MustRead)."""
         user, name = self._link.user, client_name(client_id)
-        return any(key in part.asked for part in self._made.values()) or any(
+        return any(key in part.asked for part in self._wanted) or any(
             key in (concern.keys if isinstance(concern, Limit) else concern.asked)
             and concern.active
             and concern.reads(key, user, name)
@@ -71,7 +73,7 @@ class Chain:
     def free(self) -> bool:
         """Whether the next request may be handled."""
         # A loop costs half as much as all().
-        for part in self._made.values():  # noqa: SIM110
+        for part in self._wanted:  # noqa: SIM110
             if not part.free:
                 return False
         return True
@@ -79,21 +81,21 @@ class Chain:
     @property
     def held_bytes(self) -> int:
         """Size of the requests that were read and not answered."""
-        return sum(part.held_bytes for part in self._made.values())
+        return sum(part.held_bytes for part in self._wanted)
 
     @property
     def unadmitted(self) -> Slot | None:
         """See Part."""
-        return next((part.unadmitted for part in self._made.values() if part.unadmitted), None)
+        return next((part.unadmitted for part in self._wanted if part.unadmitted), None)
 
     @property
     def waits_for_decision(self) -> bool:
         """See Part."""
-        return any(part.waits_for_decision for part in self._made.values())
+        return any(part.waits_for_decision for part in self._wanted)
 
     def look_behind(self, requests: Behind, *, over: bool) -> None:
         """See Part."""
-        for part in self._made.values():
+        for part in self._wanted:
             part.look_behind(requests, over=over)
 
     def unheard(self) -> None:
@@ -122,6 +124,7 @@ class Chain:
 
     def _make(self, concern: Concern) -> Part:
         part = self._made[concern] = concern.part(self._link)
+        self._wanted.append(part)
         if self._unheard:
             part.unheard()
         return part

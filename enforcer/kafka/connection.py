@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         """Responses from the broker, in the order in which requests were sent to it."""
         if self.ending.done:
             self._incoming.drop()
-        elif self._incoming or self._responses.next_is_read(FETCH):
+        elif self._incoming or ((due := self._responses.due) and due[0].done and due[0].api_key == FETCH):
             self._incoming.add(data)
         else:
             self._take_answers(data)

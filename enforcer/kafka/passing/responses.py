@@ -195,10 +195,6 @@ class Responses(Unread):
         """
         slot.response = self._rewrite(slot.api_key, slot.api_version, response)
 
-    def next_is_read(self, key: int) -> bool:
-        """Whether the broker answers a request of this API next, and a part reads that."""
-        return bool(self.due) and self.due[0].api_key == key and self.due[0].done is not None
-
     def drop(self) -> None:
         """The connection is over: keep nothing."""
         self.data, self.pos, self.kept_bytes = b"", 0, 0

@@ -1,0 +1,86 @@
+"""A toy limit in the chain of a connection: it names what it wants, and all else passes without it."""
+
+import struct
+from types import SimpleNamespace
+
+from connection_kit import Rig, framed, header, opaque
+
+from enforcer.kafka.part import Limit, Link, Part, Request, Slot
+
+LIST_GROUPS = 16
+
+
+class ToyLimit(Limit):
+    """Wants requests for lists of groups while its law is active."""
+
+    keys = frozenset({LIST_GROUPS})
+
+    def __init__(self) -> None:
+        super().__init__(SimpleNamespace(active=False))
+        self.parts: list[ToyPart] = []
+
+    def reads(self, key: int, user: str, client_id: str) -> bool:
+        """Not those of one client."""
+        return client_id != "free"
+
+    def part(self, link: Link) -> Part:
+        """Kept for the test."""
+        self.parts.append(ToyPart(link))
+        return self.parts[-1]
+
+
+class ToyPart(Part):
+    """Does what the last byte of a request says."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.taken, self.closed = 0, False
+
+    def take(self, request: Request) -> bool:
+        """Answers, holds, or reads the response."""
+        self.taken += 1
+        what = request.frame[-1:]
+        if what == b"a":
+            self._link.answer(request, struct.pack(">i", request.header.correlation_id) + b"ours")
+        elif what == b"h" and self.taken < 3:
+            self._link.hold(request)
+            self._link.pacer.pause(1.0)
+        else:
+            request.readers.append(self._read)
+            return True
+        return False
+
+    def close(self) -> None:
+        """Noted."""
+        self.closed = True
+
+    def _read(self, _slot: Slot, response: bytes) -> bytes:
+        return response + b"read"
+
+
+def said(number: int, what: bytes) -> bytes:
+    """A request that the toy is to treat so."""
+    return framed(header(LIST_GROUPS, 0, number) + what)
+
+
+def test_a_limit_is_one_concern() -> None:
+    """It sees what it wants while it is active, answers in turn, holds and reads; it ends with all."""
+    rig, toy = Rig(), ToyLimit()
+    rig.concerns = (*rig.concerns, toy)
+    rig.connect()
+    rig.connection.data_received(opaque(1) + opaque(2))
+    assert not toy.parts and len(rig.upstream.sent) == 2
+    toy.law.active = True
+    rig.connection.data_received(said(3, b"a") + said(4, b"h") + said(5, b"r"))
+    (part,) = toy.parts
+    assert part.taken == 2 and len(rig.upstream.sent) == 2
+    rig.run_timers()
+    assert [frame[-1:] for frame in rig.upstream.sent[2:]] == [b"h", b"r"]
+    rig.answer([struct.pack(">i", number) for number in (1, 2, 4, 5)])
+    assert rig.client.answered() == [1, 2, 3, 4, 5]
+    assert rig.client.data.count(b"ours") == 1 and rig.client.data.count(b"read") == 2
+    rig.connection.data_received(framed(struct.pack(">hhih", LIST_GROUPS, 0, 6, 4) + b"free"))
+    assert part.taken == 4
+    rig.lose_client()
+    rig.answer([struct.pack(">i", 6)])
+    assert part.closed
