@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.kit.result import about, markdown, number, read, tables
+from benchmarks.kit.result import markdown, number, percentile_table, read, row_table
 from benchmarks.kit.runner import known
 from streaming.contract.errors import WeirError
 from weir.jars.folders import ROOT
@@ -149,7 +149,7 @@ def _whence(lines: Iterable[Line]) -> str:
         where = f"{line['machine']['cpu']}, {line['machine']['cores']} cores"
         places.setdefault(where, []).append(f"{line['name']} {line['date']}")
     told = "; ".join(f"on {where}: {', '.join(names)}" for where, names in places.items())
-    return f"Measured {told}. Versions and each machine's speed: docs/performance.md."
+    return f"Measured {told}. Versions and each machine's speed: benchmarks/results."
 
 
 def _measured(row: Line) -> str:
@@ -161,7 +161,15 @@ def _measured(row: Line) -> str:
 
 
 def _block(line: Line, has_plot: bool) -> str:
-    parts = [about(line), *tables(line)]
+    """Rows, plot and percentiles; how they were measured stands in the page of the result."""
+    own = line["machine"]
+    parts = [
+        f"{line['date']}, {own['cpu']}, {own['cores']} cores; how, with what, and on how fast a machine:"
+        f" [results](../benchmarks/results/{line['name']}.md).",
+        row_table(line["rows"]),
+    ]
     if has_plot:
-        parts.insert(2, f"![{line['title']}](plots/bench-{line['name']}.svg)")
+        parts.append(f"![{line['title']}](plots/bench-{line['name']}.svg)")
+    if line["percentiles"]:
+        parts.append(percentile_table(line["percentiles"]))
     return "\n\n".join(parts)
