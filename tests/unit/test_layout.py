@@ -45,6 +45,23 @@ SCALAR_LAWS = (
 """The arithmetic of each law, which is all that enforcers take of them."""
 PROTOCOL = ("enforcer.core", "enforcer.laws", "enforcer.host", "streaming.contract")
 """What each protocol stands on."""
+PART = (
+    "enforcer.core", "enforcer.wire.kafka", "streaming.contract",
+    "enforcer.kafka.part", "enforcer.kafka.names",
+)  # fmt: skip
+"""What a part of a Kafka connection stands on, whatever it does."""
+KAFKA_ROOMS: dict[str, tuple[str, ...]] = {
+    "login": (),
+    "guard": ("enforcer.kafka.watch",),
+    "addresses": ("enforcer.host",),
+    "mutations": ("enforcer.laws.mutation",),
+    "shares": ("enforcer.laws.shares", "enforcer.kafka.dispatch.fetch_responses"),
+    "groups": (),
+    "dispatch": ("enforcer.laws.dispatch", "enforcer.kafka.groups", "enforcer.kafka.addresses"),
+    "slots": ("enforcer.laws.concurrency",),
+    "backlog": ("enforcer.laws.backlog", "enforcer.kafka.guard.layout"),
+}
+"""Its rooms, and what each may import beside that: one law at most, and no other part but for its layouts."""
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.contract": (),
     "streaming.policy": ("streaming.contract",),
@@ -77,6 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *SCALAR_LAWS, PACKED, METRICS, BROKERS_CLOCK,
     ),
     "enforcer.kafka": (*PROTOCOL, "enforcer.wire.kafka"),
+    **{f"enforcer.kafka.{room}": (*PART, *also) for room, also in KAFKA_ROOMS.items()},
     "enforcer.pulsar": (*PROTOCOL, "enforcer.wire.pulsar", "streaming.policy.settings"),
     "enforcer.http": (*PROTOCOL, PATHS, "streaming.policy"),
     "enforcer.control": (
@@ -181,6 +199,8 @@ def test_imports_go_one_way() -> None:
         ("enforcer/laws/shares/meter.py", "enforcer.host.turns"),
         ("enforcer/core/brain.py", "enforcer.host.turns"),
         ("enforcer/kafka/connection.py", "enforcer.control.api"),
+        ("enforcer/kafka/shares/part.py", "enforcer.laws.dispatch.book"),
+        ("enforcer/kafka/shares/part.py", "enforcer.kafka.dispatch.desk"),
         ("enforcer/control/api.py", "enforcer.kafka.connection"),
         ("enforcer/control/api.py", "enforcer.http.proxy"),
         ("enforcer/http/proxy.py", "enforcer.wire.kafka.frames"),
