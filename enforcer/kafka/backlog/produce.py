@@ -8,8 +8,9 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
 from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
+from enforcer.wire.kafka.compiler import Fields
 from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import (
     PRODUCE,
@@ -82,7 +83,7 @@ def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> by
         BadFrame: it cannot be read, or has too many partitions to be taken apart.
     """
     layout = request_layout(PRODUCE, header.api_version)
-    body = read_body(layout, frame, header.body_offset, ASKED_MAX)
+    body = layout.read(frame, header.body_offset, ASKED_MAX)
     name = _name_of(header)
     topics = []
     for topic in body["TopicData"]:
@@ -108,7 +109,7 @@ def merged(header: RequestHeader, refused: Mapping[Place, Refused], response: by
     """
     offset = response_body_offset(PRODUCE, header.api_version, response)
     layout = response_layout(PRODUCE, header.api_version)
-    body = read_body(layout, response, offset)
+    body = layout.read(response, offset)
     return response[:offset] + layout.write(_with(header, body, refused))
 
 

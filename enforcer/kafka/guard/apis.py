@@ -1,13 +1,15 @@
 """Every API of Kafka 4.1: what a client could do with it, and what the proxy does about that.
 
 The one place where this is said: version ranges, what is hidden and what may pass unread follow from it, and
-the table in docs/protocol_notes.md 7 is held equal to it by a test. It imports nothing.
+the table in docs/protocol_notes.md 7 is held equal to it by a test. What they are called is `definitions`'.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from enforcer.wire.kafka.definitions import NAMES
 
 
 class Rule(StrEnum):
@@ -33,16 +35,16 @@ class Api(NamedTuple):
     """One API.
 
     Attributes:
-        name: Kafka's name.
         can: what it could create, change or reveal.
         rules: what the proxy does.
         versions: first and last version that the proxy can read; None: it reads none, or need not.
+        name: Kafka's name.
     """
 
-    name: str
     can: str
     rules: tuple[Rule, ...]
     versions: tuple[int, int] | None = None
+    name: str = ""
 
 
 _PASS = (Rule.PASS,)
@@ -51,119 +53,122 @@ _FILTERED = (Rule.FILTERED,)
 _BETWEEN_BROKERS = "between brokers and controllers"
 _OF_THE_CLUSTER = "changes the cluster itself: for its operator, straight"
 
-APIS: Final[Mapping[int, Api]] = MappingProxyType(
+_BY_NAME: Final[Mapping[str, Api]] = MappingProxyType(
     {
-        0: Api("Produce", "writes records", (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN), (0, 13)),
-        1: Api("Fetch", "reads records", (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN), (0, 18)),
-        2: Api("ListOffsets", "reveals offsets", _FILTERED, (0, 11)),
-        3: Api(
-            "Metadata", "reveals topics and brokers, creates topics",
+        "Produce": Api("writes records", (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN), (0, 13)),
+        "Fetch": Api("reads records", (Rule.METERED, Rule.FILTERED, Rule.REWRITTEN), (0, 18)),
+        "ListOffsets": Api("reveals offsets", _FILTERED, (0, 11)),
+        "Metadata": Api(
+            "reveals topics and brokers, creates topics",
             (Rule.CHARGED, Rule.FILTERED, Rule.REWRITTEN), (0, 13),
         ),
-        4: Api("LeaderAndIsr", _BETWEEN_BROKERS, _HIDDEN),
-        5: Api("StopReplica", _BETWEEN_BROKERS, _HIDDEN),
-        6: Api("UpdateMetadata", _BETWEEN_BROKERS, _HIDDEN),
-        7: Api("ControlledShutdown", _BETWEEN_BROKERS, _HIDDEN),
-        8: Api("OffsetCommit", "writes a group's offsets", _FILTERED, (0, 10)),
-        9: Api("OffsetFetch", "reveals a group's offsets", _FILTERED, (0, 10)),
-        10: Api(
-            "FindCoordinator", "reveals a broker, creates the topics of offsets and of transactions",
+        "LeaderAndIsr": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "StopReplica": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "UpdateMetadata": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "ControlledShutdown": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "OffsetCommit": Api("writes a group's offsets", _FILTERED, (0, 10)),
+        "OffsetFetch": Api("reveals a group's offsets", _FILTERED, (0, 10)),
+        "FindCoordinator": Api(
+            "reveals a broker, creates the topics of offsets and of transactions",
             (Rule.FILTERED, Rule.REWRITTEN), (0, 6),
         ),
-        11: Api("JoinGroup", "changes a group", _PASS),
-        12: Api("Heartbeat", "keeps a member in its group", _PASS),
-        13: Api("LeaveGroup", "takes members out of a group", _PASS),
-        14: Api("SyncGroup", "hands out partitions in a group", _PASS),
-        15: Api("DescribeGroups", "reveals members; what they subscribe to is in their own encoding", _PASS),
-        16: Api("ListGroups", "reveals groups", _PASS),
-        17: Api("SaslHandshake", "begins a login", (Rule.OWN,), (1, 1)),
-        18: Api("ApiVersions", "reveals what is offered", (Rule.OWN,), (0, 4)),
-        19: Api("CreateTopics", "creates partitions", (Rule.CHARGED, Rule.FILTERED), (2, 7)),
-        20: Api("DeleteTopics", "deletes partitions", (Rule.CHARGED, Rule.FILTERED), (1, 6)),
-        21: Api("DeleteRecords", "deletes records", _FILTERED, (0, 2)),
-        22: Api("InitProducerId", "fences the producers of a transactional id", _FILTERED, (0, 6)),
-        23: Api("OffsetForLeaderEpoch", "reveals offsets", _FILTERED, (0, 4)),
+        "JoinGroup": Api("changes a group", _PASS),
+        "Heartbeat": Api("keeps a member in its group", _PASS),
+        "LeaveGroup": Api("takes members out of a group", _PASS),
+        "SyncGroup": Api("hands out partitions in a group", _PASS),
+        "DescribeGroups": Api("reveals members; what they subscribe to is in their own encoding", _PASS),
+        "ListGroups": Api("reveals groups", _PASS),
+        "SaslHandshake": Api("begins a login", (Rule.OWN,), (1, 1)),
+        "ApiVersions": Api("reveals what is offered", (Rule.OWN,), (0, 4)),
+        "CreateTopics": Api("creates partitions", (Rule.CHARGED, Rule.FILTERED), (2, 7)),
+        "DeleteTopics": Api("deletes partitions", (Rule.CHARGED, Rule.FILTERED), (1, 6)),
+        "DeleteRecords": Api("deletes records", _FILTERED, (0, 2)),
+        "InitProducerId": Api("fences the producers of a transactional id", _FILTERED, (0, 6)),
+        "OffsetForLeaderEpoch": Api("reveals offsets", _FILTERED, (0, 4)),
         # From version 4 on it is for brokers, which batch the transactions of many clients.
-        24: Api("AddPartitionsToTxn", "changes a transaction", _FILTERED, (0, 3)),
-        25: Api("AddOffsetsToTxn", "changes a transaction", _FILTERED, (0, 4)),
-        26: Api("EndTxn", "ends a transaction", _FILTERED, (0, 5)),
-        27: Api("WriteTxnMarkers", "ends any producer's transaction; " + _BETWEEN_BROKERS, _HIDDEN),
-        28: Api("TxnOffsetCommit", "writes a group's offsets", _FILTERED, (0, 5)),
-        29: Api("DescribeAcls", "reveals ACLs", _FILTERED, (0, 3)),
-        30: Api("CreateAcls", "allows and forbids", _FILTERED, (0, 3)),
-        31: Api("DeleteAcls", "allows and forbids", _FILTERED, (0, 3)),
-        32: Api(
-            "DescribeConfigs", "reveals settings, brokers' listeners among them",
+        "AddPartitionsToTxn": Api("changes a transaction", _FILTERED, (0, 3)),
+        "AddOffsetsToTxn": Api("changes a transaction", _FILTERED, (0, 4)),
+        "EndTxn": Api("ends a transaction", _FILTERED, (0, 5)),
+        "WriteTxnMarkers": Api("ends any producer's transaction; " + _BETWEEN_BROKERS, _HIDDEN),
+        "TxnOffsetCommit": Api("writes a group's offsets", _FILTERED, (0, 5)),
+        "DescribeAcls": Api("reveals ACLs", _FILTERED, (0, 3)),
+        "CreateAcls": Api("allows and forbids", _FILTERED, (0, 3)),
+        "DeleteAcls": Api("allows and forbids", _FILTERED, (0, 3)),
+        "DescribeConfigs": Api(
+            "reveals settings, brokers' listeners among them",
             (Rule.FILTERED, Rule.REWRITTEN), (0, 4),
         ),
-        33: Api(
-            "AlterConfigs", "changes settings of topics, groups and brokers",
+        "AlterConfigs": Api(
+            "changes settings of topics, groups and brokers",
             (Rule.FILTERED, Rule.REFUSED), (0, 2),
         ),
-        34: Api("AlterReplicaLogDirs", "moves replicas between disks", _FILTERED, (0, 2)),
-        35: Api("DescribeLogDirs", "reveals topics and their sizes", _FILTERED, (0, 5)),
-        36: Api("SaslAuthenticate", "says who the client is", (Rule.OWN,), (0, 2)),
-        37: Api("CreatePartitions", "creates partitions", (Rule.CHARGED, Rule.FILTERED), (0, 3)),
-        38: Api("CreateDelegationToken", "another login for the same principal", _PASS),
-        39: Api("RenewDelegationToken", "lengthens a token's life", _PASS),
-        40: Api("ExpireDelegationToken", "ends a token", _PASS),
-        41: Api("DescribeDelegationToken", "reveals tokens", _PASS),
-        42: Api("DeleteGroups", "deletes groups; Weir has none", _PASS),
-        43: Api("ElectLeaders", "moves leaders", _FILTERED, (0, 2)),
-        44: Api(
-            "IncrementalAlterConfigs", "changes settings of topics, groups and brokers",
+        "AlterReplicaLogDirs": Api("moves replicas between disks", _FILTERED, (0, 2)),
+        "DescribeLogDirs": Api("reveals topics and their sizes", _FILTERED, (0, 5)),
+        "SaslAuthenticate": Api("says who the client is", (Rule.OWN,), (0, 2)),
+        "CreatePartitions": Api("creates partitions", (Rule.CHARGED, Rule.FILTERED), (0, 3)),
+        "CreateDelegationToken": Api("another login for the same principal", _PASS),
+        "RenewDelegationToken": Api("lengthens a token's life", _PASS),
+        "ExpireDelegationToken": Api("ends a token", _PASS),
+        "DescribeDelegationToken": Api("reveals tokens", _PASS),
+        "DeleteGroups": Api("deletes groups; Weir has none", _PASS),
+        "ElectLeaders": Api("moves leaders", _FILTERED, (0, 2)),
+        "IncrementalAlterConfigs": Api(
+            "changes settings of topics, groups and brokers",
             (Rule.FILTERED, Rule.REFUSED), (0, 1),
         ),
-        45: Api("AlterPartitionReassignments", "moves replicas", _FILTERED, (0, 1)),
-        46: Api("ListPartitionReassignments", "reveals topics and their replicas", _FILTERED, (0, 0)),
-        47: Api("OffsetDelete", "deletes a group's offsets", _FILTERED, (0, 0)),
-        48: Api("DescribeClientQuotas", "reveals quotas", _PASS),
-        49: Api("AlterClientQuotas", "raises one's own quota", (Rule.REFUSED,), (0, 1)),
-        50: Api("DescribeUserScramCredentials", "reveals users, no secrets", _PASS),
-        51: Api("AlterUserScramCredentials", "makes users, and oneself another one", (Rule.REFUSED,), (0, 0)),
-        52: Api("Vote", _BETWEEN_BROKERS, _HIDDEN),
-        53: Api("BeginQuorumEpoch", _BETWEEN_BROKERS, _HIDDEN),
-        54: Api("EndQuorumEpoch", _BETWEEN_BROKERS, _HIDDEN),
-        55: Api("DescribeQuorum", "reveals the controllers' addresses", (Rule.REWRITTEN,), (0, 2)),
-        56: Api("AlterPartition", _BETWEEN_BROKERS, _HIDDEN),
-        57: Api("UpdateFeatures", _OF_THE_CLUSTER, _HIDDEN),
-        58: Api("Envelope", "any request in another's name; " + _BETWEEN_BROKERS, _HIDDEN),
-        59: Api("FetchSnapshot", "reveals all metadata; " + _BETWEEN_BROKERS, _HIDDEN),
-        60: Api("DescribeCluster", "reveals brokers and controllers", (Rule.REWRITTEN,), (0, 2)),
-        61: Api("DescribeProducers", "reveals producers", _FILTERED, (0, 0)),
-        62: Api("BrokerRegistration", _BETWEEN_BROKERS, _HIDDEN),
-        63: Api("BrokerHeartbeat", _BETWEEN_BROKERS, _HIDDEN),
-        64: Api("UnregisterBroker", _OF_THE_CLUSTER, _HIDDEN),
-        65: Api("DescribeTransactions", "reveals producers and topics", _FILTERED, (0, 0)),
-        66: Api("ListTransactions", "reveals transactional ids", _FILTERED, (0, 2)),
-        67: Api("AllocateProducerIds", _BETWEEN_BROKERS, _HIDDEN),
-        68: Api("ConsumerGroupHeartbeat", "reveals ids of topics", _FILTERED, (0, 1)),
-        69: Api("ConsumerGroupDescribe", "reveals topics", _FILTERED, (0, 1)),
-        70: Api("ControllerRegistration", _BETWEEN_BROKERS, _HIDDEN),
-        71: Api("GetTelemetrySubscriptions", "reveals what clients shall measure", _PASS),
-        72: Api("PushTelemetry", "writes to the brokers' metrics plug-in", _PASS),
-        73: Api("AssignReplicasToDirs", _BETWEEN_BROKERS, _HIDDEN),
-        74: Api("ListConfigResources", "reveals topics", _FILTERED, (0, 1)),
-        75: Api("DescribeTopicPartitions", "reveals topics", _FILTERED, (0, 0)),
-        76: Api("ShareGroupHeartbeat", "share groups; see ShareFetch", _HIDDEN),
-        77: Api("ShareGroupDescribe", "share groups; see ShareFetch", _HIDDEN),
-        78: Api("ShareFetch", "reads records past the meter, reveals brokers", _HIDDEN),
-        79: Api("ShareAcknowledge", "share groups; see ShareFetch", _HIDDEN),
-        80: Api("AddRaftVoter", _OF_THE_CLUSTER, _HIDDEN),
-        81: Api("RemoveRaftVoter", _OF_THE_CLUSTER, _HIDDEN),
-        82: Api("UpdateRaftVoter", _BETWEEN_BROKERS, _HIDDEN),
-        83: Api("InitializeShareGroupState", _BETWEEN_BROKERS, _HIDDEN),
-        84: Api("ReadShareGroupState", _BETWEEN_BROKERS, _HIDDEN),
-        85: Api("WriteShareGroupState", _BETWEEN_BROKERS, _HIDDEN),
-        86: Api("DeleteShareGroupState", _BETWEEN_BROKERS, _HIDDEN),
-        87: Api("ReadShareGroupStateSummary", _BETWEEN_BROKERS, _HIDDEN),
-        88: Api("StreamsGroupHeartbeat", "creates internal topics in the broker's name, uncharged", _HIDDEN),
-        89: Api("StreamsGroupDescribe", "streams groups; see StreamsGroupHeartbeat", _HIDDEN),
-        90: Api("DescribeShareGroupOffsets", "share groups; see ShareFetch", _HIDDEN),
-        91: Api("AlterShareGroupOffsets", "share groups; see ShareFetch", _HIDDEN),
-        92: Api("DeleteShareGroupOffsets", "share groups; see ShareFetch", _HIDDEN),
+        "AlterPartitionReassignments": Api("moves replicas", _FILTERED, (0, 1)),
+        "ListPartitionReassignments": Api("reveals topics and their replicas", _FILTERED, (0, 0)),
+        "OffsetDelete": Api("deletes a group's offsets", _FILTERED, (0, 0)),
+        "DescribeClientQuotas": Api("reveals quotas", _PASS),
+        "AlterClientQuotas": Api("raises one's own quota", (Rule.REFUSED,), (0, 1)),
+        "DescribeUserScramCredentials": Api("reveals users, no secrets", _PASS),
+        "AlterUserScramCredentials": Api("makes users, and oneself another one", (Rule.REFUSED,), (0, 0)),
+        "Vote": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "BeginQuorumEpoch": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "EndQuorumEpoch": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "DescribeQuorum": Api("reveals the controllers' addresses", (Rule.REWRITTEN,), (0, 2)),
+        "AlterPartition": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "UpdateFeatures": Api(_OF_THE_CLUSTER, _HIDDEN),
+        "Envelope": Api("any request in another's name; " + _BETWEEN_BROKERS, _HIDDEN),
+        "FetchSnapshot": Api("reveals all metadata; " + _BETWEEN_BROKERS, _HIDDEN),
+        "DescribeCluster": Api("reveals brokers and controllers", (Rule.REWRITTEN,), (0, 2)),
+        "DescribeProducers": Api("reveals producers", _FILTERED, (0, 0)),
+        "BrokerRegistration": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "BrokerHeartbeat": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "UnregisterBroker": Api(_OF_THE_CLUSTER, _HIDDEN),
+        "DescribeTransactions": Api("reveals producers and topics", _FILTERED, (0, 0)),
+        "ListTransactions": Api("reveals transactional ids", _FILTERED, (0, 2)),
+        "AllocateProducerIds": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "ConsumerGroupHeartbeat": Api("reveals ids of topics", _FILTERED, (0, 1)),
+        "ConsumerGroupDescribe": Api("reveals topics", _FILTERED, (0, 1)),
+        "ControllerRegistration": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "GetTelemetrySubscriptions": Api("reveals what clients shall measure", _PASS),
+        "PushTelemetry": Api("writes to the brokers' metrics plug-in", _PASS),
+        "AssignReplicasToDirs": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "ListConfigResources": Api("reveals topics", _FILTERED, (0, 1)),
+        "DescribeTopicPartitions": Api("reveals topics", _FILTERED, (0, 0)),
+        "ShareGroupHeartbeat": Api("share groups; see ShareFetch", _HIDDEN),
+        "ShareGroupDescribe": Api("share groups; see ShareFetch", _HIDDEN),
+        "ShareFetch": Api("reads records past the meter, reveals brokers", _HIDDEN),
+        "ShareAcknowledge": Api("share groups; see ShareFetch", _HIDDEN),
+        "AddRaftVoter": Api(_OF_THE_CLUSTER, _HIDDEN),
+        "RemoveRaftVoter": Api(_OF_THE_CLUSTER, _HIDDEN),
+        "UpdateRaftVoter": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "InitializeShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "ReadShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "WriteShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "DeleteShareGroupState": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "ReadShareGroupStateSummary": Api(_BETWEEN_BROKERS, _HIDDEN),
+        "StreamsGroupHeartbeat": Api("creates internal topics in the broker's name, uncharged", _HIDDEN),
+        "StreamsGroupDescribe": Api("streams groups; see StreamsGroupHeartbeat", _HIDDEN),
+        "DescribeShareGroupOffsets": Api("share groups; see ShareFetch", _HIDDEN),
+        "AlterShareGroupOffsets": Api("share groups; see ShareFetch", _HIDDEN),
+        "DeleteShareGroupOffsets": Api("share groups; see ShareFetch", _HIDDEN),
     }
 )  # fmt: skip
+APIS: Final[Mapping[int, Api]] = MappingProxyType(
+    {key: _BY_NAME[name]._replace(name=name) for key, name in enumerate(NAMES)}
+)
 """By API key, 0 to 92 without a gap."""
 
 HIDDEN: Final = frozenset(key for key, api in APIS.items() if Rule.HIDDEN in api.rules)

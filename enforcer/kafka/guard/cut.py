@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from enforcer.kafka.guard.layout import ASKED_MAX, Fields
 from enforcer.kafka.guard.rules import Kind, Rule
+from enforcer.wire.kafka.codec import ASKED_MAX
+from enforcer.wire.kafka.compiler import Fields
 from enforcer.wire.kafka.frames import BadFrame, Reason
 
 CodeOf = Callable[[Rule, Any], int]

@@ -13,7 +13,6 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, REFUSED
 from enforcer.kafka.guard.cut import Cut, Taken, add, name_of, take
-from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import (
@@ -27,6 +26,8 @@ from enforcer.kafka.guard.rules import (
     rules_of,
 )
 from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
+from enforcer.wire.kafka.compiler import Fields
 from enforcer.wire.kafka.frames import (
     FIND_COORDINATOR,
     METADATA,
@@ -109,7 +110,7 @@ class Guard:
         if key not in ALWAYS_READ and not self._may_name(frame, header):
             return None
         layout = request_layout(key, version)
-        body = read_body(layout, frame, header.body_offset, ASKED_MAX)
+        body = layout.read(frame, header.body_offset, ASKED_MAX)
         code = self._code_of_all(key, version, body)
         if code and key not in _PER_ENTRY:
             return self._refuse_all(header, user, code)
@@ -221,7 +222,7 @@ def _finished(header: RequestHeader, taken: list[Taken], emptied: bool, response
     """The broker's answer to what was left, with what was refused."""
     key, version = header.api_key, header.api_version
     offset = response_body_offset(key, version, response)
-    answer = read_body(response_layout(key, version), response, offset)
+    answer = response_layout(key, version).read(response, offset)
     if emptied:
         # In version 0 of Metadata an empty list asks for all topics.
         answer["Topics"] = []

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from enforcer.kafka.guard.layout import Fields, read_body, response_layout
 from enforcer.kafka.guard.metadata import without_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import SHOWN
 from enforcer.wire.kafka.frames import API_VERSIONS, METADATA, response_body_offset
 from enforcer.wire.kafka.messages import limit_api_versions
+from enforcer.wire.kafka.codec import response_layout
+from enforcer.wire.kafka.compiler import Fields
 
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_QUORUM: Final = 55
@@ -88,7 +89,7 @@ class Shown:
 def _changed(key: int, version: int, response: bytes, change: Callable[[Fields], None]) -> bytes:
     offset = response_body_offset(key, version, response)
     layout = response_layout(key, version)
-    answer = read_body(layout, response, offset)
+    answer = layout.read(response, offset)
     change(answer)
     return response[:offset] + layout.write(answer)
 

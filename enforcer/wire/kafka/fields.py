@@ -26,7 +26,7 @@ ELEMENT_ROWS: Final = 8
 STRING: Final = 1
 INT32_ARRAY: Final = 4
 """What a row of `Cursor.skip_rows` holds, by the bytes that its length counts."""
-_TAGS_ROOM: Final = 2_000
+TAGS_ROOM: Final = 2_000
 """Tagged fields of one message that are gone through; real ones have a handful."""
 
 
@@ -50,7 +50,7 @@ class Cursor:
         self.flexible = flexible
         self.room = ROWS_MAX
         """Rows that may still be gone through."""
-        self.tags_room = _TAGS_ROOM
+        self.tags_room = TAGS_ROOM
 
     def skip(self, count: int) -> None:
         """Moves over `count` bytes of fixed-size fields."""
@@ -137,6 +137,12 @@ class Cursor:
             raise BadFrame(Reason.TRUNCATED_BODY)
         return length
 
+    def numbers(self) -> tuple[int, ...]:
+        """An array of 32-bit numbers; a null array has none."""
+        count, start = max(0, self.array_length()), self.offset
+        self.skip(_INT32.size * count)
+        return struct.unpack_from(f">{count}i", self.data, start)
+
     def elements(self, rows: int = ELEMENT_ROWS) -> Iterator[int]:
         """Counts through an array whose elements the caller reads; a null array has none.
 
@@ -205,10 +211,19 @@ class Cursor:
             # Nearly always there are none: one zero byte.
             self.offset = offset + 1
             return
-        self.tags_room -= min(data[offset], TAGS_MAX) if offset < len(data) else 0
-        if self.tags_room < 0:
-            raise BadFrame(Reason.TOO_MANY_ITEMS)
-        self.offset = skip_tags(data, offset)
+        self.offset, self.tags_room = skip_tags_within(data, offset, self.tags_room)
+
+
+def skip_tags_within(data: bytes | bytearray, offset: int, room: int) -> tuple[int, int]:
+    """The offset after a tagged section, and how many tagged fields of the message are left to be gone over.
+
+    Raises:
+        BadFrame: it runs off the end, or there are too many.
+    """
+    room -= min(data[offset], TAGS_MAX) if offset < len(data) else 0
+    if room < 0:
+        raise BadFrame(Reason.TOO_MANY_ITEMS)
+    return skip_tags(data, offset), room
 
 
 def int16(value: int) -> bytes:

@@ -23,7 +23,7 @@ from wire_client import create_request
 from enforcer.core import bounds
 from enforcer.host.budget import Seat
 from enforcer.host.turns import TURN_S
-from enforcer.kafka.guard.layout import read_body, response_layout
+from enforcer.wire.kafka.codec import response_layout
 from enforcer.wire.kafka.frames import CREATE_TOPICS, response_body_offset
 from streaming.policy.policy_set import PolicySet
 
@@ -296,7 +296,7 @@ def test_an_answer_of_ours_says_what_was_taken_out() -> None:
     rig.connection.data_received(framed(request(create_request(dict.fromkeys([*"abc", OURS], 1)), None)[0]))
     (answer,) = frames_of(rig.client.data)
     offset = response_body_offset(CREATE_TOPICS, 7, answer)
-    topics = read_body(response_layout(CREATE_TOPICS, 7), answer, offset)["Topics"]
+    topics = response_layout(CREATE_TOPICS, 7).read(answer, offset)["Topics"]
     codes = {topic["Name"].decode(): topic["ErrorCode"] for topic in topics}
     assert codes == {"a": 44, "b": 44, OURS: 29} and rig.upstream.sent == []
 

@@ -10,10 +10,11 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.settings import Alter, ProxySettings
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
 from enforcer.kafka.guard.guard import CONSUMER_GROUP_HEARTBEAT, Guard
-from enforcer.kafka.guard.layout import ASKED_MAX, Fields, read_body, request_layout, response_layout
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.kafka.guard.shown import Shown
+from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
+from enforcer.wire.kafka.compiler import Fields
 from enforcer.wire.kafka.fields import tags
 from enforcer.wire.kafka.frames import BadFrame, is_flexible, parse_header, response_body_offset
 from streaming.contract.topics import Topics
@@ -88,7 +89,7 @@ def test_what_is_weirs_is_taken_out_and_refused(key: int, version: int) -> None:
     else:
         assert OURS in finished or OUR_ID in finished
         assert rule.kind.value.to_bytes(2, "big") in finished
-    read_body(response_layout(key, version), finished, response_body_offset(key, version, finished))
+    response_layout(key, version).read(finished, response_body_offset(key, version, finished))
 
 
 @pytest.mark.parametrize(("key", "version"), NAMING)
@@ -138,7 +139,7 @@ def test_a_heartbeat_may_name_no_topic_of_weirs() -> None:
         frame = framed(68, version, {"SubscribedTopicNames": [OTHER, OURS], "TopicPartitions": None})
         found = guard().judge(frame, parse_header(frame), "")
         assert found is not None and found.frame is None and found.answer is not None
-        answer = read_body(response_layout(68, version), found.answer, 5)
+        answer = response_layout(68, version).read(found.answer, 5)
         assert answer["ErrorCode"] == 29
         assigned = [{"TopicId": topic_id, "Partitions": (1,)} for topic_id in (OUR_ID, OTHER_ID)]
         body = bytes(5) + response_layout(68, version).write({"Assignment": {"TopicPartitions": assigned}})

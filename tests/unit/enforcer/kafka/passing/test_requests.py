@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enforcer.kafka.guard.apis import FILTERED
-from enforcer.kafka.guard.layout import request_layout
 from enforcer.kafka.guard.produce import names_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.part import Request, Slot
 from enforcer.kafka.passing.requests import STREAMED_FROM_BYTES, UNREAD, Requests
+from enforcer.wire.kafka.codec import request_layout
 from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
 from streaming.contract.topics import Topics
 

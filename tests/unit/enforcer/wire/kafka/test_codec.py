@@ -10,14 +10,9 @@ from kafka.protocol.consumer.fetch import FetchRequest
 from kafka_kit import build, request, with_tag
 
 from enforcer.kafka.guard.apis import APIS, FILTERED, REFUSED
-from enforcer.kafka.guard.layout import (
-    ELEMENTS_MAX,
-    Rows,
-    newest,
-    read_body,
-    request_layout,
-    response_layout,
-)
+from enforcer.wire.kafka.codec import ELEMENTS_MAX, request_layout, response_layout
+from enforcer.wire.kafka.compiler import Rows
+from enforcer.wire.kafka.definitions import newest
 from enforcer.wire.kafka.frames import BadFrame, Reason
 
 DESCRIBE_QUORUM = 55
@@ -43,7 +38,7 @@ def test_defaults_are_read_as_written(key: int, version: int) -> None:
     """A body of defaults, request and response."""
     for layout in (request_layout(key, version), response_layout(key, version)):
         data = layout.write({})
-        assert layout.write(read_body(layout, data, 0)) == data
+        assert layout.write(layout.read(data, 0)) == data
 
 
 def fetch(version: int, topics: int, partitions: int) -> bytes:
@@ -62,7 +57,7 @@ def fetch(version: int, topics: int, partitions: int) -> bytes:
 def test_what_another_program_wrote(version: int) -> None:
     """kafka-python's bytes come out as they went in; the fields are where they belong."""
     data, layout = fetch(version, 2, 3), request_layout(1, version)
-    body = read_body(layout, data, 0)
+    body = layout.read(data, 0)
     assert [topic["Topic"] for topic in body["Topics"]] == [b"topic-0", b"topic-1"]
     rows = body["Topics"][0]["Partitions"]
     assert isinstance(rows, Rows) and [row["Partition"] for row in rows] == [0, 1, 2]
@@ -74,10 +69,10 @@ def test_unknown_tags_survive() -> None:
     data, layout = fetch(12, 1, 1), request_layout(1, 12)
     behind_row = len(data) - 1
     tagged = with_tag(data, behind_row)
-    assert layout.write(read_body(layout, tagged, 0)) == tagged
+    assert layout.write(layout.read(tagged, 0)) == tagged
     row_end = data.rindex(b"topic-0") + 7 + 1 + layout_width()
     tagged = with_tag(data, row_end)
-    body = read_body(layout, tagged, 0)
+    body = layout.read(tagged, 0)
     assert isinstance(body["Topics"][0]["Partitions"], list)
     assert layout.write(body) == tagged
 
@@ -90,9 +85,9 @@ def layout_width() -> int:
 def test_leftovers_are_dropped_and_nulls_refused() -> None:
     """A byte too many, which brokers ignore; a name that is null."""
     layout = request_layout(20, 1)
-    assert layout.write(read_body(layout, layout.write({}) + b"x", 0)) == layout.write({})
+    assert layout.write(layout.read(layout.write({}) + b"x", 0)) == layout.write({})
     with pytest.raises(BadFrame) as null:
-        read_body(layout, b"\0\0\0\1\xff\xff\0\0\0\0", 0)
+        layout.read(b"\0\0\0\1\xff\xff\0\0\0\0", 0)
     assert null.value.reason is Reason.UNEXPECTED_NULL
 
 
@@ -101,12 +96,12 @@ def test_a_large_frame_holds_nobody_up() -> None:
     layout = request_layout(1, 12)
     many = fetch(12, 2, 20_000)
     begun = time.perf_counter()
-    read_body(layout, many, 0)
+    layout.read(many, 0)
     assert time.perf_counter() - begun < 0.02
     names = {"TopicNames": [b"x"] * (ELEMENTS_MAX + 1)}
     deletion = request_layout(20, 1)
     with pytest.raises(BadFrame) as large:
-        read_body(deletion, deletion.write(names), 0)
+        deletion.read(deletion.write(names), 0)
     assert large.value.reason is Reason.TOO_MANY_ITEMS
 
 
@@ -115,5 +110,5 @@ def test_any_bytes_are_read_or_refused(which: tuple[int, int], data: bytes, aske
     """No other error than BadFrame, and what is read is written again the same."""
     layout = (request_layout if asked else response_layout)(*which)
     with suppress(BadFrame):
-        body = read_body(layout, data, 0)
-        assert read_body(layout, layout.write(body), 0).keys() == body.keys()
+        body = layout.read(data, 0)
+        assert layout.read(layout.write(body), 0).keys() == body.keys()

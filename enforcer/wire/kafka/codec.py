@@ -1,0 +1,205 @@
+"""Bodies of Kafka messages by Kafka's own definitions: readers of a few fields, and whole bodies as dicts.
+
+What is read is said as in `compiler`, and compiled for each version when one is first met (a millisecond or
+two). A body that is changed is written anew from what was read, tagged fields as they came, so what the
+broker gets is what was judged. Fields of a struct come as a dict, text and ids as bytes, a list of structs of
+fixed size as `Rows`, which costs the same for any length until somebody looks into it.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.compiler import CODES, TAGS, Fields, Frame, Read, Rows, Source, parse
+from enforcer.wire.kafka.definitions import WIDTHS, Field, body
+from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX
+from enforcer.wire.kafka.frames import RequestHeader, is_flexible, response_body_offset
+
+ELEMENTS_MAX: Final = ROWS_MAX // ELEMENT_ROWS
+"""Structs of an answer that are read one by one, about a microsecond each."""
+ASKED_MAX: Final = 4_000
+"""The same of a request, whose entries are judged and refused too, some 10 µs each."""
+_NO_TYPES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
+_Put = Callable[[Any], bytes]
+
+
+class Reader:
+    """Reads some fields of the requests or responses of an API, of all its versions.
+
+    Args:
+        key: of the API.
+        kind: request or response.
+        wanted: which fields, as `compiler` says.
+        rows: what an array's element counts for of ROWS_MAX, if something of it is wanted.
+        types: field -> what is made of its structs, instead of tuples.
+    """
+
+    def __init__(
+        self,
+        key: int,
+        kind: str,
+        wanted: str,
+        rows: int = ELEMENT_ROWS,
+        types: Mapping[str, Callable[..., Any]] = _NO_TYPES,
+    ) -> None:
+        self._key = key
+        self._kind = kind
+        self._wanted = wanted
+        self._rows = rows
+        self._types = types
+        self._compiled: dict[int, Read] = {}
+
+    def __call__(self, frame: Frame, version: int, offset: int, room: int = ROWS_MAX) -> Any:
+        """What is wanted of the body at an offset.
+
+        Raises:
+            BadFrame: it ends too early, a length in it is impossible, or it has too many items.
+        """
+        read = self._compiled.get(version)
+        if read is None:
+            source, value = self.source(version)
+            read = self._compiled[version] = source.compiled(value)
+        return read(frame, offset, room)
+
+    def source(self, version: int) -> tuple[Source, str]:
+        """The source for a version, and the expression of what is wanted."""
+        source = Source(is_flexible(self._key, version), self._rows, self._types)
+        wants = parse(self._wanted)
+        return source, source.struct(body(self._key, version, self._kind), wants, whole=False)
+
+
+def asked(key: int, wanted: str, **more: Any) -> Callable[[Frame, RequestHeader], Any]:
+    """A reader of requests; see `Reader`."""
+    reader = Reader(key, "request", wanted, **more)
+    return lambda frame, header: reader(frame, header.api_version, header.body_offset)
+
+
+def told(key: int, wanted: str, **more: Any) -> Callable[[Frame, int], Any]:
+    """A reader of responses, given with their version; see `Reader`."""
+    reader = Reader(key, "response", wanted, **more)
+    return lambda frame, version: reader(frame, version, response_body_offset(key, version, frame))
+
+
+class Layout:
+    """A whole body in one version.
+
+    Args:
+        parts: its fields.
+        flexible: compact lengths, and tagged sections.
+    """
+
+    def __init__(self, parts: Sequence[Field], flexible: bool) -> None:
+        source = Source(flexible, ELEMENT_ROWS, _NO_TYPES)
+        self._read = source.compiled(source.struct(parts, None))
+        self.write = _struct_writer(parts, flexible)
+        """A body as bytes; a field that is not there is its default."""
+
+    def read(self, frame: Frame, offset: int, elements_max: int = ELEMENTS_MAX) -> Fields:
+        """A body. What stands behind it is not read, so it is not passed on either; brokers ignore it, too.
+
+        Raises:
+            BadFrame: it ends too early, a length in it is impossible, or it is too large to be judged.
+        """
+        values: Fields = self._read(frame, offset, elements_max * ELEMENT_ROWS)
+        return values
+
+
+@cache
+def request_layout(key: int, version: int) -> Layout:
+    """The body of a request.
+
+    Raises:
+        OSError: there is no definition of it.
+    """
+    return Layout(body(key, version, "request"), is_flexible(key, version))
+
+
+@cache
+def response_layout(key: int, version: int) -> Layout:
+    """The body of a response.
+
+    Raises:
+        OSError: there is no definition of it.
+    """
+    return Layout(body(key, version, "response"), is_flexible(key, version))
+
+
+def answer(header: RequestHeader, values: Fields) -> bytes:
+    """A whole response of our own to a request."""
+    flexible = is_flexible(header.api_key, header.api_version)
+    written = response_layout(header.api_key, header.api_version).write(values)
+    return fields.int32(header.correlation_id) + fields.tags(flexible) + written
+
+
+def spliced(frame: bytes, spans: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """A frame with other bytes in some places: (start, end, what stands there now), in ascending order."""
+    parts, copied = list[bytes](), 0
+    for start, end, value in spans:
+        parts += (frame[copied:start], value)
+        copied = end
+    return b"".join((*parts, frame[copied:])) if parts else frame
+
+
+def _struct_writer(parts: Sequence[Field], flexible: bool) -> Callable[[Mapping[str, Any]], bytes]:
+    puts = [(part.name, part.default, _writer(part, flexible)) for part in parts if part.present]
+
+    def write(values: Mapping[str, Any]) -> bytes:
+        written = [put(values.get(name, default)) for name, default, put in puts]
+        if flexible:
+            written.append(values.get(TAGS, fields.NO_TAGS))
+        return b"".join(written)
+
+    return write
+
+
+def _writer(part: Field, flexible: bool) -> _Put:
+    kind = part.kind
+    if kind == "uuid":
+        return bytes
+    if kind in WIDTHS:
+        return struct.Struct(">" + CODES[kind]).pack
+    if kind == "string":
+        return _text_writer(flexible, part.nullable)
+    if kind == "bytes":
+        return lambda value: (
+            fields.array_length(-1 if value is None else len(value), flexible) + (value or b"")
+        )
+    if kind == "struct":
+        write = _struct_writer(part.fields, flexible)
+        if part.nullable:
+            # A struct that may be null has a byte before it that says so.
+            return lambda value: b"\xff" if value is None else b"\1" + write(value)
+        return lambda value: write(value or {})
+    return _array_writer(part, flexible)
+
+
+def _text_writer(flexible: bool, nullable: bool) -> _Put:
+    def write(value: bytes | None) -> bytes:
+        if value is None:
+            if nullable:
+                return b"\0" if flexible else fields.int16(-1)
+            value = b""
+        return (fields.uvarint(len(value) + 1) if flexible else fields.int16(len(value))) + value
+
+    return write
+
+
+def _array_writer(part: Field, flexible: bool) -> _Put:
+    kind = part.kind[2:]
+    put = _struct_writer(part.fields, flexible) if part.fields else None
+    put = put or (_text_writer(flexible, False) if kind == "string" else None)
+
+    def write(values: Sequence[Any] | None) -> bytes:
+        if values is None:
+            return fields.array_length(-1, flexible)
+        count = fields.array_length(len(values), flexible)
+        if isinstance(values, Rows):
+            return count + values.raw
+        if put is None:
+            return count + struct.pack(f">{len(values)}{CODES[kind]}", *values)
+        return b"".join((count, *map(put, values)))
+
+    return write
