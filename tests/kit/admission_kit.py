@@ -12,8 +12,8 @@ from wire_client import create_request
 from enforcer.kafka.mutations.admission import Admission
 from enforcer.kafka.mutations.recent_topics import RecentTopics
 from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import MutationRequest, decode_request
-from enforcer.wire.kafka.topic_counts import TopicCounts
 
 CREATED = topics.CreateTopicsResponse
 

@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "streaming.job.process": (*STREAMING_BELOW_JOB, "streaming.job"),
     "streaming.job.blobs": (*STREAMING_BELOW_JOB, "streaming.job.spark"),
     "streaming.job": (*STREAMING_BELOW_JOB, "streaming.job.spark", "streaming.job.blobs"),
-    "enforcer.wire": ("streaming.contract", "enforcer.kafka.guard.apis"),
+    "enforcer.wire": ("streaming.contract.errors",),
     "enforcer.host": ("enforcer.core", "streaming.contract"),
     "enforcer.core": (
         "enforcer.laws", "streaming.contract", "streaming.policy",

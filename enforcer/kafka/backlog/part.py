@@ -12,8 +12,8 @@ from enforcer.kafka.backlog.waiting import Waiting
 from enforcer.kafka.names import ABSENT_MAX, ABSENT_MS, ASKED_AT_ONCE, NameQuestions
 from enforcer.kafka.part import NO_KEYS, Behind, Limit, Link, Part, Request
 from enforcer.laws.backlog.block import Block
-from enforcer.wire.kafka.answers import POLICY_VIOLATION, REQUEST_TIMED_OUT
 from enforcer.wire.kafka.frames import PRODUCE, BadFrame, RequestHeader, parse_header
+from enforcer.wire.kafka.mutations import POLICY_VIOLATION, REQUEST_TIMED_OUT
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 from streaming.contract.events import ANONYMOUS
 

@@ -4,27 +4,18 @@ Kafka's errors of an answer are per partition, so what is free of a request goes
 and the broker's answer gets the errors of the rest (docs/protocol_notes.md 3.8).
 """
 
-import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
-from enforcer.wire.kafka.compiler import Fields
-from enforcer.wire.kafka.fields import Cursor
-from enforcer.wire.kafka.frames import (
-    PRODUCE,
-    RequestHeader,
-    acks_offset,
-    is_flexible,
-    response_body_offset,
-)
+from enforcer.wire.kafka import codec
+from enforcer.wire.kafka.codec import ASKED_MAX, asked, request_layout, response_layout
+from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, response_body_offset
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Place = tuple[bytes, int]
 """A partition: its topic's name, or id from version 13 on, and its number."""
-_ACKS_AND_TIMEOUT: Final = struct.Struct(">hi")
-_NUMBER: Final = struct.Struct(">i")
+_ASKED: Final = asked(PRODUCE, "Acks TimeoutMs TopicData(Name|TopicId? PartitionData(Index))")
 _NOWHERE: Final = {"BaseOffset": -1}
 
 
@@ -60,20 +51,8 @@ def asked_in(frame: bytes, header: RequestHeader) -> Asked:
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
-    flexible, by_id = is_flexible(PRODUCE, header.api_version), header.api_version >= PRODUCE_IDS_FROM
-    offset = acks_offset(frame, header)
-    cursor = Cursor(frame, offset, flexible)
-    cursor.skip(_ACKS_AND_TIMEOUT.size)
-    acks, timeout_ms = _ACKS_AND_TIMEOUT.unpack_from(frame, offset)
-    places = []
-    for _ in cursor.elements():
-        topic = cursor.raw(len(fields.NO_ID) if by_id else max(0, cursor.string_length()))
-        for _ in cursor.elements():
-            places.append((topic, _NUMBER.unpack(cursor.raw(_NUMBER.size))[0]))
-            cursor.skip_bytes()
-            cursor.skip_tags()
-        cursor.skip_tags()
-    return Asked(acks, timeout_ms, places)
+    acks, timeout_ms, topics = _ASKED(frame, header)
+    return Asked(acks, timeout_ms, [(topic, number) for topic, parts in topics for number in parts])
 
 
 def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> bytes:
@@ -95,10 +74,7 @@ def without(frame: bytes, header: RequestHeader, taken: Collection[Place]) -> by
 
 def answer(header: RequestHeader, refused: Mapping[Place, Refused]) -> bytes:
     """The answer to a request of which nothing is left."""
-    flexible = is_flexible(PRODUCE, header.api_version)
-    body = _with(header, {}, refused)
-    head = fields.int32(header.correlation_id) + fields.tags(flexible)
-    return head + response_layout(PRODUCE, header.api_version).write(body)
+    return codec.answer(header, _with(header, {}, refused))
 
 
 def merged(header: RequestHeader, refused: Mapping[Place, Refused], response: bytes) -> bytes:

@@ -10,7 +10,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from enforcer.wire.kafka.batches import BATCHES_MAX, RECORD_BYTES_MIN, count_records
-from enforcer.wire.kafka.traffic import Frame
+from enforcer.wire.kafka.frames import Frame
 
 _HEAD: Final = struct.Struct(">qi4xb")  # offset, length, leader epoch or crc, magic
 _HEAD_BYTES: Final = 17

@@ -12,11 +12,12 @@ from enforcer.wire.kafka.fields import array_length
 from enforcer.wire.kafka.frames import (
     FETCH,
     BadFrame,
+    Frame,
     Reason,
     RequestHeader,
     is_flexible,
 )
-from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX
 
 SESSIONS_FROM: Final = 7
 _LIMIT_FROM: Final = 3

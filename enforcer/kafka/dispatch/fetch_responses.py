@@ -13,11 +13,12 @@ from enforcer.wire.kafka.fields import NO_TAGS, array_length, int16, int32, uvar
 from enforcer.wire.kafka.frames import (
     FETCH,
     BadFrame,
+    Frame,
     Reason,
     is_flexible,
     response_body_offset,
 )
-from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX, Frame
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, FETCH_PARTS_MAX
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

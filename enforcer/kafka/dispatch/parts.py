@@ -6,8 +6,8 @@ Places are plain numbers in local variables, since a cursor object would cost as
 import struct
 from typing import Final
 
-from enforcer.wire.kafka.frames import BadFrame, Reason, read_uvarint, skip_tags
-from enforcer.wire.kafka.traffic import TOPIC_ID_BYTES, Frame
+from enforcer.wire.kafka.frames import BadFrame, Frame, Reason, read_uvarint, skip_tags
+from enforcer.wire.kafka.traffic import TOPIC_ID_BYTES
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from enforcer.kafka.guard.rules import Kind, Rule
 from enforcer.wire.kafka.codec import ASKED_MAX
-from enforcer.wire.kafka.compiler import Fields
+from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import BadFrame, Reason
 
 CodeOf = Callable[[Rule, Any], int]

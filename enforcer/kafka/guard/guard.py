@@ -27,7 +27,7 @@ from enforcer.kafka.guard.rules import (
 )
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
-from enforcer.wire.kafka.compiler import Fields
+from enforcer.wire.kafka.fields import Fields
 from enforcer.wire.kafka.frames import (
     FIND_COORDINATOR,
     METADATA,

@@ -11,11 +11,13 @@ from typing import Final
 
 from enforcer.kafka.guard.protected import Protected
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.fields import INT32_ARRAY, Cursor
-from enforcer.wire.kafka.frames import METADATA, is_flexible, response_body_offset
-from enforcer.wire.kafka.messages import skip_brokers
+from enforcer.wire.kafka.codec import Reader, told
+from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.frames import METADATA, is_flexible
 from enforcer.wire.kafka.traffic import METADATA_IDS_FROM
 
+_LIST_AT: Final = told(METADATA, "at:Topics")
+_TOPIC: Final = Reader(METADATA, "response.Topics()", "Name? TopicId end")
 _ERRORS: Final = 7
 
 
@@ -28,19 +30,17 @@ def without_ours(response: bytes, version: int, protected: Protected) -> bytes:
     if not protected.may_be_in(response, 0, len(response), False):
         return response
     flexible = is_flexible(METADATA, version)
-    cursor = Cursor(response, response_body_offset(METADATA, version, response), flexible)
-    skip_brokers(cursor, version)
-    list_at = cursor.offset
+    list_at = _LIST_AT(response, version)
+    cursor = Cursor(response, list_at, flexible)
     count = cursor.array_length()
     parts, copied, ids = list[bytes](), cursor.offset, set[bytes]()
     for start in _starts(response, copied, flexible, protected):
         if start < copied:
             continue
-        cursor.offset = start
-        name, topic_id = _skip_topic(cursor, version)
+        name, topic_id, end = _TOPIC(response, version, start)
         if protected.has(name):
             parts.append(response[copied:start])
-            copied = cursor.offset
+            copied = end
             ids.add(topic_id)
     if not parts:
         return response
@@ -70,17 +70,3 @@ def _start(data: bytes, name: int, flexible: bool, errors: int) -> int:
         return name - 4
     short = data[name - 3] == 0 and data[name - 2] < errors
     return name - 3 if short else -1
-
-
-def _skip_topic(cursor: Cursor, version: int) -> tuple[bytes, bytes]:
-    """Moves over a topic; returns its name and id."""
-    cursor.skip(2)
-    name = cursor.raw(max(0, cursor.string_length()))
-    topic_id = cursor.raw(len(fields.NO_ID)) if version >= METADATA_IDS_FROM else fields.NO_ID
-    cursor.skip(1 if version >= 1 else 0)  # is internal
-    fixed = 2 + 4 + 4 + (4 if version >= 7 else 0)  # error, index, leader, its epoch
-    replicas = (INT32_ARRAY,) * (3 if version >= 5 else 2)  # all, in step, off line
-    cursor.skip_rows(before=fixed, parts=replicas)
-    cursor.skip(4 if version >= 8 else 0)  # what may be done
-    cursor.skip_tags()
-    return name, topic_id

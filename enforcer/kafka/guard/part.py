@@ -1,9 +1,9 @@
 """The guard's side of a connection: what no client may ask for, or not in this form, goes no further."""
 
 from enforcer.kafka.guard.guard import Guard
+from enforcer.kafka.guard.versions import api_versions_refusal, unsupported
 from enforcer.kafka.part import EVERYTHING, Concern, Link, Part, Request
 from enforcer.wire.kafka.frames import API_VERSIONS
-from enforcer.wire.kafka.messages import api_versions_refusal, unsupported
 
 
 class GuardConcern(Concern):

@@ -4,11 +4,13 @@ from typing import Final
 
 from enforcer.kafka.guard.protected import Protected
 from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.codec import asked
 from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, is_flexible
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 Bytes = bytes | bytearray
+_NAMED: Final = asked(PRODUCE, "TransactionalId TopicData(Name|TopicId?)")
 # acks and timeout
 _BEFORE_TOPICS: Final = 6
 # Behind the client id of a request without transactional id: that, acks and timeout, from version 3 on.
@@ -64,21 +66,6 @@ def names_ours(frame: Bytes, header: RequestHeader, protected: Protected) -> boo
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
-    version = header.api_version
-    cursor = Cursor(frame, header.body_offset, is_flexible(PRODUCE, version))
-    if version >= 3 and protected.has(cursor.raw(max(0, cursor.string_length()))):
-        return True
-    cursor.skip(_BEFORE_TOPICS)
-    by_id = version >= PRODUCE_IDS_FROM
-    for _ in cursor.elements():
-        if by_id:
-            if cursor.raw(len(fields.NO_ID)) in protected.ids:
-                return True
-        elif protected.has(cursor.raw(max(0, cursor.string_length()))):
-            return True
-        for _ in cursor.elements():
-            cursor.skip(4)
-            cursor.skip_bytes()
-            cursor.skip_tags()
-        cursor.skip_tags()
-    return False
+    transaction, topics = _NAMED(frame, header)
+    ours = protected.ids.__contains__ if header.api_version >= PRODUCE_IDS_FROM else protected.has
+    return protected.has(transaction) or any(map(ours, topics))

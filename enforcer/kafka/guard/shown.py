@@ -6,10 +6,10 @@ from typing import Any, Final
 from enforcer.kafka.guard.metadata import without_ours
 from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import SHOWN
-from enforcer.wire.kafka.frames import API_VERSIONS, METADATA, response_body_offset
-from enforcer.wire.kafka.messages import limit_api_versions
+from enforcer.kafka.guard.versions import limit_api_versions
 from enforcer.wire.kafka.codec import response_layout
-from enforcer.wire.kafka.compiler import Fields
+from enforcer.wire.kafka.fields import Fields
+from enforcer.wire.kafka.frames import API_VERSIONS, METADATA, response_body_offset
 
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_QUORUM: Final = 55

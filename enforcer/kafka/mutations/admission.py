@@ -22,9 +22,8 @@ from enforcer.laws.mutation.free_questions import FreeQuestions
 from enforcer.laws.mutation.gate import MutationQuota, explain
 from enforcer.laws.mutation.ledger import Answered, Ask
 from enforcer.laws.mutation.request_events import Asked
-from enforcer.wire.kafka.answers import merge, refuse_all
-from enforcer.wire.kafka.mutations import MutationRequest, subset
-from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN, TopicCounts
+from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
+from enforcer.wire.kafka.mutations import MutationRequest, merge, refuse_all, subset
 
 
 class Link(Protocol):

@@ -15,8 +15,8 @@ from enforcer.laws.mutation.coordinator import Uncharged
 from enforcer.laws.mutation.gate import explain
 from enforcer.laws.mutation.ledger import Answered
 from enforcer.laws.mutation.receipt import Receipt
+from enforcer.wire.kafka.messages import NOTHING_KNOWN
 from enforcer.wire.kafka.mutations import MutationApi
-from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN
 
 
 class _Receipted(Deciding):

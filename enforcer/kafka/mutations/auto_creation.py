@@ -8,12 +8,13 @@ from cachetools import TTLCache
 
 from enforcer.core.settings import AutoCreation
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.wire.kafka.fields import Cursor
-from enforcer.wire.kafka.frames import METADATA, RequestHeader, is_flexible
+from enforcer.wire.kafka.codec import asked
+from enforcer.wire.kafka.frames import METADATA, RequestHeader
 from enforcer.wire.kafka.messages import forbid_auto_creation, metadata_answer_as, unknown_topics
 
 FLAG_FROM: Final = 4
 """The first version of Metadata that may ask without creating; older requests are sent as this one."""
+_TOPICS: Final = asked(METADATA, "Topics:count")
 _NOTED_MAX_BYTES: Final = 262_144
 """Larger answers are not gone through for topics that are not there: that would hold up other traffic."""
 _LOG_AGAIN_MS: Final = 3_600_000.0
@@ -60,8 +61,7 @@ class AutoCreations:
             BadFrame: it cannot be read.
         """
         version = header.api_version
-        cursor = Cursor(frame, header.body_offset, is_flexible(METADATA, version))
-        named = cursor.array_length() > 0
+        named = _TOPICS(frame, header) > 0
         frame, changed = forbid_auto_creation(frame, header)
         if not changed or (version >= FLAG_FROM and not named):
             return frame, None

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
+from enforcer.kafka.mutations.costs import count_mutations
 from enforcer.laws.mutation.request_events import Asked
-from enforcer.wire.kafka.answers import decode_answer
-from enforcer.wire.kafka.mutations import MutationApi, MutationItem, MutationRequest, count_mutations
-from enforcer.wire.kafka.topic_counts import TopicCounts
+from enforcer.wire.kafka.fields import NO_ID
+from enforcer.wire.kafka.messages import TopicCounts
+from enforcer.wire.kafka.mutations import MutationApi, MutationItem, MutationRequest, decode_answer
 
+_COUNTED_FROM: Final = 5
+"""The answer to CreateTopics tells how many partitions a topic has from this version on."""
 Charged = Mapping[str, tuple[MutationItem, int]]
 """Name -> item and its mutations, of the items that cost something, in the request's order."""
 
@@ -71,9 +75,7 @@ def changes_made(request: MutationRequest, items: Charged, response: bytes) -> d
         BadFrame: the response ends too early or a length in it is impossible.
     """
     names = {item.position: name for name, (item, _) in items.items()}
-    done = [
-        part for part in decode_answer(request.api, request.version, response).items if not part.error_code
-    ]
+    done = [part for part in decode_answer(request.api, request.version, response) if not part.error_code]
     by_name = {part.name: part for part in done}
     by_id = {part.topic_id: part for part in done}
     changes = {}
@@ -87,13 +89,13 @@ def changes_made(request: MutationRequest, items: Charged, response: bytes) -> d
         partitions = None
         if request.api is MutationApi.CREATE_TOPICS:
             # A creation with -1 took the cluster's default, which may not be what we guessed.
-            told = part.num_partitions if part.num_partitions is not None else item.partitions
+            told = part.num_partitions if request.version >= _COUNTED_FROM else item.partitions
             mutations = partitions = told if told > 0 else mutations
         elif request.api is MutationApi.CREATE_PARTITIONS:
             partitions = item.partitions
         changes[name or part.name or item.name or ""] = Change(
             name=part.name or item.name,
-            topic_id=part.topic_id or item.topic_id,
+            topic_id=item.topic_id if part.topic_id == NO_ID else part.topic_id,
             partitions=partitions,
             mutations=mutations,
             foreseen=name is not None,

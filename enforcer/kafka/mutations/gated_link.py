@@ -8,9 +8,8 @@ from typing import TypeVar
 from enforcer.kafka.names import ASKED_AT_ONCE
 from enforcer.kafka.part import Link, Request, Slot
 from enforcer.wire.kafka.frames import client_id_field
-from enforcer.wire.kafka.messages import decode_topics, topics_request
+from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts, decode_topics, topics_request
 from enforcer.wire.kafka.mutations import is_legal_name
-from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN, TopicCounts
 
 T = TypeVar("T")
 

@@ -16,9 +16,15 @@ from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.free_questions import FreeQuestions
 from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
 from enforcer.laws.mutation.open_questions import line_of
-from enforcer.wire.kafka.answers import POLICY_VIOLATION, refuse_all
 from enforcer.wire.kafka.frames import METADATA
-from enforcer.wire.kafka.mutations import MUTATION_KEYS, MutationRequest, TooManyItems, decode_request
+from enforcer.wire.kafka.mutations import (
+    MUTATION_KEYS,
+    POLICY_VIOLATION,
+    MutationRequest,
+    TooManyItems,
+    decode_request,
+    refuse_all,
+)
 
 _ITEM_BYTES: Final = 500
 """What an item of a request for mutations takes beside its frame, about."""

@@ -3,8 +3,8 @@
 from enforcer.kafka.mutations.admission import Deciding
 from enforcer.laws.mutation.gate import explain
 from enforcer.laws.mutation.ledger import Answered
-from enforcer.wire.kafka.answers import explain_throttle
-from enforcer.wire.kafka.throttle import patch_throttle
+from enforcer.wire.kafka.mutations import explain_throttle
+from enforcer.wire.kafka.outcomes import patch_throttle
 
 
 class Permissive(Deciding):

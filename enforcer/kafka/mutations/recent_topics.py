@@ -10,7 +10,7 @@ from typing import Final
 
 from cachetools import TTLCache
 
-from enforcer.wire.kafka.topic_counts import TopicCounts
+from enforcer.wire.kafka.messages import TopicCounts
 
 DEFAULT_PARTITIONS: Final = 1
 """Of a topic created with -1, until num.partitions is read from the cluster: Kafka's own default."""

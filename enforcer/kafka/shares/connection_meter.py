@@ -11,13 +11,12 @@ from enforcer.kafka.shares.tails import whole_batches
 from enforcer.kafka.shares.topic_ids import described
 from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account, Wait
 from enforcer.laws.shares.topic_accounts import Bill, Charged
-from enforcer.wire.kafka.frames import RequestHeader
+from enforcer.wire.kafka.frames import Frame, RequestHeader
 from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted
 from enforcer.wire.kafka.traffic import (
     FETCH_IDS_FROM,
     METADATA_IDS_FROM,
     Fetching,
-    Frame,
     Part,
     Passed,
     fetched_in_steps,

@@ -15,16 +15,8 @@ from enforcer.kafka.part import FETCH_LIMIT_MAX
 from enforcer.laws.shares.account import DISPATCH, PUBLISH, Account
 from enforcer.laws.shares.meter import Meter
 from enforcer.laws.shares.topic_accounts import Bill, Owed, TopicAccounts
-from enforcer.wire.kafka.frames import FETCH, PRODUCE, RequestHeader
-from enforcer.wire.kafka.traffic import (
-    FETCH_IDS_FROM,
-    PRODUCE_IDS_FROM,
-    Fetching,
-    Frame,
-    Part,
-    Passed,
-    produced,
-)
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, Frame, RequestHeader
+from enforcer.wire.kafka.traffic import FETCH_IDS_FROM, PRODUCE_IDS_FROM, Fetching, Part, Passed, produced
 
 FETCH_SLICE_MS: Final = 250
 """A Fetch of a limited group brings at most so many ms of its share at once, or its debt would be long."""

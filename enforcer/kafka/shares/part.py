@@ -14,10 +14,8 @@ from enforcer.kafka.names import NameQuestions
 from enforcer.kafka.part import Limit, Link, Part, Request, Slot
 from enforcer.kafka.shares.connection_meter import Admitted, ConnectionMeter
 from enforcer.kafka.shares.frame_meter import FrameMeter
-from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, produce_acks
-from enforcer.wire.kafka.outcomes import with_acks
-from enforcer.wire.kafka.throttle import patch_throttle
-from enforcer.wire.kafka.traffic import Frame
+from enforcer.wire.kafka.frames import FETCH, METADATA, PRODUCE, Frame, produce_acks
+from enforcer.wire.kafka.outcomes import patch_throttle, with_acks
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 

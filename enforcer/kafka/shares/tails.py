@@ -8,7 +8,7 @@ import struct
 from typing import Final
 
 from enforcer.kafka.dispatch.fetch_responses import answer_of, changed
-from enforcer.wire.kafka.traffic import Frame
+from enforcer.wire.kafka.frames import Frame
 
 _LENGTH: Final = struct.Struct(">8xi")
 """Of a batch, from behind itself on; its offset stands before it."""

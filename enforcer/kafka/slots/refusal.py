@@ -3,9 +3,9 @@
 from typing import Final
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.answers import REQUEST_TIMED_OUT
 from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import PRODUCE, RequestHeader, is_flexible
+from enforcer.wire.kafka.mutations import REQUEST_TIMED_OUT
 from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM
 
 _ACKS_AND_TIMEOUT: Final = 6

@@ -4,10 +4,11 @@ Only the addresses are replaced: all other bytes are copied as they came, so rec
 we do not know survive.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from enforcer.wire.kafka import fields
+from enforcer.wire.kafka.codec import Reader, spliced, told
 from enforcer.wire.kafka.fields import Cursor
 from enforcer.wire.kafka.frames import (
     DESCRIBE_CLUSTER,
@@ -18,9 +19,8 @@ from enforcer.wire.kafka.frames import (
     BadFrame,
     Reason,
     is_flexible,
-    response_body_offset,
 )
-from enforcer.wire.kafka.throttle import ends_without_tags, skip_produce_partitions
+from enforcer.wire.kafka.outcomes import ends_without_tags
 
 AddressMap = Callable[[int, str, int], tuple[str, int]]
 """(node id, host, port) of a broker -> (host, port) that clients shall use for it.
@@ -29,31 +29,24 @@ It is called for every address in a response, so it is also how the caller learn
 """
 
 _NODE_ENDPOINTS_TAG: Final = 0
-_NONE_ABORTED: Final = (b"\0", b"\1")
 _ENDPOINTS_FROM: Final = {PRODUCE: 10, FETCH: 16}
 REWRITTEN_KEYS: Final = frozenset({PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
 
 
-class _Splice:
-    """A message being copied with some of its spans replaced."""
-
-    __slots__ = ("_copied", "_data", "_parts")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._copied = 0
-        self._parts: list[bytes] = []
-
-    def replace(self, start: int, end: int, value: bytes) -> None:
-        """Puts `value` in place of the bytes from start to end; spans come in ascending order."""
-        self._parts += (self._data[self._copied : start], value)
-        self._copied = end
-
-    def result(self) -> bytes:
-        """The message so far and the rest of it as it was."""
-        if not self._parts:
-            return self._data
-        return b"".join((*self._parts, self._data[self._copied :]))
+_PLACE: Final = "at:Host Host:text Port end:Port"
+_BROKERS: Final = Reader(METADATA, "response.Brokers", f"Brokers(NodeId {_PLACE}) end:Brokers")
+_BROKERS_AT: Final = told(METADATA, "at:Brokers")
+_COORDINATORS: Final = told(
+    FIND_COORDINATOR, f"NodeId {_PLACE} Coordinators(NodeId {_PLACE})", rows=3
+)
+_CLUSTER: Final = told(DESCRIBE_CLUSTER, f"Brokers(BrokerId {_PLACE})")
+_TAGS_AT: Final = {PRODUCE: told(PRODUCE, "end:ThrottleTimeMs"), FETCH: told(FETCH, "end:Responses")}
+"""Where the tagged section at the end begins, behind all records."""
+_ENDPOINTS: Final = {
+    key: Reader(key, "response.NodeEndpoints", f"NodeEndpoints(NodeId {_PLACE}) end:NodeEndpoints")
+    for key in _ENDPOINTS_FROM
+}
+Span = tuple[int, int, bytes]
 
 
 def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: AddressMap) -> bytes:
@@ -71,22 +64,14 @@ def rewrite_addresses(api_key: int, version: int, response: bytes, address_of: A
         return _rewrite_endpoints(api_key, version, response, address_of)
     if api_key not in REWRITTEN_KEYS:
         return response
-    flexible = is_flexible(api_key, version)
-    cursor = Cursor(response, response_body_offset(api_key, version, response), flexible)
-    splice = _Splice(response)
     if api_key == METADATA:
-        cursor.offset = _broker_list_offset(version, response)
-        _rewrite_brokers(cursor, splice, address_of, has_rack=version >= 1, has_fenced=False)
+        brokers, _ = _BROKERS(response, version, _BROKERS_AT(response, version))
     elif api_key == FIND_COORDINATOR:
-        _rewrite_coordinators(version, cursor, splice, address_of)
+        *alone, several = _COORDINATORS(response, version)
+        brokers = [alone, *several]
     else:
-        cursor.skip(4 + 2)  # throttle time, error code
-        cursor.skip_string()
-        cursor.skip(1 if version >= 1 else 0)  # endpoint type
-        cursor.skip_string()
-        cursor.skip(4)  # controller id
-        _rewrite_brokers(cursor, splice, address_of, has_rack=True, has_fenced=version >= 2)
-    return splice.result()
+        brokers = _CLUSTER(response, version)
+    return spliced(response, _spans(brokers, is_flexible(api_key, version), address_of))
 
 
 class Rewriter:
@@ -111,80 +96,35 @@ class Rewriter:
         """See `rewrite_addresses`."""
         if api_key != METADATA:
             return rewrite_addresses(api_key, version, response, self._address_of)
-        start = _broker_list_offset(version, response)
+        start = _BROKERS_AT(response, version)
         layout = (is_flexible(METADATA, version), version >= 1)
         came, left = self._lists.get(layout, (b"", b""))
         if came and self._changes_then == self._changes() and response.startswith(came, start):
             return b"".join((response[:start], left, response[start + len(came) :]))
-        cursor, splice = Cursor(response, start, layout[0]), _Splice(response)
-        _rewrite_brokers(cursor, splice, self._address_of, has_rack=layout[1], has_fenced=False)
-        rewritten, rest = splice.result(), len(response) - cursor.offset
+        brokers, end = _BROKERS(response, version, start)
+        rewritten = spliced(response, _spans(brokers, layout[0], self._address_of))
         if self._changes_then != self._changes():
             self._lists.clear()
             self._changes_then = self._changes()
-        self._lists[layout] = (response[start : cursor.offset], rewritten[start : len(rewritten) - rest])
+        self._lists[layout] = response[start:end], rewritten[start : len(rewritten) - (len(response) - end)]
         return rewritten
 
 
-def _broker_list_offset(version: int, response: bytes) -> int:
-    """Where the list of brokers begins in a Metadata response: first, but for the throttle time from 3 on."""
-    return response_body_offset(METADATA, version, response) + (4 if version >= 3 else 0)
-
-
-def _rewrite_address(cursor: Cursor, splice: _Splice, node_id: int, address_of: AddressMap) -> None:
-    start = cursor.offset
-    host = cursor.string()
-    port = cursor.int32()
-    if node_id < 0 or not host:
-        return
-    new_host, new_port = address_of(node_id, host, port)
-    value = fields.string(new_host, cursor.flexible) + fields.int32(new_port)
-    splice.replace(start, cursor.offset, value)
-
-
-def _rewritten_address(address: bytes, address_of: AddressMap) -> bytes:
-    """Node id, host and port as in a flexible message, with our address."""
-    cursor, splice = Cursor(address, 0, True), _Splice(address)
-    _rewrite_address(cursor, splice, cursor.int32(), address_of)
-    return splice.result()
-
-
-def _rewrite_brokers(
-    cursor: Cursor, splice: _Splice, address_of: AddressMap, *, has_rack: bool, has_fenced: bool
-) -> None:
-    for _ in cursor.elements():
-        _rewrite_address(cursor, splice, cursor.int32(), address_of)
-        if has_rack:
-            cursor.skip_string()
-        cursor.skip(1 if has_fenced else 0)
-        cursor.skip_tags()
-
-
-def _rewrite_coordinators(version: int, cursor: Cursor, splice: _Splice, address_of: AddressMap) -> None:
-    cursor.skip(4 if version >= 1 else 0)  # throttle time
-    if version < 4:
-        cursor.skip(2)
-        if version >= 1:
-            cursor.skip_string()
-        _rewrite_address(cursor, splice, cursor.int32(), address_of)
-        return
-    # There may be thousands, of a few brokers: the same bytes are replaced as they were before.
-    known: dict[bytes, bytes] = {}
-    data = cursor.data
-    for _ in cursor.elements(rows=3):
-        cursor.skip_string()  # the key asked for
-        start = cursor.offset
-        cursor.offset += 4
-        cursor.skip_string()
-        cursor.skip(4)
-        address = bytes(data[start : cursor.offset])
-        if address not in known:
-            known[address] = _rewritten_address(address, address_of)
-        if known[address] != address:
-            splice.replace(start, cursor.offset, known[address])
-        cursor.skip(2)
-        cursor.skip_string()
-        cursor.skip_tags()
+def _spans(
+    places: Iterable[tuple[int, int, str, int, int]], flexible: bool, address_of: AddressMap
+) -> list[Span]:
+    """What stands where the addresses are; node -1 and an empty host mean that there is none, and stay."""
+    spans = []
+    # There may be thousands, of a few brokers.
+    known: dict[tuple[int, str, int], bytes] = {}
+    for node_id, start, host, port, end in places:
+        if node_id < 0 or not host:
+            continue
+        if (node_id, host, port) not in known:
+            new_host, new_port = address_of(node_id, host, port)
+            known[node_id, host, port] = fields.string(new_host, flexible) + fields.int32(new_port)
+        spans.append((start, end, known[node_id, host, port]))
+    return spans
 
 
 def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
@@ -200,48 +140,15 @@ def may_hold_endpoints(api_key: int, response: bytes | bytearray) -> bool:
 
 
 def _rewrite_endpoints(api_key: int, version: int, response: bytes, address_of: AddressMap) -> bytes:
-    cursor = Cursor(response, response_body_offset(api_key, version, response), True)
-    if api_key == PRODUCE:
-        skip_produce_partitions(cursor, version)
-        cursor.skip(4)
-    else:
-        _skip_fetch_partitions(cursor)
-    splice = _Splice(response)
+    cursor = Cursor(response, _TAGS_AT[api_key](response, version), True)
+    spans = []
     for _ in range(cursor.uvarint()):
-        tag = cursor.uvarint()
-        start = cursor.offset
-        size = cursor.uvarint()
-        content_start = cursor.offset
-        cursor.skip(size)
+        tag, start = cursor.uvarint(), cursor.offset
+        content = cursor.raw(cursor.uvarint())
         if tag == _NODE_ENDPOINTS_TAG:
-            content = _rewrite_endpoint_list(response[content_start : cursor.offset], address_of)
-            splice.replace(start, cursor.offset, fields.uvarint(len(content)) + content)
-    return splice.result()
-
-
-def _rewrite_endpoint_list(content: bytes, address_of: AddressMap) -> bytes:
-    cursor = Cursor(content, 0, True)
-    splice = _Splice(content)
-    _rewrite_brokers(cursor, splice, address_of, has_rack=True, has_fenced=False)
-    if cursor.offset != len(content):
-        raise BadFrame(Reason.BAD_VALUE)
-    return splice.result()
-
-
-def _skip_fetch_partitions(cursor: Cursor) -> None:
-    """Moves a cursor at the body of a Fetch response v16+ over all records, in steps of a partition."""
-    data = cursor.data
-    cursor.skip(4 + 2 + 4)  # throttle time, error code, session id
-    for _ in cursor.elements():
-        cursor.skip(len(fields.NO_ID))
-        for _ in cursor.elements(rows=3):
-            # Index, error, high watermark, last stable and log start offset.
-            cursor.skip(4 + 2 + 8 + 8 + 8)
-            if data[cursor.offset : cursor.offset + 1] in _NONE_ABORTED:
-                cursor.offset += 1 + 4  # preferred read replica
-            else:
-                cursor.skip_rows(before=8 + 8)  # aborted transactions: producer id, first offset
-                cursor.skip(4)
-            cursor.skip_bytes()
-            cursor.skip_tags()
-        cursor.skip_tags()
+            nodes, end = _ENDPOINTS[api_key](content, version, 0)
+            if end != len(content):
+                raise BadFrame(Reason.BAD_VALUE)
+            content = spliced(content, _spans(nodes, True, address_of))
+            spans.append((start, cursor.offset, fields.uvarint(len(content)) + content))
+    return spliced(response, spans)

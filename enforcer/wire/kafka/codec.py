@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.compiler import CODES, TAGS, Fields, Frame, Read, Rows, Source, parse
+from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
 from enforcer.wire.kafka.definitions import WIDTHS, Field, body
-from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX
-from enforcer.wire.kafka.frames import RequestHeader, is_flexible, response_body_offset
+from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Fields, Read, Rows
+from enforcer.wire.kafka.frames import Frame, RequestHeader, is_flexible, response_body_offset
 
 ELEMENTS_MAX: Final = ROWS_MAX // ELEMENT_ROWS
 """Structs of an answer that are read one by one, about a microsecond each."""
@@ -31,7 +31,7 @@ class Reader:
 
     Args:
         key: of the API.
-        kind: request or response.
+        kind: request or response, or a part of it, as `definitions.body` says.
         wanted: which fields, as `compiler` says.
         rows: what an array's element counts for of ROWS_MAX, if something of it is wanted.
         types: field -> what is made of its structs, instead of tuples.
@@ -77,10 +77,10 @@ def asked(key: int, wanted: str, **more: Any) -> Callable[[Frame, RequestHeader]
     return lambda frame, header: reader(frame, header.api_version, header.body_offset)
 
 
-def told(key: int, wanted: str, **more: Any) -> Callable[[Frame, int], Any]:
+def told(key: int, wanted: str, room: int = ROWS_MAX, **more: Any) -> Callable[[Frame, int], Any]:
     """A reader of responses, given with their version; see `Reader`."""
     reader = Reader(key, "response", wanted, **more)
-    return lambda frame, version: reader(frame, version, response_body_offset(key, version, frame))
+    return lambda frame, version: reader(frame, version, response_body_offset(key, version, frame), room)
 
 
 class Layout:
@@ -108,23 +108,23 @@ class Layout:
 
 
 @cache
+def layout(key: int, version: int, kind: str) -> Layout:
+    """The layout of a body, or of a part of one, as `definitions.body` says.
+
+    Raises:
+        OSError: there is no definition of it.
+    """
+    return Layout(body(key, version, kind), is_flexible(key, version))
+
+
 def request_layout(key: int, version: int) -> Layout:
-    """The body of a request.
-
-    Raises:
-        OSError: there is no definition of it.
-    """
-    return Layout(body(key, version, "request"), is_flexible(key, version))
+    """The body of a request."""
+    return layout(key, version, "request")
 
 
-@cache
 def response_layout(key: int, version: int) -> Layout:
-    """The body of a response.
-
-    Raises:
-        OSError: there is no definition of it.
-    """
-    return Layout(body(key, version, "response"), is_flexible(key, version))
+    """The body of a response."""
+    return layout(key, version, "response")
 
 
 def answer(header: RequestHeader, values: Fields) -> bytes:

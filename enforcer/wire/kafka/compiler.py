@@ -27,16 +27,20 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from enforcer.wire.kafka.definitions import WIDTHS, Field
-from enforcer.wire.kafka.fields import ROWS_MAX, TAGS_ROOM, skip_tags_within
+from enforcer.wire.kafka.fields import (
+    TAGS_ROOM,
+    Read,
+    Rows,
+    null,
+    numbers,
+    skip_tags_within,
+    wrong_count,
+)
 from enforcer.wire.kafka.frames import BadFrame, Reason, read_uvarint
 
 TAGS: Final = "_tags"
 """Where the tagged section of a struct is kept, as it came."""
 
-Fields = dict[str, Any]
-Frame = bytes | bytearray
-Read = Callable[[Frame, int, int], Any]
-"""(frame, offset of the body, rows that may be gone through) -> what is wanted."""
 CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
@@ -102,7 +106,7 @@ class Source:
         )
         self._known: dict[str, Any] = {
             "BadFrame": BadFrame, "Reason": Reason, "error": struct.error, "read_uvarint": read_uvarint,
-            "skip_tags": skip_tags_within, "null": _null, "wrong_count": _wrong_count, "numbers": _numbers,
+            "skip_tags": skip_tags_within, "null": null, "wrong_count": wrong_count, "numbers": numbers,
             "Rows": Rows,
         }  # fmt: skip
 
@@ -168,7 +172,11 @@ class Source:
                     found[place] = _absent(part, wants[place].how)
             elif left:
                 left -= bool(places) and not whole
-                if part.width:
+                if not left and not part.width and all(wants[place].how == "at" for place in places):
+                    self._fixed(run, wants, found)
+                    for place in places:
+                        found[place] = self._mark(part.name + "At")
+                elif part.width:
                     run.append((part, places))
                 else:
                     self._fixed(run, wants, found)
@@ -374,26 +382,6 @@ class Source:
         return variable
 
 
-class Rows(Sequence[Fields]):
-    """Structs of fixed size, kept as the bytes that they came in; read when they are looked at."""
-
-    __slots__ = ("_read", "_row_bytes", "raw", "size")
-
-    def __init__(self, read: Read, raw: bytes, count: int) -> None:
-        self._read = read
-        self.raw = raw
-        self.size = count
-        self._row_bytes = len(raw) // count if count else 0
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: Any) -> Any:
-        if not 0 <= index < self.size:
-            raise IndexError(index)
-        return self._read(self.raw, index * self._row_bytes, ROWS_MAX)
-
-
 def _meant(parts: Sequence[Field], names: Sequence[str]) -> str:
     there = {part.name: part.present for part in parts}
     return next((name for name in names if there[name]), names[0])
@@ -404,24 +392,3 @@ def _absent(part: Field, how: str) -> str:
     if how == "value":
         return repr(part.default)
     return repr((part.default or b"").decode()) if how == "text" else "0"
-
-
-def _null(count: int, allowed: bool) -> None:
-    """No text, bytes or array where the length says so.
-
-    Raises:
-        BadFrame: the length is none, or there must be something.
-    """
-    if count < -1:
-        raise BadFrame(Reason.NEGATIVE_LENGTH)
-    if not allowed:
-        raise BadFrame(Reason.UNEXPECTED_NULL)
-
-
-def _wrong_count(count: int) -> None:
-    # Every element takes at least a byte, so a longer claim is a lie that would only cost us time.
-    raise BadFrame(Reason.NEGATIVE_LENGTH if count < -1 else Reason.TRUNCATED_BODY)
-
-
-def _numbers(data: bytes | bytearray, offset: int, count: int, code: str) -> tuple[Any, ...]:
-    return struct.unpack_from(f">{count}{code}", data, offset)

@@ -162,19 +162,29 @@ def body(key: int, version: int, kind: str) -> tuple[Field, ...]:
     Args:
         key: of the API.
         version: its version.
-        kind: request or response.
+        kind: request or response. With `.Name` behind it one field of it, as the content of a tagged one is;
+            with `.Name()` a struct of such a list.
 
     Raises:
         OSError: there is no definition of it.
     """
+    kind, _, name = kind.partition(".")
     definition = _definition(key, kind)
     common = {part["name"]: part["fields"] for part in definition.get("commonStructs", ())}
-    return _fields(definition["fields"], common, version)
+    if not name:
+        return _fields(definition["fields"], common, version)
+    alone = {**_named(definition["fields"], name.removesuffix("()"), version), "taggedVersions": "none"}
+    found = _fields([alone], common, version)
+    return found[0].fields if name.endswith("()") else found
 
 
 def newest(key: int) -> int:
     """The last version that the definitions of an API have, the lesser of request and response."""
     return min(_span(_definition(key, kind)["validVersions"])[1] for kind in ("request", "response"))
+
+
+def _named(definitions: Sequence[Definition], name: str, version: int) -> Definition:
+    return next(one for one in definitions if one["name"] == name and _holds(one["versions"], version))
 
 
 @cache
@@ -212,7 +222,7 @@ def _fields(
 ) -> tuple[Field, ...]:
     found = []
     for definition in definitions:
-        if "taggedVersions" in definition:
+        if definition.get("taggedVersions", "none") != "none":
             continue
         present = _holds(definition["versions"], version)
         kind = definition["type"].replace("records", "bytes")

@@ -1,13 +1,14 @@
 """Reading and writing the field types of Kafka messages, classic and flexible."""
 
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from enforcer.wire.kafka.frames import (
     CORRELATION_BYTES,
     TAGS_MAX,
     BadFrame,
+    Frame,
     Reason,
     read_uvarint,
     skip_tags,
@@ -29,6 +30,11 @@ INT32_ARRAY: Final = 4
 TAGS_ROOM: Final = 2_000
 """Tagged fields of one message that are gone through; real ones have a handful."""
 
+Fields = dict[str, Any]
+"""A struct: its fields by Kafka's names."""
+Read = Callable[[Frame, int, int], Any]
+"""(frame, offset of the body, rows that may be gone through) -> what is wanted."""
+
 
 class Cursor:
     """A position in a message that moves forward as fields are read.
@@ -44,7 +50,7 @@ class Cursor:
 
     __slots__ = ("data", "flexible", "offset", "room", "tags_room")
 
-    def __init__(self, data: bytes | bytearray, offset: int, flexible: bool) -> None:
+    def __init__(self, data: Frame, offset: int, flexible: bool) -> None:
         self.data = data
         self.offset = offset
         self.flexible = flexible
@@ -214,7 +220,7 @@ class Cursor:
         self.offset, self.tags_room = skip_tags_within(data, offset, self.tags_room)
 
 
-def skip_tags_within(data: bytes | bytearray, offset: int, room: int) -> tuple[int, int]:
+def skip_tags_within(data: Frame, offset: int, room: int) -> tuple[int, int]:
     """The offset after a tagged section, and how many tagged fields of the message are left to be gone over.
 
     Raises:
@@ -224,6 +230,52 @@ def skip_tags_within(data: bytes | bytearray, offset: int, room: int) -> tuple[i
     if room < 0:
         raise BadFrame(Reason.TOO_MANY_ITEMS)
     return skip_tags(data, offset), room
+
+
+class Rows(Sequence[Fields]):
+    """Structs of fixed size, kept as the bytes that they came in; read when they are looked at."""
+
+    __slots__ = ("_read", "_row_bytes", "raw", "size")
+
+    def __init__(self, read: Read, raw: bytes, count: int) -> None:
+        self._read = read
+        self.raw = raw
+        self.size = count
+        self._row_bytes = len(raw) // count if count else 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        return self._read(self.raw, index * self._row_bytes, ROWS_MAX)
+
+
+def null(count: int, allowed: bool) -> None:
+    """No text, bytes or array where the length says so.
+
+    Raises:
+        BadFrame: the length is none, or there must be something.
+    """
+    if count < -1:
+        raise BadFrame(Reason.NEGATIVE_LENGTH)
+    if not allowed:
+        raise BadFrame(Reason.UNEXPECTED_NULL)
+
+
+def wrong_count(count: int) -> None:
+    """An array cannot have so many elements: each takes at least a byte.
+
+    Raises:
+        BadFrame: always.
+    """
+    raise BadFrame(Reason.NEGATIVE_LENGTH if count < -1 else Reason.TRUNCATED_BODY)
+
+
+def numbers(data: Frame, offset: int, count: int, code: str) -> tuple[Any, ...]:
+    """The numbers of an array."""
+    return struct.unpack_from(f">{count}{code}", data, offset)
 
 
 def int16(value: int) -> bytes:
@@ -254,14 +306,14 @@ def string(value: str | None, flexible: bool) -> bytes:
     return (uvarint(len(raw) + 1) if flexible else int16(len(raw))) + raw
 
 
-def raw_string(data: bytes, offset: int, flexible: bool) -> bytes:
-    """The string or null at `offset` as it stands there, its length included.
+def raw_string(data: bytes, offset: int, flexible: bool) -> bytes | None:
+    """The string or null at `offset` as it stands there.
 
     For what is repeated to its sender: what is not UTF-8 would not survive decoding, nor keep its length.
     """
     cursor = Cursor(data, offset, flexible)
-    cursor.skip_string()
-    return data[offset : cursor.offset]
+    length = cursor.string_length()
+    return None if length < 0 else cursor.raw(length)
 
 
 def array_length(count: int, flexible: bool) -> bytes:

@@ -38,6 +38,9 @@ class BadFrame(WeirError):
         self.reason = reason
 
 
+Frame = bytes | bytearray
+"""A message without its length."""
+
 LENGTH_BYTES: Final = 4
 CORRELATION_BYTES: Final = 4
 # Below it a copy costs less than a view.
@@ -205,7 +208,7 @@ def client_id_field(frame: bytes) -> bytes:
     return frame[_HEADER.size - _INT16.size : _HEADER.size + max(0, int(length))]
 
 
-def response_body_offset(api_key: int, version: int, response: bytes | bytearray) -> int:
+def response_body_offset(api_key: int, version: int, response: Frame) -> int:
     """Where the body of a response begins: after header v0, or v1 with its tags.
 
     ApiVersions always answers with header v0, since the client cannot know yet what the broker understands.
@@ -220,7 +223,7 @@ def response_body_offset(api_key: int, version: int, response: bytes | bytearray
     return skip_tags(response, CORRELATION_BYTES)
 
 
-def read_uvarint(data: bytes | bytearray, offset: int) -> tuple[int, int]:
+def read_uvarint(data: Frame, offset: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits and the offset after it.
 
     Raises:
@@ -238,7 +241,7 @@ def read_uvarint(data: bytes | bytearray, offset: int) -> tuple[int, int]:
     raise BadFrame(Reason.BAD_VARINT)
 
 
-def skip_tags(data: bytes | bytearray, offset: int) -> int:
+def skip_tags(data: Frame, offset: int) -> int:
     """The offset after the tagged section that begins at `offset`.
 
     Raises:

@@ -1,19 +1,21 @@
-"""Requests that create, grow or delete topics: read them, count their partition mutations, cut them down.
+"""Requests that create, grow or delete topics, and their responses.
 
-A request is never encoded again: items that go on are copied byte for byte, tagged fields included.
-Sources: docs/protocol_notes.md 1.2 (versions), 1.3 (what is charged).
+A request is read and cut down: items that go on are copied byte for byte, tagged fields included. What was
+rejected is added to what the broker said, or makes a whole answer.
+Source: docs/protocol_notes.md 1.2 (versions).
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.fields import INT32_ARRAY, STRING, Cursor
+from enforcer.wire.kafka.codec import answer, layout, spliced, told
+from enforcer.wire.kafka.definitions import NAMES
+from enforcer.wire.kafka.fields import INT32_ARRAY, STRING, Cursor, Fields
 from enforcer.wire.kafka.frames import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -22,8 +24,9 @@ from enforcer.wire.kafka.frames import (
     Reason,
     RequestHeader,
     is_flexible,
+    response_body_offset,
 )
-from enforcer.wire.kafka.topic_counts import TopicCounts
+from enforcer.wire.kafka.outcomes import patch_throttle
 
 
 class MutationApi(IntEnum):
@@ -36,16 +39,9 @@ class MutationApi(IntEnum):
     @property
     def event_name(self) -> str:
         """Kafka's name, as request events carry it."""
-        return _EVENT_NAMES[self]
+        return NAMES[self]
 
 
-_EVENT_NAMES: Final[Mapping[MutationApi, str]] = MappingProxyType(
-    {
-        MutationApi.CREATE_TOPICS: "CreateTopics",
-        MutationApi.DELETE_TOPICS: "DeleteTopics",
-        MutationApi.CREATE_PARTITIONS: "CreatePartitions",
-    }
-)
 # From this version a client is told error 89 per topic; before it, everything is done and then throttled.
 STRICT_FROM: Final[Mapping[int, int]] = MappingProxyType(
     {CREATE_TOPICS: 6, DELETE_TOPICS: 5, CREATE_PARTITIONS: 3}
@@ -254,133 +250,145 @@ def subset(request: MutationRequest, keep: Collection[int]) -> bytes:
     return b"".join((head, count, *kept, tail))
 
 
-class Cost(Enum):
-    """Why an item costs what it costs. All but CHARGED cost 0 and go to the broker without asking."""
+THROTTLING_QUOTA_EXCEEDED: Final = 89  # Kafka's error code
+POLICY_VIOLATION: Final = 44  # Kafka's, as its controller gives for a request with too many partitions
+REQUEST_TIMED_OUT: Final = 7  # Kafka's; clients try again within their delivery timeout
+_THROTTLE_BYTES: Final = 4
+# As many as were asked for, and a broker tells some 35 configurations of each topic that it created.
+_ROOM: Final = 1_000_000
+# A message may name the client, which may have a name of 32 kB; older versions hold no more than that.
+_MESSAGE_MAX: Final = 2_000
+_LISTS: Final = {
+    MutationApi.CREATE_TOPICS: "Topics",
+    MutationApi.DELETE_TOPICS: "Responses",
+    MutationApi.CREATE_PARTITIONS: "Results",
+}
 
-    CHARGED = "charged"
-    DUPLICATE = "duplicate"
-    INVALID_NAME = "invalid_name"
-    INVALID_SHAPE = "invalid_shape"
-    EXISTS = "exists"
-    UNKNOWN_TOPIC = "unknown_topic"
-    NOT_AN_INCREASE = "not_an_increase"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemCost:
-    """What one item costs.
+class AnsweredItem(NamedTuple):
+    """What the broker said about one topic. A tuple, not a dataclass: a response may have thousands.
 
     Attributes:
-        item: the item.
-        mutations: partitions created, added or deleted; 0 unless charged.
-        cost: why.
+        name: None when a deletion by id failed.
+        error_code: 0 when it was done.
+        topic_id: all zero where the version has none or the broker gave none.
+        num_partitions: of a topic created (CreateTopics v5+), else -1.
     """
 
-    item: MutationItem
-    mutations: int
-    cost: Cost
+    name: str | None
+    error_code: int
+    topic_id: bytes = fields.NO_ID
+    num_partitions: int = -1
 
-    @property
-    def charged(self) -> bool:
-        """Whether the quota must be asked; otherwise the item is forwarded, and the broker refuses it."""
-        return self.cost is Cost.CHARGED
+
+_ITEM: Final = {
+    MutationApi.CREATE_TOPICS: "Name:text? ErrorCode TopicId NumPartitions",
+    MutationApi.DELETE_TOPICS: "Name:text? ErrorCode TopicId",
+    MutationApi.CREATE_PARTITIONS: "Name:text? ErrorCode",
+}
+_ITEMS: Final = {
+    api: told(api, f"{field}({_ITEM[api]}) end", room=_ROOM, types={field: AnsweredItem})
+    for api, field in _LISTS.items()
+}
+_MESSAGES: Final = {
+    api: told(api, f"{_LISTS[api]}(ErrorCode at:ErrorMessage ErrorMessage end:ErrorMessage) end", room=_ROOM)
+    for api in (MutationApi.CREATE_TOPICS, MutationApi.CREATE_PARTITIONS)
+}
+
+
+def decode_answer(api: MutationApi, version: int, response: bytes) -> list[AnsweredItem]:
+    """What a response to CreateTopics 2-7, DeleteTopics 1-6 or CreatePartitions 0-3 says of each topic.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    items: list[AnsweredItem] = _ITEMS[api](response, version)[0]
+    return items
+
+
+def _refusals(
+    request: MutationRequest, items: Iterable[MutationItem], error_code: int, message: str
+) -> list[bytes]:
+    write = layout(request.api, request.version, f"response.{_LISTS[request.api]}()").write
+    # As Kafka fills them for a topic that it rejects: no partitions, no replication, no configurations.
+    said: Fields = {
+        "ErrorCode": error_code, "ErrorMessage": message[:_MESSAGE_MAX].encode("utf-8", "replace"),
+        "NumPartitions": -1, "ReplicationFactor": -1, "Configs": (),
+    }  # fmt: skip
+    return [
+        write(said | {
+            "Name": fields.raw_string(request.frame, item.start, request.flexible),
+            "TopicId": item.topic_id or fields.NO_ID,
+        })
+        for item in items
+    ]  # fmt: skip
+
+
+def merge(
+    response: bytes,
+    request: MutationRequest,
+    rejected: Collection[int],
+    message: str,
+    throttle_ms: int,
+    error_code: int = THROTTLING_QUOTA_EXCEEDED,
+) -> bytes:
+    """The broker's response to the admitted items, with the rejected ones added.
+
+    Args:
+        response: what the broker answered, copied as it is.
+        request: the request as the client sent it.
+        rejected: positions in the request.
+        message: error message, in the versions that have one.
+        throttle_ms: throttle_time_ms is raised to this if it is less.
+        error_code: of the rejected items.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    refused = [item for item in request.items if item.position in rejected]
+    if refused:
+        added = _refusals(request, refused, error_code, message)
+        # Before what the broker said, so that its list need not be gone through; clients go by the names.
+        start = response_body_offset(request.api, request.version, response) + _THROTTLE_BYTES
+        cursor = Cursor(response, start, request.flexible)
+        count = fields.array_length(max(0, cursor.array_length()) + len(added), request.flexible)
+        response = b"".join((response[:start], count, *added, response[cursor.offset :]))
+    return patch_throttle(request.api, request.version, response, throttle_ms)
+
+
+def refuse_all(
+    request: MutationRequest,
+    throttle_ms: int,
+    message: str,
+    error_code: int = THROTTLING_QUOTA_EXCEEDED,
+) -> bytes:
+    """A whole answer that rejects every item, without asking the broker."""
+    header = RequestHeader(request.api, request.version, request.correlation_id, None, 0)
+    empty = answer(header, {_LISTS[request.api]: ()})
+    return merge(empty, request, range(len(request.items)), message, throttle_ms, error_code)
+
+
+def explain_throttle(api: MutationApi, version: int, response: bytes, message: str) -> bytes:
+    """The response with `message` on every topic that was done, so that old clients learn of the throttle.
+
+    Only permissive versions that have the field are changed: CreateTopics 2-5 and CreatePartitions 0-2
+    (KIP-599's draft). A message that the broker gave stays.
+
+    Raises:
+        BadFrame: the response ends too early or a length in it is impossible.
+    """
+    if version >= STRICT_FROM[api] or api not in _MESSAGES:
+        return response
+    text = fields.string(message[:_MESSAGE_MAX], is_flexible(api, version))
+    spans = [
+        (start, end, text)
+        for error_code, start, given, end in _MESSAGES[api](response, version)[0]
+        if error_code == 0 and given is None
+    ]
+    return spliced(response, spans)
 
 
 _MAX_NAME_LENGTH: Final = 249
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
-# A topic that the client may not describe, or whose lookup failed: at least one partition is changed if the
-# broker does it at all, and the refund makes up for it if it does not.
-_UNKNOWN_COUNT_MUTATIONS: Final = 1
-
-
-def count_mutations(
-    request: MutationRequest, topics: TopicCounts, default_partitions: int
-) -> tuple[ItemCost, ...]:
-    """The partition mutations of every item, by Kafka's rules (docs/protocol_notes.md 1.3).
-
-    A broker validates before it charges, so what is bound to fail costs nothing. What cannot be seen from
-    here (authorisation, create policies, configurations) is charged and refunded after the broker's answer.
-
-    Args:
-        topics: what is known of the topics that the request names.
-        default_partitions: the cluster's `num.partitions`.
-    """
-    seen = Counter(_identity(item, topics) for item in request.items)
-    count = _COUNTERS[request.api]
-    costs = []
-    for item in request.items:
-        if seen[_identity(item, topics)] > 1:
-            mutations, cost = 0, Cost.DUPLICATE
-        else:
-            mutations, cost = count(item, topics, default_partitions)
-        costs.append(ItemCost(item=item, mutations=mutations, cost=cost))
-    return tuple(costs)
-
-
-def _identity(item: MutationItem, topics: TopicCounts) -> str | bytes | None:
-    """A topic's name, also for one named by id if the name is known: both in one request are duplicates."""
-    if item.name is not None or item.topic_id is None:
-        return item.name
-    return topics.names.get(item.topic_id, item.topic_id)
-
-
-def _creation_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
-    name = item.name or ""
-    if not is_legal_name(name):
-        return 0, Cost.INVALID_NAME
-    if topics.by_name.get(name) is not None:
-        return 0, Cost.EXISTS
-    if item.assignments:
-        if item.partitions != -1 or item.replication_factor != -1:
-            return 0, Cost.INVALID_SHAPE
-        return item.assignments, Cost.CHARGED
-    partitions = default_partitions if item.partitions == -1 else item.partitions
-    factor = item.replication_factor
-    too_many_replicas = 0 < topics.broker_count < factor
-    if partitions <= 0 or factor == 0 or factor < -1 or too_many_replicas:
-        return 0, Cost.INVALID_SHAPE
-    return partitions, Cost.CHARGED
-
-
-def _deletion_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
-    if item.topic_id is not None:
-        if item.name is not None:
-            return 0, Cost.INVALID_SHAPE
-        count = topics.by_id.get(item.topic_id, _UNKNOWN_COUNT_MUTATIONS)
-    elif item.name is not None:
-        if not is_legal_name(item.name):
-            return 0, Cost.INVALID_NAME
-        count = topics.by_name.get(item.name, _UNKNOWN_COUNT_MUTATIONS)
-    else:
-        count = None
-    return (0, Cost.UNKNOWN_TOPIC) if count is None else (count, Cost.CHARGED)
-
-
-def _growth_cost(item: MutationItem, topics: TopicCounts, default_partitions: int) -> tuple[int, Cost]:
-    name = item.name or ""
-    if not is_legal_name(name):
-        return 0, Cost.INVALID_NAME
-    if name not in topics.by_name:
-        return _UNKNOWN_COUNT_MUTATIONS, Cost.CHARGED
-    current = topics.by_name[name]
-    if current is None:
-        return 0, Cost.UNKNOWN_TOPIC
-    added = item.partitions - current
-    if added <= 0:
-        return 0, Cost.NOT_AN_INCREASE
-    # Manual assignments must list exactly the partitions that are added.
-    return (added, Cost.CHARGED) if item.assignments in (-1, added) else (0, Cost.INVALID_SHAPE)
-
-
-_COUNTERS: Final[Mapping[MutationApi, Callable[[MutationItem, TopicCounts, int], tuple[int, Cost]]]] = (
-    MappingProxyType(
-        {
-            MutationApi.CREATE_TOPICS: _creation_cost,
-            MutationApi.DELETE_TOPICS: _deletion_cost,
-            MutationApi.CREATE_PARTITIONS: _growth_cost,
-        }
-    )
-)
 
 
 def is_legal_name(name: str) -> bool:

@@ -1,35 +1,35 @@
-"""What became of data: partitions that a broker refused, and a Fetch response that brings nothing yet.
+"""What became of data: partitions that a broker refused, throttle times, a Fetch response with nothing yet.
 
 Sources: Kafka's message schemas (ProduceResponse 0-13, FetchResponse 0-18); KIP-219 for the empty response.
 """
 
 import struct
-from typing import Final
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
 
 from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.fields import Cursor
+from enforcer.wire.kafka.codec import told
 from enforcer.wire.kafka.frames import (
     FETCH,
     FLEXIBLE_FROM,
     PRODUCE,
     BadFrame,
+    Frame,
     Reason,
     RequestHeader,
     acks_offset,
     is_flexible,
-    read_uvarint,
-    response_body_offset,
 )
-from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM, TOPIC_ID_BYTES, Frame, Part
+from enforcer.wire.kafka.traffic import PRODUCE_IDS_FROM, Part
 
+_PARTITIONS: Final = told(PRODUCE, "Responses(Name|TopicId? PartitionResponses(Index ErrorCode))")
+_THROTTLE_BYTES: Final = 4
+_TOPICS_AT: Final = told(FETCH, "at:Responses")
 _INDEX_ERROR: Final = struct.Struct(">ih")
-_FIXED_BYTES: Final = 30
-"""Index, error, base offset, append time, log start offset of Produce 5 and later."""
 _ONE: Final = b"\0\0\0\1"
 _SHORT: Final = 127
 """Names below it have a length of one byte."""
-_GOOD_END: Final = b"\1\0\0"
-"""No refused records, no error message, no tags."""
 
 
 def refused(response: Frame, version: int) -> list[tuple[bytes, int]]:
@@ -38,24 +38,8 @@ def refused(response: Frame, version: int) -> list[tuple[bytes, int]]:
     Raises:
         BadFrame: it ends too early or a length in it is impossible.
     """
-    flexible = is_flexible(PRODUCE, version)
-    cursor = Cursor(response, response_body_offset(PRODUCE, version, response), flexible)
-    found: list[tuple[bytes, int]] = []
-    for _ in cursor.elements():
-        topic = cursor.raw(TOPIC_ID_BYTES) if version >= PRODUCE_IDS_FROM else _name(cursor)
-        for _ in cursor.elements():
-            offset = cursor.offset
-            cursor.skip(_fixed_bytes(version))
-            index, error = _INDEX_ERROR.unpack_from(response, offset)
-            if error:
-                found.append((topic, index))
-            end = cursor.offset
-            if flexible and response[end : end + 3] == _GOOD_END:
-                cursor.offset += 3
-            elif version >= 8:
-                _skip_reasons(cursor)
-        cursor.skip_tags()
-    return found
+    topics = _PARTITIONS(response, version)
+    return [(topic, index) for topic, parts in topics for index, error in parts if error]
 
 
 def surely_accepted(response: bytes, version: int, part: Part) -> bool:
@@ -74,27 +58,6 @@ def surely_accepted(response: bytes, version: int, part: Part) -> bool:
     return response.startswith(head, fields.CORRELATION_END)
 
 
-def _fixed_bytes(version: int) -> int:
-    return _FIXED_BYTES - (8 if version < 5 else 0) - (8 if version < 2 else 0)
-
-
-def _name(cursor: Cursor) -> bytes:
-    start = cursor.offset
-    cursor.skip_string()
-    data = cursor.data
-    begin = read_uvarint(data, start)[1] if cursor.flexible else start + 2
-    return bytes(data[begin : cursor.offset])
-
-
-def _skip_reasons(cursor: Cursor) -> None:
-    for _ in cursor.elements():
-        cursor.skip(4)  # index of the refused record in its batch
-        cursor.skip_string()
-        cursor.skip_tags()
-    cursor.skip_string()
-    cursor.skip_tags()
-
-
 def emptied(response: Frame, version: int) -> bytes:
     """A Fetch response without its topics, as a broker answers a throttled Fetch itself, in the same session.
 
@@ -103,12 +66,8 @@ def emptied(response: Frame, version: int) -> bytes:
     Raises:
         BadFrame: it ends too early.
     """
-    end = response_body_offset(FETCH, version, response)
-    end += (4 if version >= 1 else 0) + (6 if version >= 7 else 0)
-    if end > len(response):
-        raise BadFrame(Reason.TRUNCATED_BODY)
     nothing = fields.array_length(0, True) + fields.NO_TAGS if is_flexible(FETCH, version) else bytes(4)
-    return bytes(response[:end]) + nothing
+    return bytes(response[: _TOPICS_AT(response, version)]) + nothing
 
 
 def with_acks(frame: bytes, header: RequestHeader) -> bytes:
@@ -119,3 +78,63 @@ def with_acks(frame: bytes, header: RequestHeader) -> bytes:
     """
     offset = acks_offset(frame, header)
     return b"".join((frame[:offset], b"\0\1", frame[offset + 2 :]))
+
+
+@cache
+def _place(api_key: int) -> Callable[[Frame, int], Any]:
+    return told(api_key, "at:ThrottleTimeMs")
+
+
+def throttle_offset(api_key: int, version: int, response: Frame) -> int:
+    """Where throttle_time_ms stands in a response; 0 if this version has none.
+
+    In Produce it stands behind the answers per partition. Classic versions end with it. Flexible ones end
+    with it and a tagged section, which holds the addresses of new leaders when there are leader errors; only
+    then the whole body must be walked.
+
+    Raises:
+        BadFrame: the response ends before the field.
+    """
+    if api_key != PRODUCE or version < 1:
+        offset: int = _place(api_key)(response, version)
+        return offset
+    if not is_flexible(PRODUCE, version):
+        offset = len(response) - _THROTTLE_BYTES
+    elif ends_without_tags(response):
+        offset = len(response) - _THROTTLE_BYTES - 1
+    else:
+        offset = _place(PRODUCE)(response, version)
+    if offset < fields.CORRELATION_END:
+        raise BadFrame(Reason.TRUNCATED_BODY)
+    return offset
+
+
+def patch_throttle(api_key: int, version: int, response: Frame, throttle_ms: int) -> bytes:
+    """The response with throttle_time_ms at least `throttle_ms`; what is larger there stays.
+
+    A response without the field, or one that says as much already, comes back as it is.
+
+    Raises:
+        BadFrame: the response ends before the field.
+    """
+    if throttle_ms <= 0:
+        return bytes(response)
+    offset = throttle_offset(api_key, version, response)
+    if not offset:
+        return bytes(response)
+    end = offset + _THROTTLE_BYTES
+    if int.from_bytes(response[offset:end], "big", signed=True) >= throttle_ms:
+        return bytes(response)
+    patched = bytearray(response)
+    patched[offset:end] = fields.int32(throttle_ms)
+    return bytes(patched)
+
+
+def ends_without_tags(response: Frame) -> bool:
+    """Whether a flexible Produce response certainly ends in `throttle, no tags`, from its last bytes alone.
+
+    Without tags it ends with the empty sections of the last partition and topic, the throttle time and a
+    zero. With the tag of new leaders the seventh byte from the end lies in a host, a port or a rack; the one
+    combination that looks alike (rack of one letter) reads as a throttle time above 2^24 ms, 4.6 hours.
+    """
+    return len(response) > 7 and response[-1] == 0 and response[-7:-4] == b"\0\0\0"

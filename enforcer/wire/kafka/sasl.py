@@ -12,22 +12,18 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from enforcer.wire.kafka import fields
-from enforcer.wire.kafka.fields import Cursor
-from enforcer.wire.kafka.frames import (
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    BadFrame,
-    Reason,
-    RequestHeader,
-    is_flexible,
-    response_body_offset,
-)
+from enforcer.wire.kafka.codec import answer, asked, told
+from enforcer.wire.kafka.frames import SASL_AUTHENTICATE, SASL_HANDSHAKE, BadFrame, Reason, RequestHeader
 
 ANONYMOUS: Final = "ANONYMOUS"
 UNSUPPORTED_SASL_MECHANISM: Final = 33  # Kafka's error codes
 SASL_AUTHENTICATION_FAILED: Final = 58
-_SASL_KEYS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+_OFFERED: Final = asked(SASL_HANDSHAKE, "Mechanism:text")
+_TOKEN: Final = asked(SASL_AUTHENTICATE, "AuthBytes?")
+_TOLD: Final = {
+    SASL_HANDSHAKE: told(SASL_HANDSHAKE, "ErrorCode"),
+    SASL_AUTHENTICATE: told(SASL_AUTHENTICATE, "ErrorCode AuthBytes?"),
+}
 
 
 class Mechanism(StrEnum):
@@ -106,18 +102,17 @@ class SaslObserver:
                 answer yet.
             Unreadable: it must not be passed on.
         """
-        if header.api_key not in _SASL_KEYS:
+        if header.api_key not in _TOLD:
             return
         if self.waiting:
             raise BadFrame(Reason.BAD_VALUE)
-        cursor = Cursor(frame, header.body_offset, is_flexible(header.api_key, header.api_version))
         if header.api_key == SASL_HANDSHAKE:
-            offered = _mechanism_of(cursor.string())
+            offered = _mechanism_of(_OFFERED(frame, header))
             if offered is None:
                 raise Unreadable("mechanism", _refused_handshake(header))
             self._offered = offered
         else:
-            token = cursor.nullable_bytes() or b""
+            token = _TOKEN(frame, header) or b""
             if self._mechanism is not None and self._rounds == 0:
                 self._candidate = self._name_in(self._mechanism, token, header)
         self.waiting = True
@@ -129,19 +124,18 @@ class SaslObserver:
             BadFrame: a SASL response ends too early, a length in it is impossible, nothing was asked, or it
                 lets somebody in whose name was not seen.
         """
-        if key not in _SASL_KEYS:
+        if key not in _TOLD:
             return
-        cursor = Cursor(response, response_body_offset(key, version, response), is_flexible(key, version))
-        error = cursor.int16()
+        said = _TOLD[key](response, version)
         if not self.waiting:
             raise BadFrame(Reason.BAD_VALUE)
         self.waiting = False
         if key == SASL_HANDSHAKE:
-            if not error:
+            if not said:
                 self._mechanism, self._candidate, self._rounds = self._offered, None, 0
             return
-        cursor.skip_string()
-        self._finish_round(error, cursor.nullable_bytes() or b"")
+        error, challenge = said
+        self._finish_round(error, challenge or b"")
 
     def _finish_round(self, error: int, challenge: bytes) -> None:
         mechanism = self._mechanism
@@ -186,28 +180,13 @@ def _mechanism_of(name: str) -> Mechanism | None:
 
 def _refused_handshake(header: RequestHeader) -> bytes:
     """Error 33 with the mechanisms that can be read."""
-    names = b"".join(fields.string(name, False) for name in Mechanism)
-    return b"".join((
-        fields.int32(header.correlation_id),
-        fields.int16(UNSUPPORTED_SASL_MECHANISM),
-        fields.array_length(len(Mechanism), False),
-        names,
-    ))  # fmt: skip
+    mechanisms = [name.encode() for name in Mechanism]
+    return answer(header, {"ErrorCode": UNSUPPORTED_SASL_MECHANISM, "Mechanisms": mechanisms})
 
 
 def _refused_login(header: RequestHeader, message: str) -> bytes:
     """Error 58 with a message."""
-    flexible = is_flexible(SASL_AUTHENTICATE, header.api_version)
-    tags = fields.tags(flexible)
-    return b"".join((
-        fields.int32(header.correlation_id),
-        tags,
-        fields.int16(SASL_AUTHENTICATION_FAILED),
-        fields.string(message, flexible),
-        fields.array_length(0, flexible),  # bytes have a length like an array's
-        bytes(8) if header.api_version >= 1 else b"",  # session lifetime
-        tags,
-    ))  # fmt: skip
+    return answer(header, {"ErrorCode": SASL_AUTHENTICATION_FAILED, "ErrorMessage": message.encode()})
 
 
 def _plain_name(token: bytes) -> str | None:

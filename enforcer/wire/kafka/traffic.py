@@ -15,6 +15,7 @@ from enforcer.wire.kafka.frames import (
     FETCH,
     PRODUCE,
     BadFrame,
+    Frame,
     Reason,
     RequestHeader,
     is_flexible,
@@ -23,7 +24,6 @@ from enforcer.wire.kafka.frames import (
     skip_tags,
 )
 
-Frame = bytes | bytearray
 TOPIC_ID_BYTES: Final = 16
 PRODUCE_PARTS_MAX: Final = 10_000
 """Topics and partitions of one Produce request that are gone through; more would hold up other traffic."""

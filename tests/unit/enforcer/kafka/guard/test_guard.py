@@ -14,8 +14,7 @@ from enforcer.kafka.guard.protected import Protected
 from enforcer.kafka.guard.rules import RULES, SHOWN, TRANSACTION_OF, Kind, Rule, rules_of
 from enforcer.kafka.guard.shown import Shown
 from enforcer.wire.kafka.codec import ASKED_MAX, request_layout, response_layout
-from enforcer.wire.kafka.compiler import Fields
-from enforcer.wire.kafka.fields import tags
+from enforcer.wire.kafka.fields import Fields, tags
 from enforcer.wire.kafka.frames import BadFrame, is_flexible, parse_header, response_body_offset
 from streaming.contract.topics import Topics
 

@@ -12,7 +12,7 @@ from enforcer.kafka.mutations.admission import Admission
 from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
 from enforcer.laws.mutation import local_decisions
 from enforcer.laws.mutation.ledger import Answered
-from enforcer.wire.kafka.topic_counts import TopicCounts
+from enforcer.wire.kafka.messages import TopicCounts
 
 
 class Local(Scene):

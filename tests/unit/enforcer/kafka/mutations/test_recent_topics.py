@@ -1,7 +1,7 @@
 """Topics changed a moment ago are known better than the brokers know them."""
 
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.wire.kafka.topic_counts import TopicCounts
+from enforcer.wire.kafka.messages import TopicCounts
 
 
 class Recent:

@@ -6,7 +6,7 @@ from kafka_kit import decode
 from traffic_kit import batch, produce, topic_id
 
 from enforcer.kafka.slots.refusal import timed_out
-from enforcer.wire.kafka.answers import REQUEST_TIMED_OUT
+from enforcer.wire.kafka.mutations import REQUEST_TIMED_OUT
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -15,10 +15,12 @@ from kafka.protocol.producer import ProduceResponse
 from kafka_kit import build, request, response
 from property_kit import tries
 
-from enforcer.wire.kafka import addresses, answers, messages, mutations
+from enforcer.kafka.guard import versions
+from enforcer.kafka.mutations.costs import count_mutations
+from enforcer.wire.kafka import addresses, messages, mutations
 from enforcer.wire.kafka.frames import BadFrame, parse_header
-from enforcer.wire.kafka.throttle import patch_throttle
-from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN
+from enforcer.wire.kafka.messages import NOTHING_KNOWN
+from enforcer.wire.kafka.outcomes import patch_throttle
 
 Reader = Callable[[bytes], Any]
 
@@ -26,15 +28,15 @@ Reader = Callable[[bytes], Any]
 def read_request(frame: bytes) -> None:
     """What the proxy does with a mutation request; what parses is copied whole."""
     header = parse_header(frame)
-    if header.api_key not in mutations.MUTATION_KEYS or messages.unsupported(header):
+    if header.api_key not in mutations.MUTATION_KEYS or versions.unsupported(header):
         return
     read = mutations.decode_request(frame, header)
-    mutations.count_mutations(read, NOTHING_KNOWN, 1)
+    count_mutations(read, NOTHING_KNOWN, 1)
     everything = range(len(read.items))
     assert mutations.subset(read, everything) == frame
     assert mutations.decode_request(mutations.subset(read, ()), header).items == ()
-    refused = answers.decode_answer(read.api, read.version, answers.refuse_all(read, 1, "no"))
-    assert len(refused.items) == len(read.items)
+    refused = mutations.decode_answer(read.api, read.version, mutations.refuse_all(read, 1, "no"))
+    assert len(refused) == len(read.items)
 
 
 def read_metadata_request(frame: bytes) -> None:
@@ -56,10 +58,11 @@ def read_response(api_key: int, version: int) -> Reader:
     def read(frame: bytes) -> None:
         once = addresses.rewrite_addresses(api_key, version, frame, unmoved)
         assert addresses.rewrite_addresses(api_key, version, once, unmoved) == once
-        patch_throttle(api_key, version, frame, 1)
-        if api_key == 18:
-            limited = messages.limit_api_versions(frame, version)
-            assert messages.limit_api_versions(limited, version) == limited
+        if api_key != 18:
+            patch_throttle(api_key, version, frame, 1)
+        else:
+            limited = versions.limit_api_versions(frame, version)
+            assert versions.limit_api_versions(limited, version) == limited
 
     return read
 

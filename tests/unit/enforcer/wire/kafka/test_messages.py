@@ -1,4 +1,4 @@
-"""Version ranges, Metadata requests without auto-creation, and the lookup of partition counts."""
+"""Metadata requests without auto-creation, and the lookup of partition counts."""
 
 import struct
 import uuid
@@ -7,89 +7,13 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.metadata.api_versions import ApiVersionsResponse
 from kafka.protocol.metadata.metadata import MetadataRequest, MetadataResponse
-from kafka_kit import CLIENT_ID, CORRELATION_ID, build, decode, request, response, with_tag
+from kafka_kit import CORRELATION_ID, build, request, response, with_tag
 
 from enforcer.wire.kafka import messages
 from enforcer.wire.kafka.fields import NO_ID
-from enforcer.wire.kafka.frames import METADATA, BadFrame, RequestHeader, parse_header
-from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN
-
-BROKER_SAYS = {
-    0: (0, 14), 1: (4, 30), 3: (0, 13), 10: (0, 6), 17: (0, 1), 18: (0, 4), 19: (0, 8), 20: (1, 5),
-    22: (0, 6), 36: (0, 2), 37: (0, 3), 60: (0, 2), 68: (0, 1), 78: (1, 1), 79: (1, 1),
-    93: (0, 0), -1: (0, 0),
-}  # fmt: skip
-CLIENT_SEES = {
-    0: (0, 13), 1: (4, 18), 3: (0, 13), 10: (0, 6), 17: (1, 1), 18: (0, 4), 19: (2, 7), 20: (1, 5),
-    22: (0, 6), 36: (0, 2), 37: (0, 3), 60: (0, 2), 68: (0, 1),
-}  # fmt: skip
-
-
-def header(api_key: int, version: int) -> RequestHeader:
-    """A request header of this API and version."""
-    return RequestHeader(api_key, version, CORRELATION_ID, CLIENT_ID, 20)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_versions_are_intersected(version: int) -> None:
-    """Ranges shrink to ours, unknown and share APIs vanish, features and throttle time are copied."""
-    cls = ApiVersionsResponse
-    keys = [
-        build(cls.ApiVersion, version, api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in BROKER_SAYS.items()
-    ]
-    tagged = {}
-    if version >= 3:
-        feature = build(cls.SupportedFeatureKey, version, name="f", min_version=1, max_version=2)
-        tagged = {"supported_features": [feature], "finalized_features_epoch": 5}
-    message = build(cls, version, api_keys=keys, throttle_time_ms=3, **tagged)
-    limited = messages.limit_api_versions(response(message), version)
-    message.api_keys = [
-        build(cls.ApiVersion, version, api_key=key, min_version=low, max_version=high)
-        for key, (low, high) in CLIENT_SEES.items()
-    ]
-    assert limited == response(message)
-
-
-def test_range_that_we_do_not_share_with_the_broker_vanishes() -> None:
-    """A broker whose versions are all newer than ours does not offer the API at all."""
-    cls = ApiVersionsResponse
-    keys = [build(cls.ApiVersion, 0, api_key=19, min_version=8, max_version=9)]
-    limited = messages.limit_api_versions(response(build(cls, 0, api_keys=keys)), 0)
-    assert decode(cls, 0, limited).api_keys == []
-
-
-def test_unknown_tags_of_a_key_survive() -> None:
-    """A tagged field in an entry is copied with it."""
-    cls = ApiVersionsResponse
-    keys = [build(cls.ApiVersion, 3, api_key=22, min_version=0, max_version=6)]
-    frame = with_tag(response(build(cls, 3, api_keys=keys)), 4 + 2 + 1 + 6)
-    assert messages.limit_api_versions(frame, 3) == frame
-
-
-def test_too_new_api_versions_is_answered_in_version_0() -> None:
-    """Error 35 with the range of ApiVersions, correlation id kept; a broker's own such answer passes too."""
-    answer = messages.api_versions_refusal(header(18, 99))
-    assert answer == bytes.fromhex("00000007 0023 00000001 0012 0000 0004")  # what a 4.1.0 broker sends
-    assert messages.limit_api_versions(answer, 99) == answer
-    assert messages.api_versions_refusal(header(18, 4)) is None
-
-
-@pytest.mark.parametrize(
-    ("api_key", "version", "closed"),
-    [
-        (0, 13, False), (0, 14, True), (1, 19, True), (3, 13, False), (3, 14, True), (3, -1, True),
-        (10, 7, True), (17, 0, True), (17, 1, False), (18, 99, False), (19, 1, True), (19, 7, False),
-        (19, 8, True), (20, 0, True), (20, 7, True), (36, 3, True), (37, 4, True), (60, 3, True),
-        (78, 1, True), (79, 1, True), (22, 99, True), (72, 9, False), (88, 0, True), (93, 0, True),
-        (-1, 0, True), (1000, 0, True),
-    ],
-)  # fmt: skip
-def test_what_must_be_closed(api_key: int, version: int, closed: bool) -> None:
-    """Only versions that we would have to read and cannot, and unknown APIs, end a connection."""
-    assert messages.unsupported(header(api_key, version)) is closed
+from enforcer.wire.kafka.frames import METADATA, BadFrame, parse_header
+from enforcer.wire.kafka.messages import NOTHING_KNOWN
 
 
 def metadata_request(version: int, names: list[str] | None, auto: bool) -> MetadataRequest:
@@ -201,16 +125,6 @@ def test_topics_request_creates_nothing() -> None:
         messages.topics_request(1, b"\xff\xff", ["a"], [bytes(16)])
 
 
-@pytest.mark.parametrize(("metadata", "offered"), [(13, 6), (12, 6), (11, 5), (9, 5)])
-def test_nothing_by_id_is_offered_where_ids_cannot_be_looked_up(metadata: int, offered: int) -> None:
-    """Kafka 2.8 and 3.0 have DeleteTopics by id, but end a connection that asks for the names of ids."""
-    cls = ApiVersionsResponse
-    keys = [build(cls.ApiVersion, 3, api_key=20, min_version=1, max_version=6)]
-    keys.append(build(cls.ApiVersion, 3, api_key=3, min_version=0, max_version=metadata))
-    limited = decode(cls, 3, messages.limit_api_versions(response(build(cls, 3, api_keys=keys)), 3))
-    assert {key.api_key: key.max_version for key in limited.api_keys} == {20: offered, 3: metadata}
-
-
 def test_topic_counts_are_read() -> None:
     """Counts by name and id, None for what does not exist, nothing for what may not be seen."""
     cls = MetadataResponse
@@ -263,7 +177,6 @@ def test_bodies_survive_garbage(version: int, body: bytes) -> None:
     frame = struct.pack(">hhih", METADATA, version, 1, -1) + body
     for read in (
         lambda: messages.forbid_auto_creation(frame, parse_header(frame)),
-        lambda: messages.limit_api_versions(body, version % 5),
         lambda: messages.metadata_answer_as(body, version % 4),
         lambda: messages.decode_topics(body, ids=version > 6),
     ):

@@ -9,23 +9,20 @@ import pytest
 from admin_kit import CREATIONS, DELETIONS, GROWTHS, create, delete, grow
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.admin.topics import CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.admin.topics import CreateTopicsRequest
 from kafka_kit import CORRELATION_ID, request, with_tag
 
 from enforcer.wire.kafka.frames import BadFrame, Reason, parse_header
+from enforcer.wire.kafka.messages import TopicCounts
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
     STRICT_FROM,
-    Cost,
     MutationApi,
-    MutationRequest,
     TooManyItems,
-    count_mutations,
     decode_request,
     is_legal_name,
     subset,
 )
-from enforcer.wire.kafka.topic_counts import NOTHING_KNOWN, TopicCounts
 
 ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
 TOPICS = TopicCounts(
@@ -100,96 +97,6 @@ def test_subset_keeps_unknown_tags() -> None:
     assert subset(read, {1}) == with_tag(with_tag(short, len(short) - 1), end - 1)
 
 
-def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int, Cost]]:
-    """What each item costs and why."""
-    counted = count_mutations(read, topics, DEFAULT_PARTITIONS)
-    assert [one.item for one in counted] == list(read.items)
-    assert all(one.charged == (one.mutations > 0) for one in counted)
-    return [(one.mutations, one.cost) for one in counted]
-
-
-@pytest.mark.parametrize(
-    ("row", "mutations", "cost"),
-    [
-        (("new", 5, 3, 0), 5, Cost.CHARGED),
-        (("new", -1, -1, 0), DEFAULT_PARTITIONS, Cost.CHARGED),
-        (("new", -1, -1, 7), 7, Cost.CHARGED),
-        (("none", 2, 1, 0), 2, Cost.CHARGED),
-        (("a", 5, 1, 0), 0, Cost.EXISTS),
-        (("new", 5, 4, 0), 0, Cost.INVALID_SHAPE),  # more replicas than brokers
-        (("new", 0, 1, 0), 0, Cost.INVALID_SHAPE),
-        (("new", -2, 1, 0), 0, Cost.INVALID_SHAPE),
-        (("new", 1, 0, 0), 0, Cost.INVALID_SHAPE),
-        (("new", 1, -2, 0), 0, Cost.INVALID_SHAPE),
-        (("new", 7, -1, 7), 0, Cost.INVALID_SHAPE),
-        (("new", -1, 1, 7), 0, Cost.INVALID_SHAPE),
-        (("bad name", 1, 1, 0), 0, Cost.INVALID_NAME),
-    ],
-)
-def test_creation_costs_its_partitions(row: Any, mutations: int, cost: Cost) -> None:
-    """A 4.1 broker charged, or refused without charge, exactly these (docs/protocol_notes.md 1.3)."""
-    assert costs(decode_request(*request(create(7, row)))) == [(mutations, cost)]
-
-
-def test_replicas_are_not_judged_without_brokers() -> None:
-    """When the lookup failed, nothing counts as impossible."""
-    read = decode_request(*request(create(7, ("a", 5, 99, 0))))
-    assert costs(read, NOTHING_KNOWN) == [(5, Cost.CHARGED)]
-
-
-@pytest.mark.parametrize(
-    ("topic", "mutations", "cost"),
-    [
-        ("a", 30, Cost.CHARGED),
-        (ID_A, 30, Cost.CHARGED),
-        ("none", 0, Cost.UNKNOWN_TOPIC),
-        (bytes(15) + b"x", 0, Cost.UNKNOWN_TOPIC),
-        ("hidden", 1, Cost.CHARGED),  # may not be described: at least one
-        (bytes(15) + b"y", 1, Cost.CHARGED),
-    ],
-)
-def test_deletion_costs_the_current_count(topic: str | bytes, mutations: int, cost: Cost) -> None:
-    """By name or id; what does not exist costs nothing."""
-    assert costs(decode_request(*request(delete(6, topic)))) == [(mutations, cost)]
-
-
-def test_deletion_by_neither_or_both_costs_nothing() -> None:
-    """A broker refuses a topic named by name and id, or by nothing, before it charges."""
-    state = DeleteTopicsRequest.DeleteTopicState
-    rows = [
-        state(version=6, name="a", topic_id=uuid.UUID(bytes=ID_A)),
-        state(version=6, name=None, topic_id=uuid.UUID(int=0)),
-    ]
-    read = decode_request(*request(DeleteTopicsRequest(version=6, topics=rows, timeout_ms=1)))
-    assert costs(read) == [(0, Cost.INVALID_SHAPE), (0, Cost.UNKNOWN_TOPIC)]
-
-
-@pytest.mark.parametrize(
-    ("row", "mutations", "cost"),
-    [
-        (("b", 31, None), 30, Cost.CHARGED),
-        (("b", 3, 2), 2, Cost.CHARGED),
-        (("b", 3, 1), 0, Cost.INVALID_SHAPE),
-        (("b", 3, 0), 0, Cost.INVALID_SHAPE),
-        (("b", 1, None), 0, Cost.NOT_AN_INCREASE),
-        (("a", 3, None), 0, Cost.NOT_AN_INCREASE),
-        (("none", 3, None), 0, Cost.UNKNOWN_TOPIC),
-        (("hidden", 3, None), 1, Cost.CHARGED),
-    ],
-)
-def test_growth_costs_the_difference(row: Any, mutations: int, cost: Cost) -> None:
-    """Growing 1 -> 31 costs 30."""
-    assert costs(decode_request(*request(grow(3, row)))) == [(mutations, cost)]
-
-
-def test_duplicates_cost_nothing() -> None:
-    """A topic named twice is refused as a whole; by name and by id is twice too."""
-    twice = decode_request(*request(create(7, ("x", 1, 1, 0), ("y", 1, 1, 0), ("x", 2, 1, 0))))
-    assert [cost for _, cost in costs(twice)] == [Cost.DUPLICATE, Cost.CHARGED, Cost.DUPLICATE]
-    both = decode_request(*request(delete(6, "a", ID_A, ID_B)))
-    assert [cost for _, cost in costs(both)] == [Cost.DUPLICATE, Cost.DUPLICATE, Cost.CHARGED]
-
-
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "__ok", "x" * 249])
 def test_legal_names(name: str) -> None:
     """Letters, digits, dot, dash and underscore, up to 249."""
@@ -243,7 +150,6 @@ def test_requests_survive_garbage(api: tuple[int, int], body: bytes) -> None:
     with suppress(BadFrame):
         header = parse_header(frame)
         read = decode_request(frame, header)
-        count_mutations(read, TOPICS, 1)
         assert subset(read, range(len(read.items))) == frame
         assert len(decode_request(subset(read, {0}), header).items) <= 1
 

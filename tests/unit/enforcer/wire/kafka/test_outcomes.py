@@ -1,17 +1,27 @@
 """What became of data, read and written in every version; kafka-python is the second opinion."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.admin.topics import CreatePartitionsResponse, CreateTopicsResponse, DeleteTopicsResponse
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchResponse
-from kafka.protocol.producer import ProduceRequest
-from kafka_kit import decode
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka_kit import build, decode, response
 from traffic_kit import batch, fetch_response, key_of, produce, produce_response
 
-from enforcer.wire.kafka.frames import BadFrame, produce_acks
-from enforcer.wire.kafka.outcomes import emptied, refused, surely_accepted, with_acks
+from enforcer.wire.kafka.frames import FETCH, PRODUCE, BadFrame, produce_acks
+from enforcer.wire.kafka.outcomes import (
+    emptied,
+    patch_throttle,
+    refused,
+    surely_accepted,
+    throttle_offset,
+    with_acks,
+)
 from enforcer.wire.kafka.traffic import Part
 
 PRODUCE_VERSIONS = range(3, 14)
@@ -83,3 +93,67 @@ def test_damage_is_a_bad_frame_or_some_partitions(version: int, data: st.DataObj
         assert all(isinstance(number, int) for _, number in refused(cut, version))
     with suppress(BadFrame):
         emptied(cut, version)
+
+
+THROTTLED = {
+    (cls, version)
+    for cls in (FetchResponse, CreateTopicsResponse, DeleteTopicsResponse, CreatePartitionsResponse)
+    for version in range(cls.min_version, cls.max_version + 1)
+    if cls.fields["throttle_time_ms"].for_version_q(version)
+}
+
+
+@pytest.mark.parametrize(("cls", "version"), sorted(THROTTLED, key=str))
+def test_throttle_time_in_every_version(cls: type[ApiMessage], version: int) -> None:
+    """The field is raised, and nothing else changes."""
+    frame = response(build(cls, version))
+    patched = patch_throttle(cls.API_KEY, version, frame, 1234)
+    assert decode(cls, version, patched).throttle_time_ms == 1234
+    assert patch_throttle(cls.API_KEY, version, patched, 1233) == patched
+    offset = throttle_offset(cls.API_KEY, version, frame)
+    assert frame[:offset] + frame[offset + 4 :] == patched[:offset] + patched[offset + 4 :]
+
+
+def test_versions_without_a_throttle_time() -> None:
+    """They come back unchanged."""
+    for key, version in ((3, 2), (PRODUCE, 0), (FETCH, 0)):
+        assert patch_throttle(key, version, bytes(20), 9) == bytes(20)
+        assert not throttle_offset(key, version, bytes(20))
+
+
+def led_response(version: int, partitions: int, endpoints: list[tuple[str, int, str | None]]) -> bytes:
+    """A Produce response with some partitions in error, and the addresses of new leaders from v10 on."""
+    cls = ProduceResponse
+    topic = cls.TopicProduceResponse
+    rows = [build(topic.PartitionProduceResponse, version, index=index) for index in range(partitions)]
+    values: dict[str, Any] = {"responses": [build(topic, version, name="t", partition_responses=rows)]}
+    if endpoints:
+        values["node_endpoints"] = [
+            build(cls.NodeEndpoint, version, node_id=node, host=host, port=port, rack=rack)
+            for node, (host, port, rack) in enumerate(endpoints)
+        ]
+    return response(build(cls, version, throttle_time_ms=10, **values))
+
+
+RACKS = st.sampled_from([None, "", "r", "ra", "rac", "rack", "rack5", "rack-6"])
+ENDPOINTS = st.lists(
+    st.tuples(st.sampled_from(["h", "broker-1"]), st.integers(256, 65535), RACKS), min_size=0, max_size=3
+)
+
+
+@given(st.integers(3, 13), st.integers(0, 3), ENDPOINTS, st.integers(0, 1 << 23))
+def test_produce_in_every_version(
+    version: int, partitions: int, endpoints: list[tuple[str, int, str | None]], throttle_ms: int
+) -> None:
+    """Produce has the field at its end, before the tag of new leaders if there is one."""
+    frame = led_response(version, partitions, endpoints if version >= 10 else [])
+    patched = patch_throttle(PRODUCE, version, frame, throttle_ms)
+    assert decode(ProduceResponse, version, patched).throttle_time_ms == max(10, throttle_ms)
+    assert patch_throttle(PRODUCE, version, patched, 1) == patched
+
+
+@given(st.sampled_from([0, 1, 3, 19]), st.integers(0, 13), st.binary(max_size=60))
+def test_throttle_survives_garbage(api_key: int, version: int, frame: bytes) -> None:
+    """Garbage is patched in place or raises BadFrame."""
+    with suppress(BadFrame):
+        assert len(patch_throttle(api_key, version, frame, 1)) == len(frame)

@@ -1,0 +1,112 @@
+"""What the items of a request cost."""
+
+import uuid
+from typing import Any
+
+import pytest
+from admin_kit import create, delete, grow
+from kafka.protocol.admin.topics import DeleteTopicsRequest
+from kafka_kit import request
+
+from enforcer.kafka.mutations.costs import Cost, count_mutations
+from enforcer.wire.kafka.messages import NOTHING_KNOWN, TopicCounts
+from enforcer.wire.kafka.mutations import MutationRequest, decode_request
+
+ID_A, ID_B = uuid.uuid5(uuid.NAMESPACE_DNS, "a").bytes, uuid.uuid5(uuid.NAMESPACE_DNS, "b").bytes
+TOPICS = TopicCounts(
+    by_name={"a": 30, "b": 1, "none": None, "none2": None},
+    by_id={ID_A: 30, ID_B: 1, bytes(15) + b"x": None},
+    names={ID_A: "a", ID_B: "b"},
+    broker_count=3,
+)
+DEFAULT_PARTITIONS = 4
+
+
+def costs(read: MutationRequest, topics: TopicCounts = TOPICS) -> list[tuple[int, Cost]]:
+    """What each item costs and why."""
+    counted = count_mutations(read, topics, DEFAULT_PARTITIONS)
+    assert [one.item for one in counted] == list(read.items)
+    assert all(one.charged == (one.mutations > 0) for one in counted)
+    return [(one.mutations, one.cost) for one in counted]
+
+
+@pytest.mark.parametrize(
+    ("row", "mutations", "cost"),
+    [
+        (("new", 5, 3, 0), 5, Cost.CHARGED),
+        (("new", -1, -1, 0), DEFAULT_PARTITIONS, Cost.CHARGED),
+        (("new", -1, -1, 7), 7, Cost.CHARGED),
+        (("none", 2, 1, 0), 2, Cost.CHARGED),
+        (("a", 5, 1, 0), 0, Cost.EXISTS),
+        (("new", 5, 4, 0), 0, Cost.INVALID_SHAPE),  # more replicas than brokers
+        (("new", 0, 1, 0), 0, Cost.INVALID_SHAPE),
+        (("new", -2, 1, 0), 0, Cost.INVALID_SHAPE),
+        (("new", 1, 0, 0), 0, Cost.INVALID_SHAPE),
+        (("new", 1, -2, 0), 0, Cost.INVALID_SHAPE),
+        (("new", 7, -1, 7), 0, Cost.INVALID_SHAPE),
+        (("new", -1, 1, 7), 0, Cost.INVALID_SHAPE),
+        (("bad name", 1, 1, 0), 0, Cost.INVALID_NAME),
+    ],
+)
+def test_creation_costs_its_partitions(row: Any, mutations: int, cost: Cost) -> None:
+    """A 4.1 broker charged, or refused without charge, exactly these (docs/protocol_notes.md 1.3)."""
+    assert costs(decode_request(*request(create(7, row)))) == [(mutations, cost)]
+
+
+def test_replicas_are_not_judged_without_brokers() -> None:
+    """When the lookup failed, nothing counts as impossible."""
+    read = decode_request(*request(create(7, ("a", 5, 99, 0))))
+    assert costs(read, NOTHING_KNOWN) == [(5, Cost.CHARGED)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "mutations", "cost"),
+    [
+        ("a", 30, Cost.CHARGED),
+        (ID_A, 30, Cost.CHARGED),
+        ("none", 0, Cost.UNKNOWN_TOPIC),
+        (bytes(15) + b"x", 0, Cost.UNKNOWN_TOPIC),
+        ("hidden", 1, Cost.CHARGED),  # may not be described: at least one
+        (bytes(15) + b"y", 1, Cost.CHARGED),
+    ],
+)
+def test_deletion_costs_the_current_count(topic: str | bytes, mutations: int, cost: Cost) -> None:
+    """By name or id; what does not exist costs nothing."""
+    assert costs(decode_request(*request(delete(6, topic)))) == [(mutations, cost)]
+
+
+def test_deletion_by_neither_or_both_costs_nothing() -> None:
+    """A broker refuses a topic named by name and id, or by nothing, before it charges."""
+    state = DeleteTopicsRequest.DeleteTopicState
+    rows = [
+        state(version=6, name="a", topic_id=uuid.UUID(bytes=ID_A)),
+        state(version=6, name=None, topic_id=uuid.UUID(int=0)),
+    ]
+    read = decode_request(*request(DeleteTopicsRequest(version=6, topics=rows, timeout_ms=1)))
+    assert costs(read) == [(0, Cost.INVALID_SHAPE), (0, Cost.UNKNOWN_TOPIC)]
+
+
+@pytest.mark.parametrize(
+    ("row", "mutations", "cost"),
+    [
+        (("b", 31, None), 30, Cost.CHARGED),
+        (("b", 3, 2), 2, Cost.CHARGED),
+        (("b", 3, 1), 0, Cost.INVALID_SHAPE),
+        (("b", 3, 0), 0, Cost.INVALID_SHAPE),
+        (("b", 1, None), 0, Cost.NOT_AN_INCREASE),
+        (("a", 3, None), 0, Cost.NOT_AN_INCREASE),
+        (("none", 3, None), 0, Cost.UNKNOWN_TOPIC),
+        (("hidden", 3, None), 1, Cost.CHARGED),
+    ],
+)
+def test_growth_costs_the_difference(row: Any, mutations: int, cost: Cost) -> None:
+    """Growing 1 -> 31 costs 30."""
+    assert costs(decode_request(*request(grow(3, row)))) == [(mutations, cost)]
+
+
+def test_duplicates_cost_nothing() -> None:
+    """A topic named twice is refused as a whole; by name and by id is twice too."""
+    twice = decode_request(*request(create(7, ("x", 1, 1, 0), ("y", 1, 1, 0), ("x", 2, 1, 0))))
+    assert [cost for _, cost in costs(twice)] == [Cost.DUPLICATE, Cost.CHARGED, Cost.DUPLICATE]
+    both = decode_request(*request(delete(6, "a", ID_A, ID_B)))
+    assert [cost for _, cost in costs(both)] == [Cost.DUPLICATE, Cost.DUPLICATE, Cost.CHARGED]
