@@ -159,12 +159,12 @@ def test_fields_of_the_events_shown_are_described() -> None:
             assert set(orjson.loads(line)) <= described
 
 
-@pytest.mark.parametrize("page", [DOC, DOC.with_name("failures.md")], ids=lambda page: page.name)
-def test_settings_that_the_page_names_exist(page: Path) -> None:
-    """A setting that is renamed must be renamed here."""
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_settings_that_the_pages_name_exist(page: Path) -> None:
+    """A setting that is renamed, or goes, must do so here; two names are a log and a cursor of Pulsar's."""
     known = {(name, setting) for name, cls in SECTIONS for setting in cls.model_fields}
-    named = set(_SETTING.findall(page.read_text()))
-    assert len(named) > 5
+    named = set(_SETTING.findall(page.read_text())) - {("pulsar", "log"), ("pulsar", "dedup")}
+    assert page != DOC or len(named) > 5
     assert named <= known
 
 
