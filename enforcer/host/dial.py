@@ -120,9 +120,8 @@ class Upstream(Outlet, asyncio.Protocol):
         if self._over:
             transport.abort()
             return
-        self.transport, self._connecting = transport, None
-        self.writable = True
-        transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
+        self.open(transport)
+        self.writable, self._connecting = True, None
         if not self._reading:
             transport.pause_reading()
         self._owner.upstream_changed()

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from enforcer.core import bounds
+
 _COPIED_BYTES: Final = 262_144
 """Of a larger frame a copy costs more than a second write."""
 
@@ -19,6 +21,11 @@ class Outlet:
         self.transport: asyncio.Transport | None = None
         self._mid = False
         self._queue: deque[bytes] = deque()
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """Write there from now on; its protocol is told when too much waits, and when enough has left."""
+        self.transport = transport
+        transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
 
     def send(self, frame: bytes, head: bytes = b"") -> bool:
         """Send a whole frame behind its head; False: there is no connection, and it is dropped."""

@@ -66,6 +66,11 @@ class Connection(asyncio.Protocol):
             turns, self._to_client.pass_on, self._take_down, lambda: self.upstream_received(b""), limit
         )
         self._up.splitter.wanted = self._down.splitter.wanted = _ALL
+        # Of link.Link.
+        self.to_broker, self.to_client = self._upstream.send, self._to_client.send
+        self.pause, self.resume = self._up.pause, self._up.resume
+        self.pause_broker, self.resume_broker = self._down.pause, self._down.resume
+        self.call_later, self.now_ms = hub.call_later, hub.now_ms
         self._handshake: Handshake | None = Handshake(
             hub, dial=self._dial, refuse=self.refuse, opened=self._opened
         )
@@ -85,14 +90,6 @@ class Connection(asyncio.Protocol):
         """See link.Link."""
         return _FULL in self._down.objections
 
-    def to_broker(self, frame: bytes) -> None:
-        """See link.Link."""
-        self._upstream.send(frame)
-
-    def to_client(self, frame: bytes) -> None:
-        """See link.Link."""
-        self._to_client.send(frame)
-
     def answer(self, frame: bytes) -> None:
         """See link.Link."""
         if not self.over:
@@ -110,30 +107,6 @@ class Connection(asyncio.Protocol):
                 self._down_parts.setdefault(kind, []).append(part)
         self._up.splitter.wanted = frozenset(self._up_parts)
         self._down.splitter.wanted = frozenset(self._down_parts)
-
-    def pause(self, part: Part) -> None:
-        """See link.Link."""
-        self._up.pause(id(part))
-
-    def resume(self, part: Part) -> None:
-        """See link.Link."""
-        self._up.resume(id(part))
-
-    def pause_broker(self, part: Part) -> None:
-        """See link.Link."""
-        self._down.pause(id(part))
-
-    def resume_broker(self, part: Part) -> None:
-        """See link.Link."""
-        self._down.resume(id(part))
-
-    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """See link.Link."""
-        return self._hub.call_later(delay_ms, function)
-
-    def now_ms(self) -> float:
-        """See link.Link."""
-        return self._hub.now_ms()
 
     def end(self, why: str) -> None:
         """See link.Link."""
@@ -218,8 +191,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         self._transport, self.peer = transport, peer_of(transport)
-        transport.set_write_buffer_limits(bounds.WRITE_BUFFER_HIGH_BYTES, bounds.WRITE_BUFFER_LOW_BYTES)
-        self._to_client.transport = transport
+        self._to_client.open(transport)
         self._up.open(transport)
 
     def data_received(self, data: bytes) -> None:

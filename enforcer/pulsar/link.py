@@ -85,11 +85,11 @@ class Link(Protocol):
         """The client reads too slowly, so that the broker is not read: what it answers is not seen."""
         ...
 
-    def to_broker(self, frame: bytes) -> None:
+    def to_broker(self, frame: bytes) -> object:
         """Send a frame past all parts; nothing happens once the connection is over."""
         ...
 
-    def to_client(self, frame: bytes) -> None:
+    def to_client(self, frame: bytes) -> object:
         """The same towards the client."""
         ...
 
@@ -101,19 +101,19 @@ class Link(Protocol):
         """The kinds of a part have changed: from the next frame on it sees others."""
         ...
 
-    def pause(self, part: Part) -> None:
+    def pause(self, who: Part, /) -> None:
         """Do not read from the client until `resume`, for this part; what was read already still comes."""
         ...
 
-    def resume(self, part: Part) -> None:
+    def resume(self, who: Part, /) -> None:
         """This part has no objection any more."""
         ...
 
-    def pause_broker(self, part: Part) -> None:
+    def pause_broker(self, who: Part, /) -> None:
         """The same for reading from the broker."""
         ...
 
-    def resume_broker(self, part: Part) -> None:
+    def resume_broker(self, who: Part, /) -> None:
         """See `resume`."""
         ...
 
