@@ -33,6 +33,18 @@ from enforcer.laws.mutation.mutations import Answer, Mutations
 from enforcer.laws.mutation.request_events import Asked
 from enforcer.wire.http.paths import BadPath, plain
 
+REDIRECTS_MAX: Final = 5
+"""How often one request may be sent on: brokers send it to the owner at once, and a circle ends."""
+REPLAY_BODY_BYTES: Final = 5_242_880
+"""Body of a request that is kept to be sent again when it is sent on: a large function's package is not."""
+COUNTED_BODY_BYTES: Final = 65_536
+"""Largest body of a request whose partitions are counted, which is a number or a few names; larger ones get
+413."""
+READ_ANSWER_BYTES: Final = 16_777_216
+"""Largest answer of the upstream that is read to count or to fill in: the list of 100,000 topics fits."""
+BODY_TIMEOUT_MS: Final = 10_000
+"""A body that must be whole arrives within it, or gets 408; others are passed as they come."""
+
 logger = logging.getLogger(__name__)
 
 _BODILESS: Final = frozenset((204, 304))
@@ -72,7 +84,7 @@ class HttpProxy:
         )
         home = Address.of_url(settings.upstream)
         self._redirects = Redirects(
-            self._upstream, home, settings.allowed_hosts, settings.redirects_max, metrics
+            self._upstream, home, settings.allowed_hosts, REDIRECTS_MAX, metrics
         )
         self._principals = Principals(settings, metrics, self._ask_credential, time.monotonic)
         metrics.waiting.set_function(lambda: mutations.waiting)
@@ -95,7 +107,7 @@ class HttpProxy:
         except (UpstreamFailed, Refused) as refused:
             await call.refuse(refused.status, refused.reason)
         except TimeoutError:
-            await call.refuse(408, f"The body did not come within {self._settings.body_timeout_ms} ms")
+            await call.refuse(408, f"The body did not come within {BODY_TIMEOUT_MS} ms")
         except ClientGone:
             # Nobody is there to be told.
             call.status = call.status or 499
@@ -110,7 +122,7 @@ class HttpProxy:
     async def _pass(self, call: "_Call", body: Body) -> None:
         """A request that changes no partitions."""
         with contextlib.suppress(TimeoutError):
-            await body.keep(self._settings.replay_body_bytes, self._settings.body_timeout_ms / 1000)
+            await body.keep(REPLAY_BODY_BYTES, BODY_TIMEOUT_MS / 1000)
         if not body.whole:
             await self._relay(call, body)
             return
@@ -191,7 +203,7 @@ class HttpProxy:
         answer = bytearray()
         try:
             async for chunk in reply.chunks():
-                if len(answer) + len(chunk) > self._settings.read_answer_bytes:
+                if len(answer) + len(chunk) > READ_ANSWER_BYTES:
                     return None
                 if not self._memory.take(len(chunk)):
                     return None
@@ -201,12 +213,12 @@ class HttpProxy:
             self._memory.give_back(len(answer))
 
     async def _whole(self, call: "_Call", body: Body, match: Match) -> bytes:
-        most = self._settings.replay_body_bytes
+        most = REPLAY_BODY_BYTES
         if match.rule.reads_body:
-            most = self._settings.counted_body_bytes
+            most = COUNTED_BODY_BYTES
             if call.header(b"content-encoding") not in (None, b"identity"):
                 raise Refused(415, "The partitions of an encoded body cannot be counted")
-        if not await body.keep(most, self._settings.body_timeout_ms / 1000):
+        if not await body.keep(most, BODY_TIMEOUT_MS / 1000):
             raise Refused(413, f"The body is larger than {most} bytes, or all bodies together are too large")
         return body.kept
 

@@ -65,32 +65,16 @@ class HttpSettings(Settings):
         "hosts that the upstream may send a request on to (307, 308), as HOST or HOST:PORT, with * for "
         "anything; its own host, at any port, always",
     )
-    redirects_max: int = setting(5, "how often one request may be sent on", minimum=0)
     binary_address: str = setting(
         "",
         "HOST:PORT that answers to lookups of topics tell clients: of our own proxy of Pulsar's binary "
         "protocol; empty: such lookups are refused; --binary-address wins over it",
-    )
-    replay_body_bytes: int = setting(
-        5_242_880, "body of a request that is kept to be sent again when it is sent on, bytes", minimum=0
     )
     replay_memory_bytes: int = setting(
         67_108_864,
         "the same for all requests at a time, and for answers that are read, bytes; beyond it bodies are "
         "streamed and not sent on, and what must be read is refused",
         minimum=0,
-    )
-    counted_body_bytes: int = setting(
-        65_536, "largest body of a request whose partitions are counted; larger ones get 413", minimum=1_024
-    )
-    read_answer_bytes: int = setting(
-        16_777_216, "largest answer of the upstream that is read to count or to fill in, bytes", minimum=1_024
-    )
-    body_timeout_ms: int = setting(
-        10_000,
-        "limit for a body that must be whole to arrive, then 408; others are passed as they come, and not "
-        "sent on, ms",
-        minimum=100,
     )
     connect_timeout_ms: int = setting(
         5_000, "limit of a connection attempt to the upstream, then 502, ms", minimum=1

@@ -25,6 +25,9 @@ from enforcer.wire.pulsar.frames import FRAME_OVERHEAD, BadFrame, Reason
 from streaming.contract.errors import WeirError
 from streaming.contract.events import ANONYMOUS
 
+FIRST_FRAME_TIMEOUT_MS: Final = 30_000
+"""So long a new client may take for its CONNECT, and its login after that: as brokers keep one (30 s)."""
+
 logger = logging.getLogger(__name__)
 
 _ALL: Final = frozenset(range(128))
@@ -168,7 +171,7 @@ class Connection(asyncio.Protocol):
             if now_ms - self._over_ms > settings.stop_timeout_ms:
                 self.drop("stop")
             return
-        if self._handshake is not None and now_ms - self._began_ms > self._hub.pulsar.first_frame_timeout_ms:
+        if self._handshake is not None and now_ms - self._began_ms > FIRST_FRAME_TIMEOUT_MS:
             self.end("no_login")
             return
         frames = self._up.splitter.frames

@@ -21,7 +21,7 @@ from enforcer.pulsar.publishing.publishing import Publishing
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
-from enforcer.pulsar.staying.targets import Targets
+from enforcer.pulsar.staying.targets import TARGETS_MAX, Targets
 
 NAMES: Final = "persistent://tenant/namespace/topic"
 """How topic names are made up, whatever `proxy.namespace_pattern` says of Kafka's."""
@@ -75,7 +75,7 @@ class PulsarProxy(Host[Connection]):
             config.topics_check_ms, speaks="pulsar", upstreams=BrokersBehind(),
             connections=lambda: self.connections,
         )  # fmt: skip
-        self.targets = Targets(config.pulsar, self.pulsar.targets, self.pulsar.targets_max)
+        self.targets = Targets(config.pulsar, self.pulsar.targets, TARGETS_MAX)
         publish = PublishDesk(enforcement.meter, self.settings, self.pulsar, self.metrics, enforcement.blocks)
         smoothing = Smoothing(self.settings.dispatch_rows_max)
         laws = Laws(enforcement.dispatch, enforcement.meter, enforcement.brain.brokers_ms, smoothing)

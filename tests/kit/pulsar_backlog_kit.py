@@ -201,8 +201,7 @@ class FakeBacklogs:
 
 def cluster_of(fake: Callable[[httpx2.Request], httpx2.Response], **settings: Any) -> PulsarBacklogs:
     """Its reader."""
-    terms = {"attempts_max": 1, **settings}
-    return PulsarBacklogs(rest_of(fake), PulsarCollectSettings(**terms))
+    return PulsarBacklogs(rest_of(fake), PulsarCollectSettings(**settings))
 
 
 def wants(*, precise_age: bool = False, expires: bool = False) -> Wants:

@@ -17,7 +17,6 @@ from pulsar_rig import LateUpstream, connect, connected
 from enforcer.core.settings import ProxySettings
 from enforcer.pulsar.connection import Connection
 from enforcer.pulsar.proxy import PulsarProxy, PulsarProxyConfig
-from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import build
 from enforcer.wire.pulsar.schema import BODIES, CLASSES, MESSAGES, new_body
@@ -148,7 +147,6 @@ class PulsarFuzz:
                 connection={"log_level": "0"},
                 listen=("127.0.0.1", 0),
                 settings=ProxySettings(start_timeout_ms=0),
-                own_settings=PulsarSettings(lookup_timeout_ms=100),
             )
         )
         self.longest_s = 0.0

@@ -17,7 +17,7 @@ from enforcer.pulsar.metrics import PulsarMetrics
 from enforcer.pulsar.settings import PulsarSettings
 from enforcer.pulsar.staying.lookups import Lookups
 from enforcer.pulsar.staying.moving import Moving
-from enforcer.pulsar.staying.targets import Targets
+from enforcer.pulsar.staying.targets import TARGETS_MAX, Targets
 from enforcer.wire.pulsar import frames
 from enforcer.wire.pulsar.commands import command
 
@@ -102,7 +102,7 @@ class PulsarRig:
         self.settings, self.pulsar = ProxySettings(**settings), PulsarSettings(**(own or {}))
         self.metrics = Metrics(10)
         self.pulsar_metrics = PulsarMetrics(self.metrics.registry)
-        self.targets = Targets([BROKER], self.pulsar.targets, self.pulsar.targets_max)
+        self.targets = Targets([BROKER], self.pulsar.targets, TARGETS_MAX)
         self.turns = Turns(lambda _function: None, lambda: 0.0)
         self.parts: list[Callable[[Link], Part]] = [
             lambda link: Lookups(link, self),

@@ -15,6 +15,7 @@ from streaming.collect.backlog.cluster import BacklogCluster
 from streaming.collect.backlog.collector import BacklogCollector, Outcome
 from streaming.collect.backlog.metrics import BacklogMetrics
 from streaming.collect.backlog.settings import BacklogSettings
+from streaming.collect.backlog.unsettled import READ_BACK_MS
 from streaming.collect.backlog.writing import write_reports
 from streaming.collect.reports import Reports
 from streaming.collect.standing_by import stand_by
@@ -155,5 +156,5 @@ class BacklogPart:
             lambda: decisions.caught_up,
         )
         if not once:
-            decisions.begin(settings.read_back_ms)
+            decisions.begin(READ_BACK_MS)
         return collector

@@ -18,7 +18,7 @@ from streaming.collect.pulsar.metrics import CollectMetrics
 from streaming.collect.pulsar.notes import Notes
 from streaming.collect.pulsar.push import Change, Pusher, PushTerms, Result
 from streaming.collect.pulsar.rest import Rest, RestError, RestTerms, check_terms
-from streaming.collect.pulsar_backlog.cluster import PulsarBacklogs
+from streaming.collect.pulsar_backlog.cluster import REQUESTS_AT_ONCE, PulsarBacklogs
 from streaming.collect.reports import Reports
 from streaming.collect.settings import AtStop, PulsarCollectSettings
 from streaming.collect.standing_by import stand_by
@@ -31,6 +31,16 @@ from weir.collect.backlogs import BacklogPart, Watch, Watched
 from weir.collect.feeds import Feeds
 from weir.foreground import write_ready_file
 from weir.stopping import stop_event, unless, until_stopped
+
+ATTEMPTS_MAX: Final = 3
+"""Attempts of one REST call before it has failed."""
+ANSWER_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Limit of one answer, bytes: the metrics page of a broker with 100,000 topics fits; a larger one is a
+failure."""
+PUSH_CHANGE: Final = 0.05
+"""A limit is pushed where it differs by so much from what is set: less is noise of the counters."""
+PUSHES_MAX: Final = 200
+"""Limits pushed in one round, the others come in the next ones."""
 
 logger = logging.getLogger("weir.collect")
 
@@ -50,9 +60,9 @@ def rest_terms(args: argparse.Namespace, settings: PulsarCollectSettings) -> Res
         token_file=args.token_file or settings.token_file,
         ca_file=settings.ca_file,
         timeout_s=settings.request_timeout_ms / 1000,
-        attempts_max=settings.attempts_max,
-        at_once=settings.requests_at_once,
-        answer_max=settings.answer_max_bytes,
+        attempts_max=ATTEMPTS_MAX,
+        at_once=REQUESTS_AT_ONCE,
+        answer_max=ANSWER_MAX_BYTES,
     )
     check_terms(terms)
     return terms
@@ -150,9 +160,9 @@ async def _begin(
         )
     )
     push = PushTerms(
-        change=settings.push_change,
+        change=PUSH_CHANGE,
         apart_ms=settings.push_apart_ms,
-        pushes_max=settings.pushes_max,
+        pushes_max=PUSHES_MAX,
         override=args.override,
     )
     pusher = Pusher(rest, Notes(rest, settings.notes_namespace), push, metrics)

@@ -25,6 +25,9 @@ from enforcer.wire.pulsar.frames import (
     SUCCESS,
 )
 
+CREATIONS_MAX: Final = 1_000
+"""Requests of one connection looked at at a time that may create topics; then reading stops."""
+
 logger = logging.getLogger(__name__)
 
 _NONE: Final[frozenset[int]] = frozenset()
@@ -133,7 +136,7 @@ class Creating:
         self._held_bytes += len(want.frame) + _OVERHEAD_BYTES
         self._office.metrics.held.inc()
         task.add_done_callback(self._done)
-        if len(self._tasks) >= self._office.settings.creations_max and not self._paused:
+        if len(self._tasks) >= CREATIONS_MAX and not self._paused:
             self._paused = True
             self._link.pause(self)
         self._look()
@@ -143,7 +146,7 @@ class Creating:
         self._closed(creation)
         self._held_bytes -= len(creation.want.frame) + _OVERHEAD_BYTES
         self._office.metrics.held.dec()
-        if self._paused and len(self._tasks) < self._office.settings.creations_max:
+        if self._paused and len(self._tasks) < CREATIONS_MAX:
             self._paused = False
             self._link.resume(self)
         self._look()

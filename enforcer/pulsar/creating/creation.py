@@ -20,6 +20,10 @@ from enforcer.pulsar.settings import PulsarSettings
 from enforcer.wire.pulsar.commands import ServerError, build
 from enforcer.wire.pulsar.frames import ERROR, PARTITIONED_METADATA, PARTITIONED_METADATA_RESPONSE
 
+CREATE_QUESTION_MS: Final = 5_000
+"""So long a broker may take to say whether a topic exists; two such answers and the wait are within clients'
+30 s."""
+
 _ANSWER_LIMIT_S: Final = 60.0
 """Clients have given up by then; what is not answered stays charged."""
 _SURE_AFTER_S: Final = 1.0
@@ -103,7 +107,7 @@ class Creation:
         self._kept: list[bytes] = []
         settings = office.settings
         self._until_ms = link.now_ms() + settings.create_wait_ms
-        self._question_s = settings.create_question_ms / 1000
+        self._question_s = CREATE_QUESTION_MS / 1000
 
     async def run(self) -> None:
         """Do all of it; what cannot be known in time is refused so that the client tries again."""

@@ -20,6 +20,10 @@ from enforcer.pulsar.link import Link
 from enforcer.wire.pulsar.commands import command
 from enforcer.wire.pulsar.frames import FLOW
 
+HELD_UNSTORED_MAX: Final = 1_000
+"""Messages of a topic that is not stored that wait for one consumer, as many as its default queue holds;
+further ones are lost."""
+
 _SHARE_LOOK_MS: Final = 250.0
 """Shares come without a word to those who wait, so they look this often."""
 _LONGEST_MS: Final = 60_000.0
@@ -185,7 +189,7 @@ class Consumer:
 
     def _hold(self, frame: bytes, came: Arrived) -> None:
         desk = self._desk
-        if self.limits.lossy and len(self._queue) >= desk.settings.held_unstored_max:
+        if self.limits.lossy and len(self._queue) >= HELD_UNSTORED_MAX:
             desk.metrics.lost.inc()
             self._owner.link.to_broker(command(FLOW, consumer_id=self.id, message_permits=came.permits))
             self.permits.passed(came.permits)

@@ -27,6 +27,14 @@ from enforcer.wire.pulsar.frames import (
 )
 from enforcer.wire.pulsar.names import BadName
 
+CONSUMERS_MAX: Final = 20_000
+"""Consumers of one connection; one that subscribes more ends."""
+HELD_MESSAGE_BYTES: Final = 33_554_432
+"""Messages for one connection that wait for a limit: an eighth of what all may have; beyond it its broker is
+not read until half is gone."""
+PERMIT_ANSWER_MS: Final = 5_000
+"""So long a broker may take to say how many permits a consumer has, when a limit begins while it reads."""
+
 _UP: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE, CLOSE_CONSUMER})
 _UP_LIMITED: Final = _UP | {FLOW, REDELIVER}
 _DOWN: Final = frozenset({SUCCESS, ERROR, CLOSE_CONSUMER, ACTIVE_CONSUMER_CHANGE})
@@ -69,7 +77,7 @@ class Delivering:
         self._ours: set[int] = set()
         self._gone: dict[int, float] = {}
         self._kept_bytes = 0
-        self._asking = Asking(link, desk.metrics, desk.settings.permit_answer_ms)
+        self._asking = Asking(link, desk.metrics, PERMIT_ANSWER_MS)
         self._full_from = 0
         self._take_up: dict[int, Callable[[bytes, Any], bytes | None]] = {
             SUBSCRIBE: self._subscribe,
@@ -149,7 +157,7 @@ class Delivering:
             if store.size * 2 <= self._full_from:
                 self._full_from = 0
                 self.link.resume_broker(self)
-        elif store.size > settings.held_message_bytes or (
+        elif store.size > HELD_MESSAGE_BYTES or (
             store.frames and self._desk.held.size > settings.held_message_bytes_total
         ):
             self._full_from = store.size
@@ -184,7 +192,7 @@ class Delivering:
             # It may be that the broker has closed the one that it had, and takes this one for another topic.
             self._refuse(body, ServerError.SERVICE_NOT_READY, "a consumer of this number is there already")
             return None
-        if max(map(len, (self._consumers, self._beginning, self._ending))) >= desk.settings.consumers_max:
+        if max(map(len, (self._consumers, self._beginning, self._ending))) >= CONSUMERS_MAX:
             self.link.end("too_many_consumers")
             return None
         topic, subscription = body.topic, body.subscription
@@ -215,7 +223,7 @@ class Delivering:
     def _unsubscribe(self, frame: bytes, body: Any) -> bytes:
         if (consumer := self._consumers.get(body.consumer_id)) is not None:
             self._ending[body.request_id] = consumer
-            if len(self._ending) > self._desk.settings.consumers_max:
+            if len(self._ending) > CONSUMERS_MAX:
                 self.link.end("too_many_consumers")
         return frame
 

@@ -20,6 +20,10 @@ from enforcer.wire.pulsar.commands import TEXT_MAX
 from streaming.contract.names import QUOTA_GROUP_PREFIX
 from streaming.contract.usage_events import DIMENSIONS
 
+PUBLISH_QUEUE_BYTES: Final = 16_777_216
+"""SENDs of one connection that wait: an eighth of what all may have; above it the client is not read until
+half of them are gone."""
+
 _NAMESPACES_PART: Final = 16
 """There is one namespace to remember for so many topics at least, and its name may be long."""
 
@@ -56,7 +60,7 @@ class Desk:
         self.settings = settings
         self.pulsar = pulsar
         self.closer = Closer(blocks)
-        self.room = Room(pulsar.publish_queue_bytes, pulsar.publish_queue_total_bytes)
+        self.room = Room(PUBLISH_QUEUE_BYTES, pulsar.publish_queue_total_bytes)
         self.numbers = Numbers(Counter(), Counter(), settings.metric_subjects_max)
         self.waits = Histogram(
             "weir_publish_wait_seconds",

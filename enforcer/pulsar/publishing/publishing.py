@@ -34,6 +34,12 @@ from enforcer.wire.pulsar.frames import (
 )
 from enforcer.wire.pulsar.names import BadName, read_topic
 
+PENDING_SENDS_MAX: Final = 1_000
+"""Limited SENDs of one connection without a receipt, as many as a broker reads
+(maxPendingPublishRequestsPerConnection)."""
+PRODUCERS_MAX: Final = 10_000
+"""Producers of one connection; further ones are refused (NotAllowed)."""
+
 _UP: Final = frozenset({PRODUCER, CLOSE_PRODUCER})
 _DOWN: Final = frozenset({PRODUCER_SUCCESS, ERROR, CLOSE_PRODUCER})
 _ANSWERS: Final = frozenset({SEND_RECEIPT, SEND_ERROR})
@@ -73,7 +79,7 @@ class Publishing:
         self._link = link
         self._desk = desk
         self._held = Held(self)
-        self._lane = Lane(link, desk, Window(desk.pulsar.pending_sends_max), self._held)
+        self._lane = Lane(link, desk, Window(PENDING_SENDS_MAX), self._held)
         self._exempt = frozenset(desk.pulsar.exempt_users)
         self._by_id: dict[int, Producer] = {}
         # By request, until it is answered; and the last one by the producer's own id.
@@ -193,8 +199,8 @@ class Publishing:
         if blocked is not None:
             self._refuse(body, *blocked)
             return None
-        if len(self._asked) + len(self._by_id) >= self._desk.pulsar.producers_max:
-            text = "this connection has as many producers as pulsar.producers_max allows"
+        if len(self._asked) + len(self._by_id) >= PRODUCERS_MAX:
+            text = f"a connection may have {PRODUCERS_MAX} producers"
             self._refuse(body, ServerError.NOT_ALLOWED, text)
             return None
         producer = self._by_id.get(body.producer_id)

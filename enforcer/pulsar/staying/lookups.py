@@ -16,6 +16,13 @@ from enforcer.wire.pulsar.commands import LookupType, ServerError, build, comman
 from enforcer.wire.pulsar.frames import AUTH_RESPONSE, LOOKUP, LOOKUP_RESPONSE
 from streaming.contract.errors import WeirError
 
+LOOKUP_TIMEOUT_MS: Final = 10_000
+"""A lookup is followed so long: a third of what clients wait (30 s), so that they may try again."""
+LOOKUP_HOPS_MAX: Final = 20
+"""Brokers that one lookup is followed to, as clients do."""
+LOOKUPS_MAX: Final = 1_000
+"""Lookups of one connection that may be followed; with more, some fail and are tried again."""
+
 _IDLE_MS: Final = 10_000
 _ASKED_MAX: Final = 8
 """Brokers that one client's redirects keep connections to."""
@@ -57,7 +64,7 @@ class Lookups:
             login.auth_data = parse(frame).response.auth_data
             self._connect = rewritten(self._connect, login)
             return frame
-        if len(self._asked) >= self._pulsar.lookups_max:
+        if len(self._asked) >= LOOKUPS_MAX:
             # Only a redirect would need it; then that one fails, and is tried again.
             del self._asked[next(iter(self._asked))]
         self._asked[parse(frame).request_id] = frame
@@ -69,7 +76,7 @@ class Lookups:
         asked = self._asked.pop(body.request_id, None)
         if body.response != LookupType.REDIRECT:
             return self._through(body, frame)
-        if asked is None or len(self._following) >= self._pulsar.lookups_max:
+        if asked is None or len(self._following) >= LOOKUPS_MAX:
             self._metrics.redirects.labels("too_many").inc()
             return self._failed(body.request_id, "too many lookups at once")
         task = asyncio.get_running_loop().create_task(self._follow(parse(asked), body))
@@ -120,7 +127,7 @@ class Lookups:
         """Ask the broker that was named, and further ones that are, until one serves the topic."""
         request_id = asked.request_id
         try:
-            async with asyncio.timeout(self._pulsar.lookup_timeout_ms / 1000):
+            async with asyncio.timeout(LOOKUP_TIMEOUT_MS / 1000):
                 frame = await self._serving(asked, answer)
             result = "followed"
         except (WeirError, OSError, ValueError) as error:
@@ -131,7 +138,7 @@ class Lookups:
 
     async def _serving(self, asked: Any, answer: Any) -> bytes:
         frame = b""
-        for _ in range(self._pulsar.lookup_hops_max):
+        for _ in range(LOOKUP_HOPS_MAX):
             if answer.response != LookupType.REDIRECT:
                 return self._through(answer, frame)
             target = self._hub.targets.learn(answer.brokerServiceUrl)

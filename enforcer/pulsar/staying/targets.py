@@ -6,6 +6,9 @@ from typing import Final
 
 from enforcer.host.sockets import Address
 
+TARGETS_MAX: Final = 1_000
+"""Brokers that are known from lookups, ten times a large cluster; the oldest go first."""
+
 _HOST_MAX: Final = 255
 _PART_MAX: Final = 63
 _PLAIN: Final = "pulsar://"

@@ -33,6 +33,9 @@ from streaming.contract.printable import printable
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.topics import KIND_OF, BacklogQuota, backlog_quota
 
+ORDERS_MAX: Final = 1_000
+"""Evictions begun after one check; others wait for the next."""
+
 logger = logging.getLogger("weir.collect")
 
 NOTHING, DECIDED_ONLY, WITHDRAWN = "nothing", "decided_only", "withdrawn"
@@ -78,18 +81,18 @@ class Actions:
         self._newest: dict[str, int] = {}
         self._waiting: dict[str, Plan] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self._left = settings.orders_max
+        self._left = ORDERS_MAX
         # Ends of actions that Kafka did not take; said again after each check.
         self._unsaid: deque[BacklogAction] = deque(maxlen=UNSAID_MAX)
         self._failures = self._put_off = self._unlike = 0
 
     def checked(self, topics: set[str]) -> None:
         """A check has found these topics: what may be begun counts anew."""
-        self._left = self._settings.orders_max
+        self._left = ORDERS_MAX
         if self._failures > SAID_MAX:
             logger.warning("%d more evictions failed since the last check", self._failures - SAID_MAX)
         if self._put_off:
-            logger.warning("%d evictions were put off to this check (backlog.orders_max)", self._put_off)
+            logger.warning("%d evictions were put off to this check, %d a check", self._put_off, ORDERS_MAX)
         if self._unlike:
             logger.warning(
                 "%d decisions since the last check evict other than the law says of our reports: they are not"

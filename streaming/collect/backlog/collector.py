@@ -22,6 +22,9 @@ from streaming.laws.backlog.law import EVICTION
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import BacklogKind, backlog_quota, check_interval_s
 
+ROUNDS_KEPT: Final = 3
+"""Checks whose decisions are still acted on, the newest ones: the job may be late by two."""
+
 logger = logging.getLogger("weir.collect")
 
 PROGRESS_S: Final = 60.0
@@ -65,7 +68,7 @@ class BacklogCollector:
         known: Callable[[], bool],
     ) -> None:
         self._cluster, self._policies, self._write, self._metrics = cluster, policies, write, metrics
-        self._sent = Sent(name, settings.rounds_kept)
+        self._sent = Sent(name, ROUNDS_KEPT)
         # Only a cluster that was looked at knows where its subscriptions are.
         self._looked = False
         self._unsettled = Unsettled(cluster, name, log, settings, metrics, lambda: self._looked and known())

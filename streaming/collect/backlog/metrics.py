@@ -80,7 +80,7 @@ class BacklogMetrics:
         )
         self.bytes = Counter("weir_backlog_evicted_bytes", "Carried out", ["quota_type"], registry=registry)
         self.unsettled = Gauge("weir_backlog_unsettled_evictions", "Of earlier runs", registry=registry)
-        self.lost = Counter("weir_backlog_unsettled_dropped", "Beyond unsettled_max", registry=registry)
+        self.lost = Counter("weir_backlog_unsettled_dropped", "Beyond what is kept", registry=registry)
         self.unsaid_dropped = Counter("weir_backlog_unsaid_dropped", "Ends of actions", registry=registry)
         self.publish_times_missed = Counter(
             "weir_backlog_publish_times_missed", "Wanted and not read", registry=registry

@@ -14,17 +14,6 @@ class BacklogSettings(Settings):
         "what a Kafka cluster is called in metrics and actions; empty: its own id. Pulsar's name is"
         " collect_pulsar.cluster",
     )
-    rounds_kept: int = setting(
-        3,
-        "checks whose decisions are still acted on, the newest ones; later decisions are dropped",
-        minimum=1,
-        maximum=10,
-    )
-    orders_max: int = setting(
-        1_000,
-        "evictions begun after one check, each of one subscription by one quota; others wait for the next",
-        minimum=1,
-    )
     topics_at_once: int = setting(
         8,
         "topics that are evicted from at a time; of one topic one subscription at a time",
@@ -38,15 +27,6 @@ class BacklogSettings(Settings):
         minimum=100,
     )
     request_timeout_ms: int = setting(10_000, "limit of one write to Kafka, ms", minimum=100)
-    read_back_ms: int = setting(
-        600_000,
-        "how far back weir.decisions is read at the start, for evictions that were begun and not ended, and"
-        " how long it is tried to find out about one, ms",
-        minimum=1_000,
-    )
-    unsettled_max: int = setting(
-        10_000, "such evictions that are kept; what is beyond is counted and not settled", minimum=1
-    )
     stop_timeout_ms: int = setting(
         2_000,
         "how long evictions under way may last at the end, ms; the next run settles what is left",

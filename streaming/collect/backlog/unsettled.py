@@ -22,6 +22,12 @@ from streaming.contract.backlog.actions import BEGUN, DONE, ENDED, FAILED, Backl
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 
+READ_BACK_MS: Final = 600_000
+"""So far weir.decisions is read back for evictions that were begun and not ended, and so long it is tried to
+find out."""
+UNSETTLED_MAX: Final = 10_000
+"""Such evictions that are kept; what is beyond is counted and not settled."""
+
 logger = logging.getLogger("weir.collect")
 
 CUT_OFF: Final = "the collector ended in between"
@@ -93,7 +99,7 @@ class Unsettled:
         return self._keep(action)
 
     def _keep(self, action: BacklogAction) -> bool:
-        if len(self._begun) >= self._settings.unsettled_max:
+        if len(self._begun) >= UNSETTLED_MAX:
             self._metrics.lost.inc()
             return False
         self._begun[action.id] = action
@@ -134,7 +140,7 @@ class Unsettled:
             )  # fmt: skip
         for action in actions:
             since_s = self._stuck.setdefault(action.id, now_s) if action.id in self._begun else now_s
-            if now_s - since_s >= self._settings.read_back_ms / 1000:
+            if now_s - since_s >= READ_BACK_MS / 1000:
                 with contextlib.suppress(WeirError):
                     await self._end(action, None)
 

@@ -11,7 +11,13 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from streaming.collect.backlog.cluster import CannotEvict
 from streaming.collect.kafka.connection import Connection, Unanswered, chunks, why
 from streaming.collect.kafka.groups import NOT_FOUND, GroupReader
-from streaming.collect.kafka.partitions import EARLIEST, LATEST, PartitionReader, Place
+from streaming.collect.kafka.partitions import (
+    EARLIEST,
+    LATEST,
+    PARTITIONS_PER_REQUEST,
+    PartitionReader,
+    Place,
+)
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.printable import printable
 
@@ -100,7 +106,7 @@ class Acting:
             Unanswered: nobody tells.
         """
         found = {}
-        for piece in chunks(list(groups), self._settings.partitions_per_request):
+        for piece in chunks(list(groups), PARTITIONS_PER_REQUEST):
             request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(piece), min_version=4)
             answer = await self._connection.send(request)
             found.update({one.key: one.node_id for one in answer.coordinators if not one.error_code})

@@ -21,6 +21,14 @@ from streaming.contract.backlog.actions import Position
 from streaming.contract.broker_events import Backlog, Subscription
 from streaming.contract.namespaces import Namespaces
 
+LEDGERS_MAX: Final = 64
+"""Stretches that are kept of a partition: an hour of checks, and less of what is older; beyond it neighbours
+are merged."""
+FIRST_STEP_MS: Final = 60_000
+"""A topic that is seen first is divided at this age, and at twice, four times it and so on."""
+FIRST_STEPS: Final = 12
+"""How many such divisions there are at most: the last at 34 hours and more."""
+
 FAILURES_MAX: Final = 20
 """Lines of one check; the rest are counted in the last one."""
 
@@ -74,10 +82,10 @@ class KafkaCluster:
         self._namespaces = namespaces
         self._own_prefix = own_prefix
         self._connection = Connection(bootstrap, client, settings)
-        self._reader = PartitionReader(self._connection, settings)
+        self._reader = PartitionReader(self._connection)
         self._groups = GroupReader(self._connection, settings)
-        self._partitions = Partitions(settings.ledgers_max)
-        self._times = PublishTimes(bootstrap, client, settings)
+        self._partitions = Partitions(LEDGERS_MAX)
+        self._times = PublishTimes(bootstrap, client)
         self._evicting = Evicting(self._connection, self._reader, self._groups, self._partitions, settings)
 
     async def look(self, wants: Wants) -> Looked:
@@ -134,8 +142,8 @@ class KafkaCluster:
         return led[:most]
 
     def _first_times(self) -> list[int]:
-        now, step = now_ms(), self._settings.first_step_ms
-        return [at for power in range(self._settings.first_steps) if (at := now - step * 2**power) > 0]
+        now, step = now_ms(), FIRST_STEP_MS
+        return [at for power in range(FIRST_STEPS) if (at := now - step * 2**power) > 0]
 
     def _drafts(
         self, led: Sequence[Place], extents: Mapping[Partition, Extent], committed: Committed

@@ -16,6 +16,11 @@ from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable
 from streaming.kafka_io.admin_client import AdminClient, admin_options
 
+REQUESTS_AT_ONCE: Final = 4
+"""Requests under way at a time: enough for some brokers, and nothing that clients would notice."""
+ANSWER_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Limit of one answer, bytes; a larger one is a failure."""
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 ATTEMPTS: Final = 3
@@ -41,11 +46,11 @@ class Connection:
 
     def __init__(self, bootstrap: str, client: Mapping[str, str], settings: KafkaBacklogSettings) -> None:
         self._options = admin_options(bootstrap, client, settings.request_timeout_ms) | {
-            "receive_message_max_bytes": settings.answer_max_bytes,
+            "receive_message_max_bytes": ANSWER_MAX_BYTES,
             "reconnect_backoff_max_ms": 1_000,
         }
         self._limit_s = settings.request_timeout_ms / 1000
-        self._slots = asyncio.Semaphore(settings.requests_at_once)
+        self._slots = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._opening: asyncio.Task[AdminClient] | None = None
         self._admin: AdminClient | None = None
         # Of one task and those that it starts: who acts meanwhile has limits of its own.

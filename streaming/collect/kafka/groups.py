@@ -18,6 +18,9 @@ from streaming.collect.kafka.partitions import Partition, by_topic
 from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.printable import printable
 
+GROUPS_MAX: Final = 200_000
+"""Groups that are read; if there are more, no topic's are known and all are unread."""
+
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INACTIVE: Final = frozenset({"Empty", "Dead"})
 """States of a group that has no members."""
@@ -72,8 +75,8 @@ class GroupReader:
         orphans = _leaderless(metadata.topics)
         if orphans:
             result.failures.append(f"{orphans} partitions of {OFFSETS_TOPIC} have no leader")
-        if len(listed) > self._settings.groups_max:
-            result.failures.append(f"{len(listed)} groups; collect_kafka.groups_max is less")
+        if len(listed) > GROUPS_MAX:
+            result.failures.append(f"{len(listed)} groups; at most {GROUPS_MAX} are read")
             result.all_unknown = True
             return result
         result.all_unknown = bool(silent - self._heard) or (bool(orphans) and not self._heard)

@@ -13,7 +13,13 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streaming.collect.kafka.partitions import Partition
-from streaming.collect.kafka.settings import KafkaBacklogSettings
+
+PUBLISH_TIMES_MS: Final = 3_000
+"""For so long records are read in one check, to know when they were published."""
+PUBLISH_TIMES_AT_ONCE: Final = 2_000
+"""Partitions of which records are read at a time."""
+PUBLISH_TIMES_BUFFER_BYTES: Final = 16 * 1024 * 1024
+"""Limit of records that are buffered meanwhile."""
 
 _POLL_S: Final = 0.2
 _AT_ONCE: Final = 500
@@ -47,11 +53,9 @@ class PublishTimes:
     Args:
         bootstrap: `HOST:PORT[,...]` of the cluster.
         client: librdkafka properties of our own connections.
-        settings: how much and how long.
     """
 
-    def __init__(self, bootstrap: str, client: Mapping[str, str], settings: KafkaBacklogSettings) -> None:
-        self._settings = settings
+    def __init__(self, bootstrap: str, client: Mapping[str, str]) -> None:
         self._known: dict[Spot, int] = {}
         self._options: dict[str, Any] = {
             **client,
@@ -69,7 +73,7 @@ class PublishTimes:
             "fetch.message.max.bytes": _BATCH_BYTES,
             "fetch.max.bytes": _ANSWER_BYTES,
             "queued.min.messages": 1,
-            "queued.max.messages.kbytes": max(1, settings.publish_times_buffer_bytes // 1024),
+            "queued.max.messages.kbytes": max(1, PUBLISH_TIMES_BUFFER_BYTES // 1024),
             "fetch.wait.max.ms": 50,
             # Else a partition that has brought its record stands in the way of the others for a second.
             "fetch.queue.backoff.ms": 1,
@@ -84,9 +88,9 @@ class PublishTimes:
         """
         asked = set(wanted)
         self._known = {spot: at for spot, at in self._known.items() if spot in asked}
-        ends = time.monotonic() + self._settings.publish_times_ms / 1000
+        ends = time.monotonic() + PUBLISH_TIMES_MS / 1000
         found: dict[Spot, int | None] = dict(self._known)
-        for turn in _turns(asked - found.keys(), self._settings.publish_times_at_once):
+        for turn in _turns(asked - found.keys(), PUBLISH_TIMES_AT_ONCE):
             if time.monotonic() >= ends:
                 break
             found |= self._turn(turn, ends)

@@ -10,9 +10,11 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from streaming.collect.kafka.connection import Connection, Unanswered, chunks, gathered, why
-from streaming.collect.kafka.settings import KafkaBacklogSettings
 from streaming.contract.namespaces import Namespaces
 from streaming.contract.printable import printable
+
+PARTITIONS_PER_REQUEST: Final = 1_000
+"""Partitions in one request, which bounds its answer."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -105,12 +107,10 @@ class PartitionReader:
 
     Args:
         connection: the cluster.
-        settings: how much at a time.
     """
 
-    def __init__(self, connection: Connection, settings: KafkaBacklogSettings) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._settings = settings
 
     async def extents(self, wanted: Sequence[Place]) -> Extents:
         """Where they begin and end, and how large they are; what was not answered is left out."""
@@ -118,7 +118,7 @@ class PartitionReader:
         work = [
             (leader, piece)
             for leader, own in by_leader(wanted)
-            for piece in chunks(own, self._settings.partitions_per_request)
+            for piece in chunks(own, PARTITIONS_PER_REQUEST)
         ]
         answers = await gathered(self._extents(leader, piece, result.failures) for leader, piece in work)
         for answer in answers:
@@ -210,7 +210,7 @@ class PartitionReader:
             (leader, piece, at)
             for at in times
             for leader, own in by_leader(wanted)
-            for piece in chunks(own, self._settings.partitions_per_request)
+            for piece in chunks(own, PARTITIONS_PER_REQUEST)
         ]
         answers = await gathered(self.offsets(leader, piece, at, failures) for leader, piece, at in work)
         found: dict[Partition, list[tuple[int, int]]] = defaultdict(list)

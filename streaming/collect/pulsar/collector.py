@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from streaming.collect.pulsar.counters import Differences, Passed
 from streaming.collect.pulsar.metrics import CollectMetrics
@@ -32,6 +32,11 @@ from streaming.contract.usage_events import COUNTS
 from streaming.policy.groups import round_rules
 from streaming.policy.policy_set import PolicySet, Section
 from streaming.policy.topics import namespace_group
+
+NEWCOMER_FRACTION: Final = 0.05
+"""Part of a group's limit for each topic without a limit of its own, as that of a proxy without a share."""
+IDLE_ROUNDS: Final = 3
+"""Rounds without traffic after which a topic's own limit is taken away."""
 
 logger = logging.getLogger("weir.collect")
 
@@ -102,7 +107,7 @@ class Collector:
         self._name, self._push, self._metrics = name, push, metrics
         self._shares = Shares()
         self._differences = Differences(settings.topics_max)
-        self._planner = Planner(settings.newcomer_fraction, settings.idle_rounds)
+        self._planner = Planner(NEWCOMER_FRACTION, IDLE_ROUNDS)
         self._told: dict[str, set[str]] = {}
         self._brokers: set[str] = set()
         self._number = 0

@@ -32,6 +32,11 @@ from streaming.contract.broker_events import Backlog, Ledger, Subscription
 from streaming.contract.errors import BadEvent
 from streaming.contract.printable import printable
 
+REQUESTS_AT_ONCE: Final = 8
+"""REST calls under way at a time."""
+EVICTION_SAMPLE: Final = 100
+"""Entries of one eviction that are asked how many messages they hold, evenly apart."""
+
 FAILURES_MAX: Final = 5
 """Failures that a round tells one by one."""
 _EARLIEST: Final = "?getEarliestTimeInBacklog=true"
@@ -62,8 +67,8 @@ class PulsarBacklogs:
 
     def __init__(self, rest: Rest, settings: PulsarCollectSettings) -> None:
         self._rest, self._topics_max = rest, settings.topics_max
-        self._at_once = settings.requests_at_once
-        self._evictor = Evictor(rest, settings.eviction_wait_ms / 1000, settings.eviction_sample)
+        self._at_once = REQUESTS_AT_ONCE
+        self._evictor = Evictor(rest, settings.eviction_wait_ms / 1000, EVICTION_SAMPLE)
         self._listing = Listing(rest)
         self._memories: dict[str, _Memory] = {}
         self._met = False

@@ -18,6 +18,31 @@ GONE: Final[dict[str, dict[str, float | str]]] = {
         "inflight_queue_max": 1_000, "inflight_throttle_ms": 100, "backlog_topics_max": 10_000,
         "backlog_stale_checks": 3, "brain_away_ms": 5_000,
     },
+    "pulsar": {
+        "targets_max": 1_000, "first_frame_timeout_ms": 30_000, "lookup_timeout_ms": 10_000,
+        "lookup_hops_max": 20, "lookups_max": 1_000, "publish_queue_bytes": 16_777_216,
+        "pending_sends_max": 1_000, "producers_max": 10_000, "consumers_max": 20_000,
+        "held_message_bytes": 33_554_432, "held_unstored_max": 1_000, "permit_answer_ms": 5_000,
+        "create_question_ms": 5_000, "creations_max": 1_000,
+    },
+    "http": {
+        "redirects_max": 5, "replay_body_bytes": 5_242_880, "counted_body_bytes": 65_536,
+        "read_answer_bytes": 16_777_216, "body_timeout_ms": 10_000,
+    },
+    "backlog": {
+        "rounds_kept": 3, "orders_max": 1_000, "read_back_ms": 600_000, "unsettled_max": 10_000,
+    },
+    "collect_kafka": {
+        "requests_at_once": 4, "partitions_per_request": 1_000, "answer_max_bytes": 64 * 1024 * 1024,
+        "groups_max": 200_000, "ledgers_max": 64, "first_step_ms": 60_000, "first_steps": 12,
+        "publish_times_ms": 3_000, "publish_times_at_once": 2_000,
+        "publish_times_buffer_bytes": 16 * 1024 * 1024,
+    },
+    "collect_pulsar": {
+        "attempts_max": 3, "requests_at_once": 8, "answer_max_bytes": 256 * 1024 * 1024,
+        "push_change": 0.05, "pushes_max": 200, "newcomer_fraction": 0.05, "idle_rounds": 3,
+        "eviction_sample": 100,
+    },
 }  # fmt: skip
 """By section: the number that a setting is fixed at now, or what to use in its place."""
 

@@ -27,6 +27,6 @@ def test_what_cannot_be(words: list[str], said: str, capsys: Any) -> None:
 def test_wrong_settings_of_pulsar(tmp_path: Path, capsys: Any) -> None:
     """The section `pulsar` is read with the line of every mistake."""
     file = tmp_path / "weir.yaml"
-    file.write_text("pulsar:\n  targets_max: none\n")
+    file.write_text("pulsar:\n  targets: none\n")
     assert cli.main(["proxy", "--pulsar", "b:6650", "--settings", str(file)]) == 2
-    assert "weir.yaml:2: pulsar.targets_max" in capsys.readouterr().err
+    assert "weir.yaml:2: pulsar.targets" in capsys.readouterr().err

@@ -60,9 +60,10 @@ async def test_bodies_and_answers_pass_as_they_are() -> None:
 
 @pytest.mark.parametrize("declared", [None, "9"])
 @in_a_loop
-async def test_a_large_body_is_streamed(declared: str | None) -> None:
+async def test_a_large_body_is_streamed(declared: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond what is kept; with its length if the client said it."""
-    front = Front(replay_body_bytes=4)
+    monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 4)
+    front = Front()
     front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
     headers = {} if declared is None else {"content-length": declared}
     answer = await front.ask("POST", "/any", chunks=(b"abc", b"def", b"ghi"), **headers)
@@ -86,9 +87,10 @@ async def test_kept_bodies_have_a_bound_together() -> None:
 
 
 @in_a_loop
-async def test_a_slow_body_is_streamed() -> None:
+async def test_a_slow_body_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is passed need not be whole in time."""
-    front = Front(body_timeout_ms=100)
+    monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 100)
+    front = Front()
     front.pulsar.answers["POST /any"] = lambda seen: reply(200, seen.body)
     parts = [b"abc", b"def"]
 
@@ -188,13 +190,14 @@ async def test_lookups_without_an_address_are_refused() -> None:
 
 
 @in_a_loop
-async def test_answers_are_filled_in() -> None:
+async def test_answers_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """By whoever the proxy belongs to; names of the path are decoded."""
 
     def fill(names: Any, value: Any, host: str) -> Any:
         return {**value, "of": names["topic"]}
 
-    front = Front(fillings=(Filling(path="/x/{topic}/stats", fill=fill),), read_answer_bytes=1_024)
+    monkeypatch.setattr("enforcer.http.proxy.READ_ANSWER_BYTES", 1_024)
+    front = Front(fillings=(Filling(path="/x/{topic}/stats", fill=fill),))
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, {"n": 1})
     assert (await front.ask("GET", "/x/a%2Fb/stats")).json == {"n": 1, "of": "a/b"}
     front.pulsar.answers["GET /x/a%2Fb/stats"] = lambda _seen: reply(200, orjson.dumps(["x"] * 1_000))

@@ -261,9 +261,10 @@ async def test_what_cannot_be_counted_is_refused(body: bytes, headers: dict[str,
 
 
 @in_a_loop
-async def test_a_body_that_does_not_come_is_408() -> None:
+async def test_a_body_that_does_not_come_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one whose client leaves is dropped."""
-    front = Front(body_timeout_ms=100)
+    monkeypatch.setattr("enforcer.http.proxy.BODY_TIMEOUT_MS", 100)
+    front = Front()
 
     async def never() -> dict[str, Any]:
         await asyncio.sleep(60)

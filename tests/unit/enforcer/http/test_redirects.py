@@ -82,11 +82,12 @@ def test_a_relative_address_is_of_the_same_server() -> None:
 
 
 @pytest.mark.parametrize(("most", "status"), [(3, 200), (2, 502), (0, 502)])
-def test_there_is_an_end(most: int, status: int) -> None:
+def test_there_is_an_end(most: int, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is sent on so often and not more."""
 
     async def run() -> None:
-        front = Front(redirects_max=most)
+        monkeypatch.setattr("enforcer.http.proxy.REDIRECTS_MAX", most)
+        front = Front()
         for number in range(3):
             front.pulsar.answers[f"GET /{number}"] = sent_on(f"http://pulsar:8080/{number + 1}")
         front.pulsar.answers["GET /3"] = lambda _seen: reply(200)
@@ -96,11 +97,12 @@ def test_there_is_an_end(most: int, status: int) -> None:
     asyncio.run(run())
 
 
-def test_a_body_that_was_not_kept_cannot_be_sent_again() -> None:
-    """Larger than http.replay_body_bytes."""
+def test_a_body_that_was_not_kept_cannot_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger than what is kept."""
 
     async def run() -> None:
-        front = Front(replay_body_bytes=2)
+        monkeypatch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 2)
+        front = Front()
         front.pulsar.answers["POST /any"] = sent_on("http://pulsar:8080/other")
         answer = await front.ask("POST", "/any", chunks=(b"abc", b"def"))
         assert answer.status == 502 and "too large" in answer.json["reason"]

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 
 import httpx2
+import pytest
 import uvicorn
 from http_kit import Front
 from prometheus_client import CollectorRegistry
@@ -66,13 +67,15 @@ def between(scene: Callable[[int, Upstream], Coroutine[None, None, None]]) -> No
     async def run() -> None:
         upstream, front = Upstream(), Front()
         async with serving(upstream) as behind:
-            settings = HttpSettings(upstream=f"http://127.0.0.1:{behind}", replay_body_bytes=100)
+            settings = HttpSettings(upstream=f"http://127.0.0.1:{behind}")
             proxy = HttpProxy(settings, front.mutations, HttpMetrics(CollectorRegistry()))
             async with serving(proxy) as port:
                 await scene(port, upstream)
             await proxy.close()
 
-    asyncio.run(run())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("enforcer.http.proxy.REPLAY_BODY_BYTES", 100)
+        asyncio.run(run())
 
 
 async def ask(port: int, request: bytes) -> bytes:

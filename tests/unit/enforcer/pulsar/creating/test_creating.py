@@ -46,9 +46,10 @@ async def test_a_request_id_twice_at_a_time_ends_the_connection() -> None:
 
 
 @in_a_loop
-async def test_a_broker_that_does_not_say_in_time() -> None:
+async def test_a_broker_that_does_not_say_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is to try again; what the broker says later is for nobody."""
-    yard = Yard({"create_question_ms": 20})
+    monkeypatch.setattr("enforcer.pulsar.creating.creation.CREATE_QUESTION_MS", 20)
+    yard = Yard()
     client = Client(yard)
     await client.produce()
     await client.look_up()
@@ -133,9 +134,10 @@ async def test_a_broker_that_cannot_be_asked() -> None:
 
 
 @in_a_loop
-async def test_more_requests_than_may_be_looked_at() -> None:
+async def test_more_requests_than_may_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is not read until there are fewer."""
-    yard = Yard({"creations_max": 3})
+    monkeypatch.setattr("enforcer.pulsar.creating.creating.CREATIONS_MAX", 3)
+    yard = Yard()
     client = Client(yard)
     for name in "abc":
         await client.look_up(name)

@@ -222,9 +222,10 @@ async def test_if_the_first_is_refused_the_second_asks_itself() -> None:
 
 
 @in_a_loop
-async def test_whoever_waits_too_long_for_another_is_to_try_again() -> None:
+async def test_whoever_waits_too_long_for_another_is_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first hangs at the broker."""
-    yard = Yard({"create_wait_ms": 0, "create_question_ms": 50})
+    monkeypatch.setattr("enforcer.pulsar.creating.creation.CREATE_QUESTION_MS", 50)
+    yard = Yard({"create_wait_ms": 0})
     one, two = Client(yard), Client(yard)
     await one.produce()
     await one.answer(None)

@@ -87,9 +87,10 @@ def test_nobody_is_asked_for_without_a_limit_or_without_permits() -> None:
     assert link.stats_asked == 0
 
 
-def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do() -> None:
+def test_a_broker_that_does_not_answer_is_believed_to_count_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its consumers are limited as before, and no question is kept."""
-    world = World(per_subscription(RATE), own={"permit_answer_ms": 1_000})
+    monkeypatch.setattr("enforcer.pulsar.delivering.delivering.PERMIT_ANSWER_MS", 1_000)
+    world = World(per_subscription(RATE))
     link = ModelLink(world)
     link.answers_stats = False
     link.subscribe(1, queue=QUEUE)

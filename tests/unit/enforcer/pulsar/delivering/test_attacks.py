@@ -151,9 +151,10 @@ def test_nothing_comes_uncounted_behind_a_close() -> None:
     assert len(link.got[1]) == 1
 
 
-def test_requests_without_answers_have_a_bound() -> None:
+def test_requests_without_answers_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are kept until the broker answers, which a client can keep from being read."""
-    world = World(per_subscription(10), own={"consumers_max": 3})
+    monkeypatch.setattr("enforcer.pulsar.delivering.delivering.CONSUMERS_MAX", 3)
+    world = World(per_subscription(10))
     link = ModelLink(world)
     link.subscribe(1)
     for request in range(4):
@@ -169,9 +170,10 @@ def test_requests_without_answers_have_a_bound() -> None:
     assert link.ended == ["too_many_consumers"]
 
 
-def test_requests_that_are_never_answered_do_not_add_up() -> None:
+def test_requests_that_are_never_answered_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as SUBSCRIBEs for topics that wait for a quota, which their client then closes."""
-    world = World(per_subscription(10), own={"consumers_max": 3})
+    monkeypatch.setattr("enforcer.pulsar.delivering.delivering.CONSUMERS_MAX", 3)
+    world = World(per_subscription(10))
     link = ModelLink(world)
     for request in range(0, 100, 2):
         link.up(subscribe(1, request))

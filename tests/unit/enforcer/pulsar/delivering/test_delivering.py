@@ -94,9 +94,10 @@ def test_permits_are_kept_until_the_broker_has_said_what_it_has() -> None:
     assert delivered >= 25_000
 
 
-def test_a_broker_that_does_not_say_is_left_its_permits() -> None:
+def test_a_broker_that_does_not_say_is_left_its_permits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they pass as they come, and the rate holds by holding messages alone."""
-    world = World(own={"permit_answer_ms": 1_000})
+    monkeypatch.setattr("enforcer.pulsar.delivering.delivering.PERMIT_ANSWER_MS", 1_000)
+    world = World()
     link = ModelLink(world)
     link.answers_stats = False
     link.subscribe(1, queue=100)
@@ -240,9 +241,10 @@ def test_other_frames_of_a_consumer_keep_their_place() -> None:
     assert world.desk.held.size == 0
 
 
-def test_too_much_held_stops_reading_the_broker_until_half_is_gone() -> None:
+def test_too_much_held_stops_reading_the_broker_until_half_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one connection, and of all together."""
-    for own in ({"held_message_bytes": 5_000}, {"held_message_bytes_total": 5_000}):
+    for own, each in (({}, 5_000), ({"held_message_bytes_total": 5_000}, 1 << 25)):
+        monkeypatch.setattr("enforcer.pulsar.delivering.delivering.HELD_MESSAGE_BYTES", each)
         world = World(own=own)
         link = ModelLink(world)
         link.subscribe(1, queue=1_000)
@@ -257,13 +259,11 @@ def test_too_much_held_stops_reading_the_broker_until_half_is_gone() -> None:
         assert len(link.got[1]) == 100 and not link.paused
 
 
-def test_what_is_not_stored_has_no_rate_but_counts_for_its_group() -> None:
+def test_what_is_not_stored_has_no_rate_but_counts_for_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits within a bound, as no broker keeps it; beyond that it is lost, and its permits are not."""
     group = {"resourcegroups.rg1": {"dispatchRateInMsgs": 10}}
-    world = World(
-        {**group, NAMESPACE: {"resourcegroup": "rg1", **per_subscription(1)[NAMESPACE]}},
-        own={"held_unstored_max": 20},
-    )
+    monkeypatch.setattr("enforcer.pulsar.delivering.consumer.HELD_UNSTORED_MAX", 20)
+    world = World({**group, NAMESPACE: {"resourcegroup": "rg1", **per_subscription(1)[NAMESPACE]}})
     account = world.meter.of_group("rg1")
     assert account is not None
     account.set_part(1.0, 0.0)
@@ -331,9 +331,10 @@ def test_who_has_no_backlog_may_be_left_alone() -> None:
     assert not any(event["backlog"] for event in world.events[:-1])
 
 
-def test_a_client_may_not_subscribe_without_end() -> None:
+def test_a_client_may_not_subscribe_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor give a number twice to follow another topic."""
-    world = World(per_subscription(10), own={"consumers_max": 3})
+    monkeypatch.setattr("enforcer.pulsar.delivering.delivering.CONSUMERS_MAX", 3)
+    world = World(per_subscription(10))
     link = ModelLink(world)
     for number in range(3):
         link.subscribe(number)

@@ -1,5 +1,8 @@
 """Whatever clients, brokers and policies do, in any order: nothing is lost, doubled, overtaken or kept."""
 
+from collections.abc import Iterator
+
+import pytest
 from concurrency_kit import Times, limiter_at
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +28,16 @@ steps = st.one_of(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_bounds() -> Iterator[None]:
+    """Bounds that histories reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("enforcer.pulsar.publishing.desk.PUBLISH_QUEUE_BYTES", 3_000)
+        patch.setattr("enforcer.pulsar.publishing.publishing.PENDING_SENDS_MAX", 20)
+        patch.setattr("enforcer.pulsar.publishing.publishing.PRODUCERS_MAX", 6)
+        yield
+
+
 class History:
     """One connection through all of it, with a broker that answers when it is told to.
 
@@ -32,7 +45,7 @@ class History:
     """
 
     def __init__(self) -> None:
-        self.world = World(TEN, publish_queue_bytes=3_000, pending_sends_max=20, producers_max=6)
+        self.world = World(TEN)
         self.times = Times()
         self.link: FakeLink = self.world.join()
         self.count = 0

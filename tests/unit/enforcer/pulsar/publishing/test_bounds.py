@@ -1,13 +1,15 @@
 """Bounds of what waits and of what is unfinished, each reached."""
 
+import pytest
 from publishing_kit import FREE, LIMITED, TEN, World
 
 from enforcer.wire.pulsar.frames import PONG
 
 
-def test_a_connection_above_its_bound_is_not_read_until_half_is_gone() -> None:
+def test_a_connection_above_its_bound_is_not_read_until_half_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meanwhile its client gets a PONG now and then, since it gives up after a minute without a frame."""
-    world = World(TEN, publish_queue_bytes=40_000)
+    monkeypatch.setattr("enforcer.pulsar.publishing.desk.PUBLISH_QUEUE_BYTES", 40_000)
+    world = World(TEN)
     link = world.join()
     link.make(1, LIMITED)
     number = 0
@@ -24,9 +26,10 @@ def test_a_connection_above_its_bound_is_not_read_until_half_is_gone() -> None:
     assert world.number("weir_publish_unread_connections") == 0
 
 
-def test_a_client_that_is_not_read_hears_a_pong() -> None:
+def test_a_client_that_is_not_read_hears_a_pong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every 20 s, and only then; the broker gets none that its client did not send."""
-    world = World(TEN, publish_queue_bytes=1)
+    monkeypatch.setattr("enforcer.pulsar.publishing.desk.PUBLISH_QUEUE_BYTES", 1)
+    world = World(TEN)
     link = world.join()
     link.make(1, LIMITED)
     link.send(1, 0, batch=300, claimed=300, payload=b"x" * 1_800)
@@ -42,10 +45,11 @@ def test_a_client_that_is_not_read_hears_a_pong() -> None:
     assert PONG not in link.kinds()
 
 
-def test_so_many_are_unfinished_at_a_time() -> None:
+def test_so_many_are_unfinished_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker throws what is beyond of a non-persistent topic; the rest waits until half are answered."""
     wide = {"resourcegroups.wide": {"publishRateInMsgs": 10**6}, "tenants.acme": {"resourcegroup": "wide"}}
-    world = World(wide, pending_sends_max=10)
+    monkeypatch.setattr("enforcer.pulsar.publishing.publishing.PENDING_SENDS_MAX", 10)
+    world = World(wide)
     link = world.join()
     link.make(1, "non-persistent://acme/free/b")
     link.make(2, FREE)

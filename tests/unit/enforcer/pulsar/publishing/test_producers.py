@@ -179,9 +179,10 @@ def test_request_ids_that_are_used_twice_end_the_connection() -> None:
         link.down(PRODUCER_SUCCESS, request_id=12345)
 
 
-def test_names_that_are_none_and_too_many_producers_are_refused() -> None:
+def test_names_that_are_none_and_too_many_producers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an error for that request alone."""
-    link = World(TEN, producers_max=2).join()
+    monkeypatch.setattr("enforcer.pulsar.publishing.publishing.PRODUCERS_MAX", 2)
+    link = World(TEN).join()
     link.ask(1, "http://nonsense")
     assert link.got[-1][0] == ERROR
     assert link.got[-1][1].error == 17
@@ -191,5 +192,5 @@ def test_names_that_are_none_and_too_many_producers_are_refused() -> None:
     link.ask(2, LIMITED)
     link.ask(3, LIMITED)
     assert link.got[-1][1].error == 22
-    assert "producers_max" in link.got[-1][1].message
+    assert "2 producers" in link.got[-1][1].message
     assert link.kinds() == [PRODUCER, PRODUCER]

@@ -184,7 +184,7 @@ def test_a_redirect_is_followed_with_the_newest_login() -> None:
     run(test)
 
 
-def test_redirects_that_lead_nowhere() -> None:
+def test_redirects_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a circle, to a broker that refuses the login, is silent, away or has no plain address: it fails."""
 
     async def test() -> None:
@@ -195,7 +195,9 @@ def test_redirects_that_lead_nowhere() -> None:
         ):
             away = "pulsar://127.0.0.1:1"
             for url in (silent.url, refusing.url, circle.url, away, "pulsar+ssl://b:6651"):
-                rig = asking(lookup_timeout_ms=200, lookup_hops_max=5)
+                monkeypatch.setattr("enforcer.pulsar.staying.lookups.LOOKUP_TIMEOUT_MS", 200)
+                monkeypatch.setattr("enforcer.pulsar.staying.lookups.LOOKUP_HOPS_MAX", 5)
+                rig = asking()
                 rig.down(answer(LookupType.REDIRECT, url))
                 await until(lambda rig=rig: rig.client.data)
                 body = parse(rig.client.data)
@@ -241,9 +243,10 @@ def test_the_end_of_a_client_ends_its_questions() -> None:
     run(test)
 
 
-def test_only_so_many_are_kept() -> None:
+def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A redirect of a lookup that was asked too long ago fails at once; nothing else is lost."""
-    rig = asking(lookups_max=2)
+    monkeypatch.setattr("enforcer.pulsar.staying.lookups.LOOKUPS_MAX", 2)
+    rig = asking()
     rig.up(lookup(2) + lookup(3))
     rig.down(answer(LookupType.REDIRECT, "pulsar://b:1", request_id=1))
     assert parse(rig.client.data).response == LookupType.FAILED

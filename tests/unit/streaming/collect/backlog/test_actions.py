@@ -72,12 +72,13 @@ def test_a_repeated_decision_does_nothing() -> None:
     asyncio.run(run())
 
 
-def test_decisions_of_others_and_old_ones_are_passed_over() -> None:
+def test_decisions_of_others_and_old_ones_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another run's, one on an older check than the newest decided, one whose report is not kept any more."""
 
     async def run() -> None:
         cluster = FakeCluster(slow=-1)
-        desk = Desk(cluster, rounds_kept=2)
+        monkeypatch.setattr("streaming.collect.backlog.collector.ROUNDS_KEPT", 2)
+        desk = Desk(cluster)
         first, second = await desk.check(), await desk.check()
         other = replace(first[0], id="collect-kafka-c1-99999999-1.0")
         await desk.decide([other])
@@ -254,10 +255,11 @@ def test_both_quotas_and_several_subscriptions_are_one_eviction_each() -> None:
     asyncio.run(run())
 
 
-def test_no_more_is_begun_after_a_check_than_is_set() -> None:
+def test_no_more_is_begun_after_a_check_than_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         cluster, entries = many(5)
-        desk = Desk(cluster, entries, orders_max=3)
+        monkeypatch.setattr("streaming.collect.backlog.actions.ORDERS_MAX", 3)
+        desk = Desk(cluster, entries)
         await desk.round()
         assert desk.value("weir_backlog_evictions_total", quota_type="size", outcome="done") == 3
         assert desk.value("weir_backlog_evictions_total", quota_type="size", outcome="put_off") == 2
@@ -287,12 +289,13 @@ def test_so_many_topics_at_a_time_and_of_one_topic_one() -> None:
     asyncio.run(run())
 
 
-def test_a_newer_decision_takes_back_what_still_waits() -> None:
+def test_a_newer_decision_takes_back_what_still_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic is busy with the first plan; the second waits, and the third says that nothing must go."""
 
     async def run() -> None:
         cluster = FakeCluster(a=-1)
-        desk = Desk(cluster, rounds_kept=5)
+        monkeypatch.setattr("streaming.collect.backlog.collector.ROUNDS_KEPT", 5)
+        desk = Desk(cluster)
         going, go_on = asyncio.Event(), asyncio.Event()
 
         async def hold() -> None:

@@ -53,11 +53,12 @@ def test_what_a_broker_may_still_carry_out_is_settled_later(error: Exception, la
     asyncio.run(run())
 
 
-def test_without_room_to_settle_it_has_failed() -> None:
+def test_without_room_to_settle_it_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         cluster, entries = many(2)
         cluster.refused = [NotKnown("no answer"), NotKnown("no answer")]
-        desk = Desk(cluster, entries, unsettled_max=1, topics_at_once=1)
+        monkeypatch.setattr("streaming.collect.backlog.unsettled.UNSETTLED_MAX", 1)
+        desk = Desk(cluster, entries, topics_at_once=1)
         await desk.round()
         assert desk.steps() == [("slow", "begun"), ("slow", "begun"), ("slow", "failed")]
         assert desk.value("weir_backlog_unsettled_evictions") == 1

@@ -95,12 +95,15 @@ def test_a_topic_that_was_not_read_for_once_is_not_decided_on_again() -> None:
 
 
 @pytest.mark.parametrize("newer", [True, False])
-def test_a_long_plan_ends_where_a_newer_check_was_decided_on(newer: bool) -> None:
+def test_a_long_plan_ends_where_a_newer_check_was_decided_on(
+    newer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or where its own is not kept any more."""
 
     async def run() -> None:
         cluster = FakeCluster(a=-1, b=-1, c=-1)
-        desk = Desk(cluster, rounds_kept=1)
+        monkeypatch.setattr("streaming.collect.backlog.collector.ROUNDS_KEPT", 1)
+        desk = Desk(cluster)
         reports = await desk.check()
 
         async def check() -> None:

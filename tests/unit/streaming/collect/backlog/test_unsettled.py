@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from collector_kit import CLUSTER, NAME, TOPIC, Desk, FakeCluster, begun
 
-from streaming.collect.backlog.unsettled import NOT_DONE, NOT_KNOWN
+from streaming.collect.backlog.unsettled import NOT_DONE, NOT_KNOWN, READ_BACK_MS
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
 
@@ -192,7 +192,7 @@ def test_one_that_cannot_be_settled_keeps_no_other_back(caplog: pytest.LogCaptur
         assert desk.steps() == [("slow", "done")]
         assert desk.value("weir_backlog_unsettled_evictions") == 1
         assert caplog.text.count("cannot be settled yet") == 1
-        desk.collector._unsettled._stuck["odd/size/slow"] -= desk.settings.read_back_ms / 1000
+        desk.collector._unsettled._stuck["odd/size/slow"] -= READ_BACK_MS / 1000
         await settled(desk)
         assert [(one.topic, one.reason) for one in desk.actions[1:]] == [(odd, NOT_KNOWN)]
         assert desk.value("weir_backlog_unsettled_evictions") == 0
@@ -200,9 +200,10 @@ def test_one_that_cannot_be_settled_keeps_no_other_back(caplog: pytest.LogCaptur
     asyncio.run(run())
 
 
-def test_no_more_are_kept_than_is_set() -> None:
+def test_no_more_are_kept_than_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        desk = Desk(FakeCluster(slow=59), unsettled_max=1)
+        monkeypatch.setattr("streaming.collect.backlog.unsettled.UNSETTLED_MAX", 1)
+        desk = Desk(FakeCluster(slow=59))
         for number in range(3):
             desk.collector.take(replace(begun(OLD, 0), id=f"d{number}/size/slow"))
         assert desk.value("weir_backlog_unsettled_evictions") == 1

@@ -183,10 +183,11 @@ def test_answers_are_bounded_by_what_groups_had() -> None:
     assert world.brokers.asked == [["g0", "g1"], ["g2"], ["g3"]]
 
 
-def test_more_groups_than_are_read() -> None:
+def test_more_groups_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows what the others hold back."""
-    found = World(groups_max=2).read()
-    assert found.all_unknown and "groups_max" in found.failures[0]
+    monkeypatch.setattr("streaming.collect.kafka.groups.GROUPS_MAX", 2)
+    found = World().read()
+    assert found.all_unknown and "2 are read" in found.failures[0]
 
 
 def test_nothing_is_deleted_where_share_groups_may_read() -> None:
@@ -201,7 +202,7 @@ def test_nothing_is_deleted_where_share_groups_may_read() -> None:
         brokers.groups = {"a": (1, {T1: 1}), "b": (2, {T1: 2})}
         connection: Any = brokers
         reader = GroupReader(connection, settings)
-        acting = Acting(connection, PartitionReader(connection, settings), reader, settings)
+        acting = Acting(connection, PartitionReader(connection), reader, settings)
         assert sorted(await acting.groups()) == ["a", "b"]
         brokers.kinds["b"] = "share"
         with pytest.raises(CannotEvict, match="share groups have read is not known, such as b"):

@@ -91,9 +91,10 @@ def test_what_was_acknowledged_alone_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(("sample", "asked"), [(100, 11), (3, 3)])
-def test_entries_of_several_messages(sample: int, asked: int) -> None:
+def test_entries_of_several_messages(sample: int, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries are asked what they hold, as many as the setting says."""
-    rig = Rig(topic(batch=7), eviction_sample=sample)
+    monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.EVICTION_SAMPLE", sample)
+    rig = Rig(topic(batch=7))
     prepared = rig.prepare(ledger=2, entry=3, entries=11)
     assert prepared is not None and prepared.messages == 77
     places = [
@@ -162,9 +163,10 @@ def test_time_takes_nothing_that_does_not_tell_its_own(status: int) -> None:
     assert rig.changes() == 0
 
 
-def test_endless_disorder_evicts_nothing() -> None:
+def test_endless_disorder_evicts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is cut again and again is given up, with the reason."""
-    rig = Rig(topic(), eviction_sample=2)
+    monkeypatch.setattr("streaming.collect.pulsar_backlog.cluster.EVICTION_SAMPLE", 2)
+    rig = Rig(topic())
     # The second of two that are asked lies in the middle of what is left, and is too young each time.
     rig.topic.ledgers[1] = 2**12
     rig.topic.published = {(1, 3): NOW_MS - 60_000}
