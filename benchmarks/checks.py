@@ -211,7 +211,7 @@ def _hold(coordinator: QuotaCoordinator, users: list[str]) -> None:
         quota = coordinator.quota(users[i], _client_id(i).decode())
         if quota is None:
             raise WeirError(f"no quota for {users[i]}")
-        coordinator.ledger.postpone(quota.subject, until_ms, quota)
+        coordinator.not_before.postpone(quota.subject, until_ms, quota)
 
 
 def _timed(coordinator: QuotaCoordinator, load: list[tuple[str, bytes]]) -> tuple[list[float], list[bool]]:

@@ -13,7 +13,7 @@ from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.request_events import Asked
+from enforcer.laws.mutation.request import Request
 from streaming.contract.errors import WeirError
 from streaming.contract.events import PolicyChange
 
@@ -49,31 +49,30 @@ def decisions_us(count: int, principals: int) -> list[float]:
     draw, clock, took = random.Random(SEED), time.perf_counter_ns, []
     for number in range(-_WARM, count):
         name = user(draw.randrange(principals))
-        asked = Asked(
+        request = Request(
             user=name,
             client_id="app",
             api="CreateTopics",
             api_version=7,
             strict=True,
-            validate_only=False,
             items={f"topic-{number}": 1},
         )
         quota = coordinator.quota(name, "app")
         if quota is None:
             raise WeirError(f"no quota for {name}")
         begun = clock()
-        ask = coordinator.decide(asked, quota, _ignore, _ignore)
+        coordinator.decide(request, quota, _ignore, _ignore)
         spent = clock() - begun
         coordinator.outgoing.catch_up()
-        if ask is None or ask.decision is None:
+        if request.decision is None:
             raise WeirError("a request was not decided at once")
         if number >= 0:
             took.append(spent / 1_000)
-        coordinator.local.take(ask.decision)
+        coordinator.book.stated(request.decision)
     return took
 
 
-def _ignore(_told: bool | Decision) -> None:
+def _ignore(_told: bool | Decision | None) -> None:
     """Nobody waits."""
 
 
@@ -93,7 +92,7 @@ def _coordinator() -> QuotaCoordinator:
             for path, value in POLICIES.items()
         ]
     )
-    coordinator.local.begin()
-    coordinator.local.book.set_proxies(1)
-    coordinator.local.book.set_blind(False)
+    coordinator.begin()
+    coordinator.book.set_proxies(1)
+    coordinator.book.set_blind(False)
     return coordinator

@@ -38,7 +38,7 @@ from enforcer.control.groups import (
     group_view,
     put_group,
 )
-from enforcer.control.middleware import Beyond, QuotaCoordinator, reason_body
+from enforcer.control.middleware import AccessControl, Beyond, reason_body
 from enforcer.control.parts import (
     NAMESPACE,
     NO_CONTENT,
@@ -103,7 +103,7 @@ def create_app(parts: Parts) -> FastAPI:
     if parts.beyond is not None:
         beyond = Beyond(parts.beyond, partial(_is_ours, app), partial(_check_spelling, app))
     app.add_middleware(
-        QuotaCoordinator, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
+        AccessControl, grants=parts.grants, metrics=parts.metrics, settings=parts.settings, beyond=beyond
     )
     return app
 

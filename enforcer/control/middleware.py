@@ -44,7 +44,7 @@ class Beyond:
     check: Callable[[Scope], None]
 
 
-class QuotaCoordinator:
+class AccessControl:
     """ASGI middleware: admits or refuses, counts, logs changes, and turns what went wrong into an answer.
 
     Args:

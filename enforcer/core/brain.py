@@ -23,7 +23,7 @@ from enforcer.core.reports import EVENTS_MAX, Reports
 from enforcer.core.settings import ProxySettings
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
 from enforcer.laws.mutation.joining import Joining
-from enforcer.laws.mutation.request_events import probe
+from enforcer.laws.mutation.request import probe
 from streaming.contract.backlog.decisions import BacklogDecision
 from streaming.contract.topics import CHECK_MS, Topics
 from streaming.kafka_io.brokers_clock import BrokersClock
@@ -217,7 +217,7 @@ class Brain:
 
     def _serve_alone(self) -> None:
         """Others' rollout must not wait for a job that is away."""
-        if self.coordinator.local.open and not self.serving.is_set():
+        if self.coordinator.reading is None and not self.serving.is_set():
             logger.warning("serving without the job: it has decided nothing since the start")
             self.coordinator.metrics.local.alone = True
             self.serving.set()
@@ -236,7 +236,7 @@ class Brain:
         await asyncio.to_thread(self._reports.stop, _FLUSH_S)
 
     def _in_the_loop(self, coordinator: QuotaCoordinator, speaks: str) -> QuotaCoordinator:
-        coordinator.local.speaks = speaks
+        coordinator.members.speaks = speaks
         coordinator.call_at = self._call_at
         coordinator.in_loop = self._in_loop
         coordinator.outgoing.soon = self._loop.call_soon
@@ -285,11 +285,11 @@ class Brain:
         """Whether one probe was decided within its limit."""
         asked, decided = probe(), asyncio.Event()
         quota = self.coordinator.quota(asked.user, asked.client_id)
-        ask = self.coordinator.ask(asked, quota, lambda _decision: decided.set())
+        sent = self.coordinator.ask(asked, quota, lambda decision: decided.set() if decision else None)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(decided.wait(), _PROBE_S)
             return True
-        if ask is not None:
+        if sent:
             # A job that is only starting answers later; keep the question, within the bound.
-            self.coordinator.ledger.watch(ask)
+            self.coordinator.undecided.watch(asked)
         return False

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from enforcer.core.local.forms import Counts
+from enforcer.laws.mutation.balance import Counts
 from streaming.kafka_io.topic_watch import TopicMetrics
 from streaming.metrics import serve_metrics
 

@@ -65,7 +65,7 @@ class Pacer:
     def hold(self, subject: str, wait_ms: float) -> None:
         """Let nothing be handled until the subject may go on."""
         self._held_subject = subject
-        self._coordinator.wait_for(subject, self._wake)
+        self._coordinator.questions.wait_for(subject, self._wake)
         self.pause(wait_ms)
 
     def pause(self, wait_ms: float) -> None:
@@ -114,7 +114,7 @@ class Pacer:
 
     def _unhold(self) -> None:
         if self._held_subject is not None:
-            self._coordinator.stop_waiting(self._held_subject, self._wake)
+            self._coordinator.questions.stop_waiting(self._held_subject, self._wake)
             self._held_subject = None
         self.held, self.released = False, True
         self.idle = not self._mute.active

@@ -30,7 +30,7 @@ from enforcer.http.refusal import Refused, refuse
 from enforcer.http.rules import Match
 from enforcer.http.settings import HttpSettings
 from enforcer.laws.mutation.mutations import Answer, Mutations
-from enforcer.laws.mutation.request_events import Asked
+from enforcer.laws.mutation.request import Request
 from enforcer.wire.http.paths import BadPath, plain
 
 REDIRECTS_MAX: Final = 5
@@ -177,21 +177,21 @@ class HttpProxy:
             return await self._get(path, call)
 
         counted = await count(match, content, get)
-        asked = Asked(
+        request = Request(
             user=await self._principals.user(call.authorization),
             client_id="",
             api=match.rule.operation,
             api_version=0,
             strict=True,
-            validate_only=counted.dry,
+            dry_run=counted.dry,
             items=counted.items,
         )
-        answer = await self._mutations.decide(asked, self._settings.wait_ms)
+        answer = await self._mutations.decide(request, self._settings.wait_ms)
         if not answer.allowed:
             status, headers, text = refuse(answer)
             await call.answer(status, headers, text)
             return
-        reply = await self._carry_out(call, content, asked, counted, answer)
+        reply = await self._carry_out(call, content, request, counted, answer)
         try:
             await self._mutations.acknowledged(answer)
             await call.stream(reply)
@@ -223,7 +223,7 @@ class HttpProxy:
         return body.kept
 
     async def _carry_out(
-        self, call: "_Call", content: bytes, asked: Asked, counted: Count, answer: Answer
+        self, call: "_Call", content: bytes, request: Request, counted: Count, answer: Answer
     ) -> Reply:
         """Send it, and correct the balance by what came of it."""
         # Until we hear otherwise it was done: what is given back could be had twice.
@@ -235,7 +235,7 @@ class HttpProxy:
             if not 200 <= reply.status < 300:
                 executed = {}
             elif not counted.items and counted.beyond:
-                self._mutations.charge(_of_items(asked, counted.beyond))
+                self._mutations.charge(request, counted.beyond)
             return reply
         except UpstreamFailed as failed:
             executed = executed if failed.sent else {}
@@ -261,18 +261,6 @@ class HttpProxy:
             return reply.status
         finally:
             await reply.close()
-
-
-def _of_items(asked: Asked, items: Any) -> Asked:
-    return Asked(
-        user=asked.user,
-        client_id=asked.client_id,
-        api=asked.api,
-        api_version=asked.api_version,
-        strict=asked.strict,
-        validate_only=False,
-        items=items,
-    )
 
 
 class _Call:

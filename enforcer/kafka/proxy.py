@@ -30,7 +30,6 @@ from enforcer.kafka.mutations.recent_topics import (
 )
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.enforcement import Enforcement
-from enforcer.laws.mutation.free_questions import FreeQuestions
 from streaming.contract.errors import WeirError
 
 
@@ -79,10 +78,7 @@ class KafkaProxy(Host[Connection]):
             default_partitions=DEFAULT_PARTITIONS,
             steady_ms=self.now_ms,
         )
-        free = FreeQuestions(
-            settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, self.now_ms
-        )
-        self._mutations = Mutations(self.coordinator, self.recent_topics, free)
+        self._mutations = Mutations(self.coordinator, self.recent_topics)
         self.protected = protected = Protected(self.config.topics, settings.protect_topics)
         self._guard = Guard(protected, settings, self.metrics, self.now_ms)
         self.rewrite = Shown(protected, self.brokers.rewrite)

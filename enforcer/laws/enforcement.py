@@ -68,7 +68,7 @@ class Enforcement:
             brain.send_usage, brain.send_usage_pack, self.coordinator.policies,
         )  # fmt: skip
         brain.take_shares = self.groups.take
-        self.groups.alive = lambda: self.coordinator.local.metering
+        self.groups.alive = lambda: self.coordinator.members.metering
         self.meter = self.groups.meter
         self.dispatch = self._make_dispatch(settings, metrics)
         # A block of another process of the same name is another one.
@@ -123,7 +123,7 @@ class Enforcement:
         )
         dispatch.reports.call_later = self._call_later
         dispatch.shared = DispatchShares(self.meter)
-        dispatch.proxies = lambda: self.coordinator.local.peers
+        dispatch.proxies = lambda: self.coordinator.members.peers
         brain.take_dispatches = dispatch.take
         return dispatch
 

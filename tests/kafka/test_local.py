@@ -12,7 +12,7 @@ from process_kit import proxy_process
 from proxy_kit import ProxyThread, until
 from wire_client import Closed, WireClient, errors
 
-from enforcer.core.local.book import Book
+from enforcer.laws.mutation.book import Book
 
 Connect = Callable[..., WireClient]
 Event = dict[str, Any]
@@ -60,7 +60,7 @@ def test_the_job_is_away_and_agrees_when_it_is_back(
 def book_of(proxy: ProxyThread) -> Book:
     """What a proxy knows."""
     assert proxy.proxy is not None
-    return proxy.proxy.coordinator.local.book
+    return proxy.proxy.coordinator.book
 
 
 def test_a_killed_proxy_has_answered_nothing_that_is_forgotten(cluster: Cluster, tmp_path: Path) -> None:

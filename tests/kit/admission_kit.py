@@ -4,16 +4,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from coordinator_kit import Desk
 from kafka.protocol.admin import topics
 from kafka_kit import build, decode, request, response
+from mutation_kit import Desk
 from wire_client import create_request
 
-from enforcer.kafka.mutations.admission import Admission
+from enforcer.kafka.mutations.mutation import Mutation
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.laws.mutation.free_questions import FreeQuestions
+from enforcer.laws.mutation.admission import Admission
+from enforcer.laws.mutation.gate import Action, Verdict
 from enforcer.wire.kafka.messages import TopicCounts
-from enforcer.wire.kafka.mutations import MutationRequest, decode_request
+from enforcer.wire.kafka.mutations import decode_request
 
 CREATED = topics.CreateTopicsResponse
 
@@ -70,46 +71,38 @@ class FakeLink:
 
 
 class Scene:
-    """A request of user a at rate 1, through one of the ways."""
+    """A request of user a at rate 1, which is dealt with in one way."""
 
     def __init__(
-        self, way: type[Admission], names: dict[str, int], *, version: int = 7, wait_ms: float = 0,
+        self, action: Action, names: dict[str, int], *, version: int = 7, wait_ms: int = 0,
         existing: dict[str, int] | None = None, dry: bool = False, shadow: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         self.version = version
-        self.desk = Desk(**settings)
+        self.desk = Desk(**{"dry_run_factor": 1, "refusal_factor": 10, **settings})
         self.desk.limit(controller_mutation_rate=1, shadow=shadow)
         self.prepare()
         self.link = FakeLink(existing or {})
-        self.request: MutationRequest = decode_request(
-            *request(create_request(names, version, validate_only=dry))
-        )
-        recent = RecentTopics(
+        self.recent = RecentTopics(
             keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=lambda: self.desk.now_ms
         )
-        free = FreeQuestions(1, 10, 100, lambda: self.desk.now_ms)
-        self.admission = way(
-            self.link, self.desk.coordinator, recent, free, self.request, user="a", client_id="c",
-            quota=self.desk.coordinator.quota("a", "c"), wait_ms=wait_ms,
-        )  # fmt: skip
-        self.admission.start()
+        self.request = decode_request(*request(create_request(names, version, validate_only=dry)))
+        self.admission = self.again(action, wait_ms=wait_ms)
 
     def prepare(self) -> None:
         """Before the request comes."""
 
-    def again(self, way: type[Admission]) -> Admission:
+    def again(self, action: Action, *, wait_ms: int = 0, dry: bool = False, user: str = "a") -> Admission:
         """The same request comes once more."""
-        made = self.admission
-        again = way(
-            self.link, self.desk.coordinator, made.recent, made.free, self.request, user="a", client_id="c",
-            quota=made.quota,
+        mutation = Mutation(
+            self.link, self.desk.coordinator, self.recent, self.request, user=user, client_id="c",
+            quota=self.desk.coordinator.quota(user, "c"), verdict=Verdict(action, wait_ms, dry),
         )  # fmt: skip
-        again.start()
-        return again
+        mutation.admission.start()
+        return mutation.admission
 
     def decide(self, **fields: Any) -> None:
         """The decision arrives."""
-        self.desk.decide(self.admission.ask, **fields)
+        self.desk.decide(self.admission.request, **fields)
 
     def asked_for(self) -> list[str]:
         """Topics of the request that reached the broker."""

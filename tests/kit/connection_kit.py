@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, cast
 
-from coordinator_kit import Desk
+from mutation_kit import Desk
 
 from enforcer.core import bounds
 from enforcer.core.metrics import Metrics
@@ -30,7 +30,6 @@ from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.kafka.shares.part import SharesLimit
 from enforcer.laws.backlog.blocks import Blocks
 from enforcer.laws.dispatch.dispatch import Dispatch
-from enforcer.laws.mutation.free_questions import FreeQuestions
 from enforcer.laws.shares.meter import Meter
 from streaming.contract.topics import Topics
 
@@ -197,11 +196,10 @@ class Rig:
         self.protected = Protected(Topics(), desk.settings.protect_topics)
         self.rewrite, self.repeats = Shown(self.protected, self.brokers.rewrite), self.brokers.repeats
         recent = RecentTopics(keep_ms=5_000, topics_max=100, default_partitions=1, steady_ms=self.now_ms)
-        free = FreeQuestions(10, 10, 100, self.now_ms)
         self.concerns = concerns_of(
             desk.settings, desk.metrics, self.now_ms,
             guard=Guard(self.protected, desk.settings, desk.metrics, self.now_ms), blocks=self.block_desk,
-            mutations=Mutations(self.coordinator, recent, free), dispatch=self.fetch_desk,
+            mutations=Mutations(self.coordinator, recent), dispatch=self.fetch_desk,
             frames=self.frame_meter,
         )  # fmt: skip
         self.turns = Turns(lambda function: self.timers.append(function), lambda: self.now_s)

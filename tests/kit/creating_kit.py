@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from mutations_kit import Bureau, settle_down
+from mutation_kit import Bureau, settle_down
 from prometheus_client import CollectorRegistry
 
 from enforcer.pulsar.creating.creating import Creating

@@ -9,7 +9,7 @@ import pulsar
 from pulsar_kit import client, fresh
 from pulsar_proxy_kit import PulsarThread, bare_proxy
 
-from enforcer.laws.mutation.request_events import Asked
+from enforcer.laws.mutation.request import Request
 from streaming.contract.events import PolicyChange
 
 
@@ -29,10 +29,10 @@ class Limited:
         self.user = fresh("user")
 
         def begin() -> None:
-            local = self.enforcement.coordinator.local
-            local.begin()
-            local.book.set_proxies(1)
-            local.book.set_blind(False)
+            coordinator = self.enforcement.coordinator
+            coordinator.begin()
+            coordinator.book.set_proxies(1)
+            coordinator.book.set_blind(False)
 
         self._in_loop(begin)
 
@@ -70,15 +70,15 @@ class Limited:
 
         def charge() -> None:
             coordinator = self.enforcement.coordinator
-            asked = Asked(
+            request = Request(
                 user=self.user, client_id="", api="Test", api_version=0, strict=False,
-                validate_only=False, items={"test": mutations},
+                items={"test": mutations},
             )  # fmt: skip
-            quota = coordinator.quota(asked.user, "")
+            quota = coordinator.quota(request.user, "")
             assert quota is not None
-            ask = coordinator.decide(asked, quota, lambda _acked: None, lambda _decision: None)
-            assert ask is not None and ask.decision is not None
-            balances.append(ask.decision.tokens)
+            coordinator.decide(request, quota, lambda _decision: None, lambda _acked: None)
+            assert request.decision is not None
+            balances.append(request.decision.tokens)
 
         self._in_loop(charge)
         (balance,) = balances

@@ -17,9 +17,9 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
-from coordinator_kit import decision
 from fuzz_kit import pieces, requests
 from fuzz_sockets import FakeBroker, FakeSocket
+from mutation_kit import decision
 
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
@@ -280,7 +280,7 @@ class Rig:
 
     def _decide(self, rng: Random) -> None:
         """Some questions are decided, in every way; the others come late."""
-        asks = list(self.proxy.coordinator.ledger.open_asks())
+        asks = list(self.proxy.coordinator.undecided.pending)
         decisions = [
             decision(
                 id=ask.id, proxy=self.proxy.coordinator.proxy_id, subject=ask.subject,

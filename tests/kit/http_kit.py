@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import orjson
-from coordinator_kit import Desk
+from mutation_kit import Desk
 from prometheus_client import CollectorRegistry
 
 from enforcer.http.filling import Filling
@@ -135,10 +135,7 @@ class Front:
         **settings: Any,
     ) -> None:
         self.desk = Desk()
-        local = self.desk.coordinator.local
-        local.begin()
-        local.book.set_proxies(1)
-        local.book.set_blind(False)
+        self.desk.stand_alone()
         if rate:
             self.desk.limit(
                 "quotas[user=<default>]", controller_mutation_rate=rate, controller_mutation_burst=burst

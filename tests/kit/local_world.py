@@ -12,15 +12,15 @@ from itertools import count
 from random import Random
 
 from law_kit import T0, quota
+from mutation_kit import SUBJECT, own, statement
 
-from enforcer.core.local.alive import ALIVE_EVERY_MS, Alive
-from enforcer.core.local.book import Book
-from enforcer.core.local.forms import Own, Statement
+from enforcer.core.feeds.decisions import Decision
+from enforcer.laws.mutation.book import Book
+from enforcer.laws.mutation.membership import ALIVE_EVERY_MS, Alive
 from streaming.laws.mutation.law import PERMISSIVE, STRICT, charge_bucket
 from streaming.laws.mutation.rates import FULL, refill
 from streaming.policy.timeline import PolicyTimeline
 
-SUBJECT = "user=alice"
 DEADLINE_MS = 2_000
 READ_MS = 500
 """How often a proxy looks whether it hears enough."""
@@ -100,7 +100,7 @@ class Proxy:
         self.alive.heard(name, ts, leaving=leaving)
         self._look()
 
-    def read(self, statement: Statement, allowed: bool | None) -> None:
+    def read(self, statement: Decision, allowed: bool | None) -> None:
         """Read an admission; `allowed` is None if it is of an event that was decided already."""
         self.book.stated(statement)
         sent_ms = self.questions.pop(statement.id, None)
@@ -147,9 +147,9 @@ class Proxy:
         if not self.on:
             return
         name = f"{self.name}-{next(self._numbers)}"
-        own = Own(name, self.ts, True, False, {"x": self.place.count})
+        asked = own(name, self.ts, {"x": self.place.count})
         assert self._quota is not None
-        answer = self.book.decide(self._quota, own)
+        answer = self.book.decide(self._quota, *asked)
         event = _Event(
             proxy=self, id=name, ts=self.ts, count=self.place.count, charged=None, sent_ms=self.world.now
         )
@@ -282,5 +282,5 @@ class World:
             tokens = charge_bucket(tokens, [float(event.count)], rejected, mode, False)
         self.tokens, self.last = FULL if tokens >= self.burst else tokens, at
         allowed = None if event.charged is not None else not late and not rejected[0]
-        statement = Statement(SUBJECT, event.id, at, tokens)
-        self.spread(lambda proxy: proxy.read(statement, allowed))
+        admission = statement(SUBJECT, event.id, at, tokens)
+        self.spread(lambda proxy: proxy.read(admission, allowed))

@@ -9,11 +9,11 @@ from typing import Any, Self
 import orjson
 import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
+from mutation_kit import own
 
-from enforcer.core.local.forms import Own
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
-from enforcer.laws.mutation.ledger import Ask
+from enforcer.laws.mutation.request import Request
 from enforcer.laws.shares.meter import Meter
 from streaming.columns.records import Records
 from streaming.contract.topics import Topics
@@ -65,10 +65,10 @@ class ProxyThread:
             raise self.error
         return self
 
-    def waiting(self, client_id: str) -> list[Ask]:
+    def waiting(self, client_id: str) -> list[Request]:
         """The requests of a client that wait for their decision."""
         assert self.proxy is not None
-        return [ask for ask in self.proxy.coordinator.ledger.open_asks() if ask.client_id == client_id]
+        return [ask for ask in self.proxy.coordinator.undecided.pending if ask.client_id == client_id]
 
     def await_part(self, part: float) -> None:
         """Wait until so much of the limit of a group is its own, as long as nobody has a share of it."""
@@ -81,10 +81,10 @@ class ProxyThread:
         assert self.proxy is not None
         coordinator = self.proxy.coordinator
         quota = coordinator.quota("ANONYMOUS", client_id)
-        assert quota is not None and coordinator.local.open
+        assert quota is not None and coordinator.reading is None
         now_ms = time.time_ns() // 1_000_000
-        dry = Own(f"{client_id}-look", now_ms, strict=True, dry=True, items={"x": 1})
-        answer = coordinator.local.book.decide(quota, dry)
+        dry = own(f"{client_id}-look", now_ms, {"x": 1}, dry=True)
+        answer = coordinator.book.decide(quota, *dry)
         assert answer is not None
         return answer.tokens
 

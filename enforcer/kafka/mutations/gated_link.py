@@ -19,7 +19,7 @@ def _parts(asked: Sequence[T]) -> list[Sequence[T]]:
 
 
 class GatedLink:
-    """The connection as an admission sees it (admission.Link).
+    """The connection as a request for mutations sees it (mutation.Link).
 
     Args:
         link: the connection.

@@ -1,21 +1,17 @@
 """Requests for partition mutations of one connection, and those that would create topics in passing."""
 
-from math import ceil
 from typing import Final
 
 from enforcer.core import bounds
-from enforcer.kafka.mutations.admission import Admission, Passing, Strict
-from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
 from enforcer.kafka.mutations.auto_creation import FLAG_FROM, AutoCreations, forbids_creation
 from enforcer.kafka.mutations.gated_link import GatedLink
-from enforcer.kafka.mutations.permissive import Permissive
+from enforcer.kafka.mutations.mutation import Mutation
 from enforcer.kafka.mutations.recent_topics import RecentTopics
-from enforcer.kafka.mutations.refusal import Refused
 from enforcer.kafka.part import Concern, Link, Part, Request, Slot
+from enforcer.laws.mutation.admission import Admission
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.free_questions import FreeQuestions
-from enforcer.laws.mutation.gate import Action, MutationQuota, Verdict
-from enforcer.laws.mutation.open_questions import line_of
+from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.waiting import line_of
 from enforcer.wire.kafka.frames import METADATA
 from enforcer.wire.kafka.mutations import (
     MUTATION_KEYS,
@@ -28,13 +24,6 @@ from enforcer.wire.kafka.mutations import (
 
 _ITEM_BYTES: Final = 500
 """What an item of a request for mutations takes beside its frame, about."""
-_ASKS: Final = frozenset({Action.ASK, Action.DECIDE})
-"""Where the job may be asked."""
-_STRICT_WAYS: Final[dict[Action, type[Admission]]] = {
-    Action.ASK: Strict,
-    Action.DECIDE: AtOnce,
-    Action.REFUSE: Refused,
-}
 
 
 class Mutations(Concern):
@@ -43,22 +32,19 @@ class Mutations(Concern):
     Attributes:
         coordinator: decides.
         recent: knows partition counts better than the brokers.
-        free: bounds what is not charged.
         auto_creations: keeps clients from creating topics by asking for them.
 
     Args:
         coordinator: see there.
         recent: see there.
-        free: see there.
     """
 
     keys = MUTATION_KEYS | {METADATA}
     asked = frozenset({METADATA})
 
-    def __init__(self, coordinator: QuotaCoordinator, recent: RecentTopics, free: FreeQuestions) -> None:
+    def __init__(self, coordinator: QuotaCoordinator, recent: RecentTopics) -> None:
         self.coordinator = coordinator
         self.recent = recent
-        self.free = free
         self.auto_creations = AutoCreations(coordinator)
 
     def reads(self, key: int, user: str, client_id: str) -> bool:
@@ -87,7 +73,7 @@ class MutationsPart(Part):
         self._gate_slot: Slot | None = None
         self._kept: dict[Slot, int] = {}
         self._held_bytes = 0
-        self._ungated: dict[Slot, Passing] = {}
+        self._ungated: dict[Slot, Admission] = {}
 
     @property
     def free(self) -> bool:
@@ -158,52 +144,32 @@ class MutationsPart(Part):
     def _handle(self, request: Request, asked: MutationRequest) -> None:
         user, client_id = request.user, request.header.client_id or ""
         quota = self._coordinator.quota(user, client_id)
-        verdict, dry = self._judge(quota, asked, request.probing)
+        verdict = self._coordinator.judge(
+            quota, strict=asked.strict, probing=request.probing, dry_run=asked.validate_only
+        )
         if quota is not None and verdict.action is Action.HOLD:
             # Until its subject may go on.
             self._link.hold(request)
             self._link.pacer.hold(quota.subject, verdict.wait_ms)
             return
-        way: type[Admission] = PermissiveAtOnce if verdict.action is Action.DECIDE else Permissive
-        if quota is None or verdict.action is Action.FORWARD:
-            way = Passing
-        elif asked.strict:
-            way = _STRICT_WAYS[verdict.action]
-            if not self._heard:
-                self._metrics.dropped.labels("strict").inc()
-                return
-        if quota is not None and verdict.action in _ASKS and self._must_line_up(quota.subject, way):
+        passes = verdict.action is Action.FORWARD
+        if asked.strict and not passes and not self._heard:
+            self._metrics.dropped.labels("strict").inc()
+            return
+        if quota is not None and self._coordinator.must_line_up(quota, verdict, strict=asked.strict):
             # Until one of its subject's questions is answered.
             self._link.hold(request)
             self._link.pacer.hold(line_of(quota.subject), self._settings.decision_timeout_ms)
             return
         link = GatedLink(self._link, request, self._finished)
-        admission = way(
-            link, self._coordinator, self._concern.recent, self._concern.free, asked,
-            user=user, client_id=client_id, quota=quota, wait_ms=verdict.wait_ms, dry=dry,
-        )  # fmt: skip
+        admission = Mutation(
+            link, self._coordinator, self._concern.recent, asked,
+            user=user, client_id=client_id, quota=quota, verdict=verdict,
+        ).admission  # fmt: skip
         self._kept[link.slot] = size = len(request.frame) + _ITEM_BYTES * len(asked.items)
         self._held_bytes += size
-        if isinstance(admission, Passing):
+        if passes:
             self._ungated[link.slot] = admission
         else:
             self._gate, self._gate_slot = admission, link.slot
         admission.start()
-
-    def _must_line_up(self, subject: str, way: type[Admission]) -> bool:
-        """Whether a request must wait for its turn among those of its subject."""
-        questions = self._coordinator.questions
-        # One that is carried out before it is counted goes alone: else all that wait would pass at once.
-        return questions.full(subject) or (way is PermissiveAtOnce and questions.busy(subject))
-
-    def _judge(
-        self, quota: MutationQuota | None, asked: MutationRequest, probing: bool
-    ) -> tuple[Verdict, bool]:
-        """What to do with a request, and whether that is for its subject's dry runs: they have their rate."""
-        verdict = self._coordinator.judge(quota, strict=asked.strict, probing=probing)
-        if quota is None or not asked.validate_only or verdict.action not in _ASKS:
-            return verdict, False
-        wait_ms = self._concern.free.dry_runs.wait_ms(quota)
-        if not wait_ms:
-            return verdict, False
-        return Verdict(Action.REFUSE if asked.strict else Action.HOLD, ceil(wait_ms)), True

@@ -87,8 +87,8 @@ class Measuring:
         out = SamplesOut(
             proxy_id, brain.send_usage, brain.send_usage_pack, brain.brokers_ms, now_ns, bounds.PACK_MIN
         )
-        local = brain.coordinator.local
-        shares = InflightShares(groups.meter, lambda: None if local.company is None else local.peers)
+        members = brain.coordinator.members
+        shares = InflightShares(groups.meter, lambda: None if members.count is None else members.peers)
         self.partitions = Partitions(brain.clock, now_ns, shares, out)
         brain.take_limits = self._take
         groups.reports.before = lambda period_ms: shares.fill(self.partitions.known.values(), period_ms)

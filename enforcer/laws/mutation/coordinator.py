@@ -1,11 +1,13 @@
-"""The quota side of an enforcer, without sockets: decides or asks, remembers, corrects.
+"""The quota side of an enforcer, without sockets: has requests decided, here or by the job, and corrects.
 
 Connections bring requests here; decisions and policies come in by the feeds. All of it runs in one loop.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from math import ceil
 from typing import Any
 
 from cachetools import TTLCache
@@ -17,32 +19,20 @@ from enforcer.core.feeds.policies import Policies
 from enforcer.core.metrics import Metrics
 from enforcer.core.reports import Acknowledged
 from enforcer.core.settings import OnLate, ProxySettings
-from enforcer.laws.mutation.gate import Verdict, judge, remaining_ms
-from enforcer.laws.mutation.ledger import (
-    LATE_RECORD_MS,
-    LATE_RECORDS_MAX,
-    Answered,
-    Ask,
-    Ledger,
-    charged_sum,
-    correct,
-)
-from enforcer.laws.mutation.local_decisions import LocalDecisions
-from enforcer.laws.mutation.open_questions import OpenQuestions
-from enforcer.laws.mutation.outgoing import Outgoing, Sender
-from enforcer.laws.mutation.request_events import Asked, RequestEvents, home_of
-from streaming.contract.errors import WeirError
+from enforcer.laws.mutation.book import OWN_EVENTS_MAX, Book
+from enforcer.laws.mutation.events import Called, Outgoing, RequestEvents, Sender, Uncharged
+from enforcer.laws.mutation.gate import Action, Verdict, judge, remaining_ms
+from enforcer.laws.mutation.membership import Membership, ReadBack
+from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.waiting import FreeQuestions, NotBefore, OpenQuestions, Undecided
 from streaming.contract.names import PROBE_SUFFIX
-from streaming.policy.policy_set import MutationQuota
+from streaming.policy.policy_set import Algorithm, Decide, MutationQuota
 
 logger = logging.getLogger(__name__)
 
-Called = Callable[[], None]
 Acked = Callable[[bool], None]
-
-
-class Uncharged(WeirError):
-    """A request that no event can hold: nobody could decide it, and nobody would be charged for it."""
+Told = Callable[[Decision | None], None]
+"""Gets the decision of a request; None: Kafka will never take its event."""
 
 
 class QuotaCoordinator:
@@ -72,28 +62,32 @@ class QuotaCoordinator:
         self.clock = clock
         self._brokers_ms = brokers_ms or clock.wall_ms
         self.policies = Policies(self._policies_changed, self._brokers_ms)
-        self.ledger = Ledger(
-            subjects_max=settings.subjects_max,
-            pending_max=bounds.PENDING_REQUESTS_MAX,
-            late_max=LATE_RECORDS_MAX,
-            late_keep_ms=LATE_RECORD_MS,
+        self.not_before = NotBefore(settings.subjects_max)
+        self.undecided = Undecided(pending_max=bounds.PENDING_REQUESTS_MAX)
+        self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
+        self.free = FreeQuestions(
+            settings.dry_run_factor, settings.refusal_factor, settings.subjects_max, clock.steady_ms
         )
-        self.local = LocalDecisions(proxy_id, settings, metrics, self.policies.timeline, self._brokers_ms)
-        self.policies.forgetting = self.local.book.sweep
+        self.book = Book(
+            self.policies.timeline, subjects_max=settings.subjects_max, tail_max=OWN_EVENTS_MAX
+        )
+        self.reading: ReadBack | None = ReadBack(self.book)
+        """Takes what was decided before the start; None: all of that is known, and we decide at once."""
+        self.members = Membership(proxy_id, metrics, self.book, self._brokers_ms)
+        self.policies.forgetting = self.book.sweep
         self.call_at: Callable[[int, Called], object] = lambda _ts, _function: None
         """Calls a function at a time of the brokers' clock; set by whoever owns the loop."""
         self.in_loop: Callable[[Called], object] = lambda function: function()
         """Calls a function in the loop, from any thread; set by whoever owns it."""
         self.outgoing = Outgoing(sender)
         # Decided here, and on their way to Kafka: as many as the sender holds.
-        self._unacknowledged: dict[str, Ask] = {}
+        self._unacknowledged: dict[str, Request] = {}
         self._probed: TTLCache[str, None] = TTLCache(
             settings.subjects_max, bounds.MUTE_SPLIT_MS, clock.steady_ms
         )
         self._events = RequestEvents(
             proxy_id, metrics, clock, on_late_reject=settings.on_late_decision is OnLate.REJECT
         )
-        self.questions = OpenQuestions(bounds.OPEN_QUESTIONS_MAX, bounds.PENDING_REQUESTS_MAX)
 
     def quota(self, user: str, client_id: str) -> MutationQuota | None:
         """The mutation quota that applies to a client now."""
@@ -104,296 +98,299 @@ class QuotaCoordinator:
         quota = self.quota(user, client_id)
         return quota is not None and not quota.shadow
 
-    def judge(self, quota: MutationQuota | None, *, strict: bool, probing: bool) -> Verdict:
+    def judge(
+        self, quota: MutationQuota | None, *, strict: bool, probing: bool = False, dry_run: bool = False
+    ) -> Verdict:
         """What to do with a request of the quota's subject."""
         until_ms, now_ms = None, 0.0
         # Few subjects must wait; for the others the time does not matter, and asking for it does.
-        if quota is not None and quota.subject in self.ledger:
+        if quota is not None and quota.subject in self.not_before:
             now_ms = self.clock.steady_ms()
-            until_ms = self.ledger.not_before(quota.subject, quota, now_ms)
+            until_ms = self.not_before.until_ms(quota.subject, quota, now_ms)
             # A strict one is refused all the same, and must not take the turn of an old client.
             if probing and not strict and until_ms is not None:
                 # One for all its connections: a hundred muted ones would be a way to go on.
                 probing = quota.subject not in self._probed
                 if probing:
                     self._probed[quota.subject] = None
-        local = self.local.decides(quota)
-        return judge(quota, until_ms, now_ms, strict=strict, local=local, probing=probing)
+        verdict = judge(quota, until_ms, now_ms, strict=strict, local=self.decides(quota), probing=probing)
+        if not dry_run or quota is None or not verdict.asks:
+            return verdict
+        wait_ms = self.free.dry_runs.wait_ms(quota)
+        if not wait_ms:
+            return verdict
+        return Verdict(Action.REFUSE if strict else Action.HOLD, ceil(wait_ms), dry=True)
 
-    def ask(
-        self,
-        asked: Asked,
-        quota: MutationQuota | None,
-        on_decision: Callable[[Decision], None],
-        on_refused: Callable[[], None] | None = None,
-    ) -> Ask | None:
-        """Send a request event and tell `on_decision` when it is decided.
+    def must_line_up(self, quota: MutationQuota, verdict: Verdict, *, strict: bool) -> bool:
+        """Whether a request must wait for its turn among those of its subject."""
+        if not verdict.asks:
+            return False
+        # One that is carried out before it is counted goes alone: else all that wait would pass at once.
+        alone = verdict.action is Action.DECIDE and not strict
+        return self.questions.full(quota.subject) or (alone and self.questions.busy(quota.subject))
 
-        Args:
-            on_refused: told if Kafka says afterwards that it will never take the event.
+    def decides(self, quota: MutationQuota | None) -> bool:
+        """Whether requests under a quota are decided here."""
+        return (
+            self.reading is None
+            and quota is not None
+            and (quota.decide or self.settings.decide) == Decide.LOCAL
+            and quota.algorithm == Algorithm.TOKEN_BUCKET
+            and not quota.shadow
+        )
+
+    def begin(self) -> None:
+        """All is read back: decide at once from now on."""
+        self.reading = None
+        self.members.look()
+
+    def ask(self, request: Request, quota: MutationQuota | None, told: Told) -> bool:
+        """Send the event of a request, and call `told` when it is decided.
 
         Returns:
-            The question; None if it could not be sent or too many are open: treat it as late.
+            False if it could not be sent or too many are open: treat it as late.
 
         Raises:
             Uncharged: it is too large to be ever sent.
         """
-        ask = self._events.new_ask(asked, quota)
-        event = self._events.event(ask, asked)
-        if not self._events.put_items(event, ask, ask.items):
-            raise Uncharged(f"{len(ask.items)} items are too many for one event")
-        return ask if self._put_question(ask, event, on_decision, on_refused) else None
+        return self._put_question(request, self._events.request(request, quota), told)
 
-    def decide(
-        self,
-        asked: Asked,
-        quota: MutationQuota,
-        on_acked: Acked,
-        on_decision: Callable[[Decision], None],
-        on_refused: Called | None = None,
-    ) -> Ask | None:
+    def decide(self, request: Request, quota: MutationQuota, told: Told, acked: Acked) -> bool:
         """Decide a request at once and send its event; or ask, if it lies between.
 
         Args:
-            asked: the request.
+            request: it; has its decision afterwards if that was made at once.
             quota: of its subject, one that is decided here.
-            on_acked: told whether Kafka has the event of what was decided, once that is known.
-            on_decision: see `ask`, as `on_refused`.
+            told: see `ask`.
+            acked: told whether Kafka has the event of what was decided, once that is known.
 
         Returns:
-            The request, with its decision if that was made at once; else it is a question. None if it could
-            not be sent or too many are open: treat it as late, nothing is charged. An old version's, which is
-            carried out already, is decided all the same.
+            False if it could not be sent or too many are open: treat it as late, nothing is charged. An old
+            version's, which is carried out already, is decided all the same.
 
         Raises:
             Uncharged: it is too large to be ever sent.
         """
-        ask = self._events.new_ask(asked, quota)
-        event = self._events.event(ask, asked)
-        if not self._events.put_items(event, ask, ask.items, decided=True):
-            raise Uncharged(f"{len(ask.items)} items are too many for one event")
-        if ask.strict and not self.outgoing.room():
-            return None
-        if self.local.decide(ask, quota, event):
-            ask.answered = Answered.DECIDED
-            self._send_decided(ask, event, on_acked)
-            self._note_decided(ask, quota)
-            return ask
+        event = self._events.request(request, quota, decided=True)
+        if request.strict and not self.outgoing.room():
+            return False
+        if self._decide_here(request, quota, event):
+            self._send_decided(request, event, acked)
+            self._note_decided(request, quota)
+            return True
         # What it gets in the end must be what we say: too late is never charged.
-        ask.on_late_reject = True
+        request.on_late_reject = True
         # Others of its subject may have begun to ask while its topics were looked up.
-        room = not self.questions.full(ask.subject)
-        if room and self._put_question(ask, event, on_decision, on_refused):
-            return ask
-        self.local.withdraw(ask)
-        return None
+        if not self.questions.full(request.subject) and self._put_question(request, event, told):
+            return True
+        self.book.withdraw(request.subject, request.id)
+        return False
 
-    def report(self, asked: Asked, quota: MutationQuota | None) -> Ask:
+    def report(self, request: Request, quota: MutationQuota | None) -> None:
         """Send a request event that nobody waits for: no quota applies, or a shadow one, or it is done."""
-        ask = self._events.new_ask(asked, quota)
-        ask.answered = Answered.ALLOWED
-        event = self._events.event(ask, asked)
-        # One that is too large would be refused under the quota in earnest: nothing is charged in shadow.
-        if not self._events.put_items(event, ask, ask.items):
-            return ask
-        if quota is not None and not ask.strict and self.local.decides(quota):
-            self.local.charge(ask, quota, event)
-            self._send_decided(ask, event, None)
-        elif self.outgoing.send(event, home_of(ask), acked=self._watched(ask.id, None)):
-            self.ledger.watch(ask)
-            self.local.asked(ask, event)
-        return ask
+        try:
+            event = self._events.request(request, quota)
+        except Uncharged:
+            # It would be refused under the quota in earnest: nothing is charged in shadow.
+            return
+        if quota is not None and not request.strict and self.decides(quota):
+            self._decide_here(request, quota, event)
+            self._send_decided(request, event, None)
+        elif self.outgoing.send(event, request.home, acked=self._watched(request.id, None)):
+            self.undecided.watch(request)
+            self._note_asked(request)
 
-    def report_refused(self, asked: Asked, quota: MutationQuota) -> None:
+    def report_refused(self, request: Request, quota: MutationQuota) -> None:
         """Send the event of a request that was refused by its subject's not-before time."""
-        ask = self._events.new_ask(asked, quota)
-        event = self._events.event(ask, asked)
-        event["answered"] = "not_before"
-        if self._events.put_items(event, ask, ask.items, together=True):
-            self.outgoing.send(event, home_of(ask))
+        with suppress(Uncharged):
+            event = self._events.request(request, quota, together=True)
+            self.outgoing.send({**event, "answered": "not_before"}, request.home)
 
     def refused(self, event_id: str) -> None:
         """Kafka never takes this event, it is too large: whoever waits for its decision need not wait on."""
         decided = self._unacknowledged.pop(event_id, None)
         if decided is not None:
             # It is carried out, and must be charged: by an event that names nothing.
-            self.local.withdraw(decided)
-            charged = charged_sum(decided)
+            self.book.withdraw(decided.subject, decided.id)
+            charged = decided.charged
             if any(charged.values()):
-                self._charge(decided, "sum", charged)
+                self._charge(decided, "sum", {f"{len(charged)} items": sum(charged.values())})
             return
-        ask = self.ledger.refused(event_id)
-        if ask is not None:
-            self.local.withdraw(ask)
-        if ask is not None and ask.on_refused is not None:
-            ask.on_decision = None
-            ask.on_refused()
+        request = self.undecided.refused(event_id)
+        if request is not None:
+            self.book.withdraw(request.subject, request.id)
+            if request.told is not None:
+                told, request.told = request.told, None
+                told(None)
 
-    def give_up(self, ask: Ask, answered: Answered) -> None:
+    def give_up(self, request: Request) -> None:
         """The client got its answer without the decision, or is gone; the decision will be reconciled."""
-        ask.answered = answered
-        # It may be kept for minutes, and who asked is held by these, with the request and the connection.
-        ask.on_decision = ask.on_refused = None
-        self.ledger.watch(ask)
-        self.settle(ask)
+        # It may be kept for minutes, and who asked is held by this, with the connection.
+        request.told = None
+        self.undecided.watch(request)
+        self.settle(request)
 
-    def settle(self, ask: Ask) -> None:
+    def settle(self, request: Request) -> None:
         """Send what corrects the balance, once both the decision and what the cluster did are known."""
-        if ask.decision is None or ask.executed is None or ask.settled:
+        if request.decision is None or request.executed is None or request.settled:
             return
-        ask.settled = True
-        correction = correct(ask)
-        if correction.refund:
-            refund = self._events.refund(ask, correction.refund)
-            mutations = sum(correction.refund.values())
-            if ask.local:
-                self.local.refund(ask, refund, mutations)
-            self.outgoing.send(refund, home_of(ask))
+        request.settled = True
+        refund, charge = request.corrections()
+        if refund:
+            refund_id, mutations = self._events.next_id(), sum(refund.values())
+            event = self._events.refund(refund_id, request, refund)
+            if request.local:
+                event["ts"] = self.book.refunded(request.subject, refund_id, self._brokers_ms(), mutations)
+            self.outgoing.send(event, request.home)
             self.metrics.corrections.labels("refunded").inc(mutations)
-            self.ledger.drop(ask.subject)
-            self.questions.wake(ask.subject)
-        if correction.charge:
-            self._charge(ask, "late", correction.charge)
-            self.metrics.corrections.labels("charged").inc(sum(correction.charge.values()))
+            self._drop(request.subject)
+        if charge:
+            self._charge(request, "late", charge)
+            self.metrics.corrections.labels("charged").inc(sum(charge.values()))
 
     def take(self, decisions: list[Decision]) -> None:
         """Act on decisions read from Kafka: our own and those of other proxies."""
         for decision in decisions:
-            own = decision.proxy == self.proxy_id
-            ask = self.ledger.decide(decision) if own else None
-            self.local.take(decision)
+            request = None
+            if decision.proxy == self.proxy_id:
+                request = self.undecided.decide(decision)
+                self.members.decided(decision.id)
+            if decision.subject:
+                (self.book.stated if self.reading is None else self.reading.admission)(decision)
             # Before the client is told: its next request may come at once.
-            self._note_wait(decision, ask)
-            if ask is not None and ask.decision is not None:
+            self._note_wait(decision, request)
+            if request is not None and request.decision is not None:
                 try:
-                    self._decided(ask, ask.decision)
+                    self._decided(request, request.decision)
                 except Exception:  # one client's trouble must not be everybody's
                     logger.exception("the decision of %s met a mistake in the proxy", decision.id)
-
-    def wait_for(self, subject: str, wake: Callable[[], None]) -> None:
-        """Call `wake` when the subject may go on; see `OpenQuestions`."""
-        self.questions.wait_for(subject, wake)
-
-    def stop_waiting(self, subject: str, wake: Callable[[], None]) -> None:
-        """Undo `wait_for`."""
-        self.questions.stop_waiting(subject, wake)
 
     def tick(self) -> None:
         """Once a second: drop what is old, refresh the gauges."""
         now_ms = self.clock.steady_ms()
-        self.ledger.expire(now_ms)
-        self.local.look()
+        self.not_before.expire(now_ms)
+        self.undecided.expire(now_ms)
+        self.members.look()
         traffic = self.metrics.traffic
-        traffic.subjects = self.ledger.subjects
-        traffic.pending = self.ledger.pending
+        traffic.subjects = len(self.not_before)
+        traffic.pending = len(self.undecided.pending)
         traffic.policy_version = self.policies.now.version
 
     def remaining_ms(self, decision: Decision, sent_ms: float | None) -> float:
         """How much of a decision's throttle time is left now; see `gate.remaining_ms`."""
         return remaining_ms(decision, sent_ms, self.clock.steady_ms(), self._brokers_ms())
 
-    def _note_wait(self, decision: Decision, ask: Ask | None) -> None:
+    def _note_wait(self, decision: Decision, request: Request | None) -> None:
         if not decision.subject or decision.shadow:
             if decision.shadow:
                 self.metrics.shadow_decisions.inc()
             return
         quota = self.policies.quota_of_subject(decision.subject, decision.ts)
-        if ask is None and decision.proxy == self.proxy_id and self.local.decides(quota):
+        if request is None and decision.proxy == self.proxy_id and self.decides(quota):
             # Decided here, and noted then; more may have been since.
             return
         if decision.throttle_time_ms > 0:
-            left_ms = self.remaining_ms(decision, None if ask is None else ask.sent_ms)
+            left_ms = self.remaining_ms(decision, None if request is None else request.sent_ms)
             # Of a subject without a quota nobody asks how long it must wait.
             if left_ms > 0 and quota is not None:
-                self.ledger.postpone(decision.subject, self.clock.steady_ms() + left_ms, quota)
+                self.not_before.postpone(decision.subject, self.clock.steady_ms() + left_ms, quota)
         elif not decision.late:
             # It was let through after all, so whoever waits may ask again.
-            self.ledger.drop(decision.subject)
-            self.questions.wake(decision.subject)
+            self._drop(decision.subject)
 
-    def _decided(self, ask: Ask, decision: Decision) -> None:
-        waited_ms = self.clock.steady_ms() - ask.sent_ms
-        if not ask.id.endswith(PROBE_SUFFIX):
+    def _drop(self, subject: str) -> None:
+        """A subject need not wait any more."""
+        self.not_before.drop(subject)
+        self.questions.wake(subject)
+
+    def _decided(self, request: Request, decision: Decision) -> None:
+        waited_ms = self.clock.steady_ms() - request.sent_ms
+        if not request.id.endswith(PROBE_SUFFIX):
             # A probe may wait for the job's start; clients do not.
             self.metrics.decision_wait.observe(waited_ms / 1000)
         if decision.subject:
             self.metrics.decided(decision.subject, decision.tokens, decision.rate, decision.throttle_time_ms)
-        on_decision, ask.on_decision = ask.on_decision, None
-        if on_decision is not None:
-            ask.answered = Answered.DECIDED
-            on_decision(decision)
-            # The broker may have been quicker than the decision.
-            self.settle(ask)
-            return
-        if ask.subject and not ask.shadow:
+        told, request.told = request.told, None
+        if told is not None:
+            told(decision)
+        elif request.subject and not request.shadow:
             self.metrics.late_decisions.inc()
-        self.settle(ask)
+        # The broker may have been quicker than the decision.
+        self.settle(request)
 
-    def _put_question(
-        self,
-        ask: Ask,
-        event: dict[str, Any],
-        on_decision: Callable[[Decision], None],
-        on_refused: Called | None,
-    ) -> bool:
+    def _put_question(self, request: Request, event: dict[str, Any], told: Told) -> bool:
         """Send an event whose decision is waited for; False if that cannot be."""
-        ask.on_decision, ask.on_refused = on_decision, on_refused
-        if ask.strict:
+        request.told = told
+        if request.strict:
             event["deadline_ms"] = self.settings.decision_timeout_ms
-            event["on_late"] = OnLate.REJECT if ask.on_late_reject else OnLate.ALLOW
-        if not self.ledger.add(ask):
+            event["on_late"] = OnLate.REJECT if request.on_late_reject else OnLate.ALLOW
+        if not self.undecided.add(request):
             return False
-        if not self.outgoing.send(event, home_of(ask), acked=self._watched(ask.id, None)):
-            self.ledger.forget(ask)
+        if not self.outgoing.send(event, request.home, acked=self._watched(request.id, None)):
+            self.undecided.refused(request.id)
             return False
-        if not ask.local:
-            self.local.asked(ask, event)
+        if not request.local:
+            self._note_asked(request)
         return True
 
-    def _charge(self, ask: Ask, why: str, counts: Mapping[str, int]) -> None:
+    def _note_asked(self, request: Request) -> None:
+        """Note what the job is to decide: before it has, its quota may be one that is decided here."""
+        if self.reading is None and request.subject:
+            self.book.asked(request, self._brokers_ms())
+
+    def _decide_here(self, request: Request, quota: MutationQuota, event: dict[str, Any]) -> bool:
+        """Decide a request by what is known here; False: the job must be asked, and its question is noted."""
+        request.local = True
+        ts = self._brokers_ms()
+        self.members.look_again(ts)
+        answer = self.book.decide(quota, request, ts)
+        if answer is None:
+            return False
+        self._events.decided(event, request, answer, quota)
+        return True
+
+    def _charge(self, request: Request, why: str, items: Mapping[str, int]) -> None:
         """Charge what was carried out, whatever the balance is."""
-        charge = {**self._events.event(ask, None), "id": f"{ask.id}-{why}", "strict": False}
-        self._events.put_items(charge, ask, counts, together=True)
-        quota = self.policies.quota_of_subject(ask.subject, self._brokers_ms()) if ask.local else None
-        if quota is not None and self.local.decides(quota):
-            self.local.charge(ask, quota, charge)
-        self.outgoing.send(charge, home_of(ask))
+        charge, event = self._events.charge(request, why, items)
+        quota = self.policies.quota_of_subject(request.subject, self._brokers_ms()) if request.local else None
+        if quota is not None and self.decides(quota):
+            self._decide_here(charge, quota, event)
+        self.outgoing.send(event, charge.home)
 
-    def _send_decided(self, ask: Ask, event: Mapping[str, Any], on_acked: Acked | None) -> None:
-        """Send the event of what was decided here; `on_acked` is told what came of it, in the loop."""
-        self._unacknowledged[ask.id] = ask
-        self.outgoing.send_soon(event, event["subject"], self._watched(ask.id, on_acked))
+    def _send_decided(self, request: Request, event: Mapping[str, Any], acked: Acked | None) -> None:
+        """Send the event of what was decided here; `acked` is told what came of it, in the loop."""
+        self._unacknowledged[request.id] = request
+        self.outgoing.send_soon(event, request.subject, self._watched(request.id, acked))
 
-    def _watched(self, event_id: str, on_acked: Acked | None) -> Acknowledged:
+    def _watched(self, event_id: str, acked: Acked | None) -> Acknowledged:
         """What an event's acknowledgement is told to, in a thread."""
 
         def told(record_ms: int | None) -> None:
             self._unacknowledged.pop(event_id, None)
             if record_ms is not None:
-                self.local.stands(event_id, record_ms)
-            if on_acked is not None:
-                on_acked(record_ms is not None)
+                self.members.stands(event_id, record_ms)
+            if acked is not None:
+                acked(record_ms is not None)
 
         def from_thread(record_ms: int | None) -> None:
             self.in_loop(partial(told, record_ms))
 
         return from_thread
 
-    def _note_decided(self, ask: Ask, quota: MutationQuota) -> None:
+    def _note_decided(self, request: Request, quota: MutationQuota) -> None:
         """Remember of a decision made here who must wait, and show it."""
-        decision = ask.decision
+        decision = request.decision
         assert decision is not None
-        if not ask.dry_run:
+        if not request.dry_run:
             if decision.throttle_time_ms > 0:
-                until_ms = ask.sent_ms + decision.throttle_time_ms
-                self.ledger.postpone(ask.subject, until_ms, quota)
-            elif ask.subject in self.ledger:
-                self.ledger.drop(ask.subject)
-                self.questions.wake(ask.subject)
-        shown = ask.subject, decision.tokens, None, decision.throttle_time_ms
+                until_ms = request.sent_ms + decision.throttle_time_ms
+                self.not_before.postpone(request.subject, until_ms, quota)
+            elif request.subject in self.not_before:
+                self._drop(request.subject)
+        shown = request.subject, decision.tokens, None, decision.throttle_time_ms
         self.outgoing.later(partial(self.metrics.decided, *shown))
 
     def _policies_changed(self, ts: int) -> None:
-        self.local.book.policies_changed(ts)
+        self.book.policies_changed(ts)
         # Waits that were decided under the old quota end when the new one comes into force.
         self.call_at(ts, self.questions.wake_all)

@@ -1,5 +1,6 @@
-"""What to do with a request for partition mutations, and what to say of it: pure functions, no clock."""
+"""What to do with a request for partition mutations, and what to say of it: tables and pure functions."""
 
+from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from math import ceil
 from typing import Final, NamedTuple
@@ -24,12 +25,23 @@ class Action(Enum):
 
 
 class Verdict(NamedTuple):
-    """What to do, and how long the subject must still wait: of REFUSE and HOLD at least 1 ms."""
+    """What to do, and how long the subject must still wait: of REFUSE and HOLD at least 1 ms.
+
+    Attributes:
+        dry: that is not for its balance, but for its dry runs.
+    """
 
     action: Action
     wait_ms: int = 0
+    dry: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether the job may be asked."""
+        return self.action in _ASKS
 
 
+_ASKS: Final = frozenset({Action.ASK, Action.DECIDE})
 # Most requests get one of these, which need not be made anew.
 _FORWARD: Final = Verdict(action=Action.FORWARD)
 _ASK: Final = Verdict(action=Action.ASK)
@@ -102,3 +114,65 @@ def explain(quota: MutationQuota | None, decision: Decision | None, wait_ms: flo
     elif decision is not None and decision.rate is not None:
         parts.append(f"present rate {decision.rate:.2f} per second;")
     return " ".join((*parts, f"retry after {ceil(wait_ms)} ms."))
+
+
+class Stage(Enum):
+    """What a request has come to."""
+
+    COUNTING = auto()
+    """What it would change is being looked up."""
+    ASKED = auto()
+    """Its decision is waited for."""
+    SETTLED = auto()
+    """It is known what it is told."""
+    GONE = auto()
+    """Nobody hears its answer."""
+
+
+class Input(Enum):
+    """What can happen to it."""
+
+    FREE = auto()
+    """It costs nothing, or nothing limits it."""
+    ASK = auto()
+    """The job must be asked, and was."""
+    DECIDE = auto()
+    """Its decision is there."""
+    REFUSE = auto()
+    """It is refused without being decided: at once, or since no event can hold it."""
+    LATE = auto()
+    """Its decision did not come in time, or cannot come."""
+    LEAVE = auto()
+    """Its client is gone."""
+
+
+_SETTLES: Final = dict.fromkeys((Input.FREE, Input.DECIDE, Input.REFUSE, Input.LATE), Stage.SETTLED)
+MOVES: Final[Mapping[Stage, Mapping[Input, Stage]]] = {
+    Stage.COUNTING: {**_SETTLES, Input.ASK: Stage.ASKED, Input.LEAVE: Stage.GONE},
+    Stage.ASKED: {**_SETTLES, Input.LEAVE: Stage.GONE},
+    Stage.SETTLED: {Input.LEAVE: Stage.GONE},
+    Stage.GONE: {},
+}
+"""What is missing here does nothing: an answer that comes too late changes nothing any more."""
+
+
+class Done(Enum):
+    """How far the cluster has carried it out."""
+
+    NOTHING = auto()
+    SENT = auto()
+    ALL = auto()
+
+
+class Told(NamedTuple):
+    """What its client is told beside what the cluster says.
+
+    Attributes:
+        rejected: items that were not carried out.
+        left_ms: when it may be worth another try; 0: nothing is in the way.
+        message: why, if there is a reason to wait.
+    """
+
+    rejected: Collection[str]
+    left_ms: int
+    message: str

@@ -17,10 +17,9 @@ from enforcer.core.feeds.company import Charge, Saying, Sign, alive_tail, reques
 from enforcer.core.feeds.decisions import Read, decisions_tail
 from enforcer.core.feeds.tail import Tail
 from enforcer.core.feeds.unusable import Unusable
-from enforcer.core.local.alive import ALIVE_EVERY_MS
-from enforcer.core.local.read_back import back_ms
 from enforcer.laws.mutation.coordinator import QuotaCoordinator
-from enforcer.laws.mutation.request_events import probe
+from enforcer.laws.mutation.membership import ALIVE_EVERY_MS, back_ms
+from enforcer.laws.mutation.request import probe
 from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from streaming.kafka_io.brokers_clock import BrokersClock
@@ -70,7 +69,7 @@ class Joining:
     ) -> None:
         self._coordinator = coordinator
         self._name = coordinator.proxy_id
-        self._local = coordinator.local
+        self._members = coordinator.members
         self._clock = clock
         self._brokers = brokers
         self._topics = topics
@@ -103,7 +102,7 @@ class Joining:
         Raises:
             WeirError: another process has our name, which it had before us.
         """
-        self._local.read_to_ms = self._read_to_ms
+        self._members.read_to_ms = self._read_to_ms
         self._opening = self._loop.create_task(self._open())
         done, _ = await asyncio.wait((self._opening,), timeout=max(0.0, limit_s))
         if self._taken.is_set():
@@ -146,7 +145,8 @@ class Joining:
             decisions.caught_up.wait(), self._signs.caught_up.wait(), self._others_have_heard()
         )
         # Without an admission: nothing is decided of what was asked after the job's last word.
-        newest_ts = self._local.newest_stated_ts or decisions.newest_ms or self._brokers.now_ms()
+        reading = self._coordinator.reading
+        newest_ts = (reading and reading.newest_ts) or decisions.newest_ms or self._brokers.now_ms()
         since_ms = self._clock.wall_ms() - newest_ts
         requests = requests_since(
             self._connection,
@@ -159,7 +159,7 @@ class Joining:
             await requests.caught_up.wait()
         finally:
             await requests.stop(_STOP_S)
-        self._local.begin()
+        self._coordinator.begin()
 
     async def _follow_back(self) -> Tail[Read]:
         """Follow the decisions from as far back as the policies say."""
@@ -197,7 +197,7 @@ class Joining:
         await self._read_own.wait()
         await asyncio.sleep(_HEARD_S)
         # One of our name that was killed says nothing more; else it will within this time.
-        left_ms = self._local.alive.predecessor_ms(self._brokers.now_ms())
+        left_ms = self._members.alive.predecessor_ms(self._brokers.now_ms())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._taken.wait(), left_ms / 1000)
 
@@ -205,11 +205,12 @@ class Joining:
         return 0 if self._decisions is None else self._decisions.read_to_ms
 
     def _charged(self, charges: list[Charge]) -> None:
-        for charge in charges:
-            self._local.read_back(charge)
+        if self._coordinator.reading is not None:
+            for charge in charges:
+                self._coordinator.reading.event(charge)
 
     def _heard(self, signs: list[Sign | Saying]) -> None:
-        alive = self._local.alive
+        alive = self._members.alive
         for sign in signs:
             if isinstance(sign, Saying):
                 self._listen(sign)
@@ -219,11 +220,11 @@ class Joining:
                 self._complain()
         if alive.read_own:
             self._read_own.set()
-        self._local.look()
+        self._members.look()
 
     def _complain(self) -> None:
         """Another process lives that has our name."""
-        if self._local.alive.name_is_taken:
+        if self._members.alive.name_is_taken:
             self._taken.set()
         self._coordinator.metrics.same_name.inc()
         now_ms = self._clock.steady_ms()
@@ -234,7 +235,7 @@ class Joining:
     def _beat(self) -> None:
         self._say(leaving=False)
         every_s = ALIVE_EVERY_MS / 1000 if self._brokers.known else _RETRY_S
-        if self._local.hears_of_no_decision:
+        if self._members.hears_of_no_decision:
             # Where there are others, only a decision tells that the job has theirs as well.
             # Under the quota that a replay finds for it, or that would decide otherwise.
             asked = probe()
@@ -246,15 +247,15 @@ class Joining:
         name = self._name
         event: dict[str, Any] = {
             "type": "alive", "id": f"{name}-alive-{self._clock.wall_ms()}-{self._beats}", "proxy": name,
-            "instance": self._local.alive.instance,
+            "instance": self._members.alive.instance,
         }  # fmt: skip
-        if self._local.speaks:
-            event["speaks"] = self._local.speaks
+        if self._members.speaks:
+            event["speaks"] = self._members.speaks
         if leaving:
             event["leaving"] = True
         sent_ms = self._brokers.now_ms()
         if self._send_usage(event, name, acked=partial(self._told, sent_ms)):
-            self._local.alive.sent(sent_ms)
+            self._members.alive.sent(sent_ms)
 
     def _told(self, sent_ms: int, record_ms: int | None) -> None:
         """The acknowledgement of an `alive`, in a thread."""
@@ -262,5 +263,5 @@ class Joining:
             self._coordinator.in_loop(partial(self._stands, sent_ms))
 
     def _stands(self, sent_ms: int) -> None:
-        self._local.alive.acknowledged(sent_ms)
+        self._members.alive.acknowledged(sent_ms)
         self._acknowledged.set()

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from enforcer.laws.enforcement import Enforcement
+from enforcer.laws.mutation.admission import CallLater
 from enforcer.laws.mutation.mutations import Mutations
-from enforcer.laws.mutation.receipt import CallLater
 from enforcer.pulsar.creating.creation import KEPT_BYTES, Creation, Found, Office
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from enforcer.laws.mutation.mutations import Answer, Mutations
-from enforcer.laws.mutation.request_events import Asked
+from enforcer.laws.mutation.request import Request
 from enforcer.pulsar.creating.known import KnownTopics
 from enforcer.pulsar.creating.metrics import CreatingMetrics
 from enforcer.pulsar.creating.questions import Questions
@@ -187,7 +187,7 @@ class Creation:
         if answer is not None:
             self._office.mutations.settle(answer, {self.want.name: made})
         elif made:
-            self._office.mutations.charge(self._asked(made))
+            self._office.mutations.charge(self._request(made), {self.want.name: made})
         if made or not reply.response or reply.error == ServerError.TOPIC_NOT_FOUND:
             self._known.note_default(namespace, made)
         if made:
@@ -297,7 +297,7 @@ class Creation:
     async def _decide(self, mutations: int) -> Answer | None:
         """Have it decided; None: it is refused, and the client knows."""
         left_ms = max(0.0, self._until_ms - self._link.now_ms())
-        answer = await self._office.mutations.decide(self._asked(mutations), left_ms)
+        answer = await self._office.mutations.decide(self._request(mutations), left_ms)
         if answer.allowed:
             return answer
         self._office.metrics.refused.labels("quota").inc()
@@ -305,14 +305,13 @@ class Creation:
         self._link.answer(refusal(self.want, ServerError.NOT_ALLOWED, text))
         return None
 
-    def _asked(self, mutations: int) -> Asked:
-        return Asked(
+    def _request(self, mutations: int) -> Request:
+        return Request(
             user=self._link.user,
             client_id="",
             api=APIS[self.want.kind],
             api_version=self._link.features.protocol_version,
             strict=True,
-            validate_only=False,
             items={self.want.name: mutations},
         )
 

@@ -49,12 +49,11 @@ def test_it_serves_while_the_job_is_away() -> None:
 
     async def run() -> None:
         brain = Brain("p1", ProxySettings(), Metrics(10), Topics(), NOBODY, speaks="kafka")
-        local = brain.coordinator.local
 
         async def ask() -> bool:
             seen.append((brain.serving.is_set(), brain.ready.is_set(), brain.coordinator.metrics.local.alone))
             if len(seen) == 2:
-                local.begin()
+                brain.coordinator.begin()
             if len(seen) == 3:
                 brain._start_until_ms = 0.0
             return len(seen) > 4

@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from coordinator_kit import Desk
+from mutation_kit import Desk
 
 from enforcer.core.feeds.policies import KEEP_MS, Policies, parse_policy
 from streaming.contract.events import PolicyChange
@@ -76,7 +76,7 @@ def test_who_goes_by_policies_is_told_before_they_are_forgotten() -> None:
     assert known == [(NOW_TS, 100)]
     assert changed == [NOW_TS - 100 + number for number in range(100)]
     desk = Desk()
-    assert desk.coordinator.policies.forgetting == desk.coordinator.local.book.sweep
+    assert desk.coordinator.policies.forgetting == desk.coordinator.book.sweep
 
 
 def test_a_change_dated_ahead_waits_for_its_time() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from connection_kit import PRODUCE, Rig, framed, frames_of, header, opaque
-from coordinator_kit import Desk
 from kafka.protocol.admin import topics
 from kafka.protocol.metadata import MetadataResponse
 from kafka_kit import build, request, response
+from mutation_kit import Desk
 from wire_client import create_request
 
 from enforcer.core import bounds
@@ -61,7 +61,7 @@ def charged(desk: Desk) -> list[int]:
 
 def decide(rig: Rig, **fields: Any) -> None:
     """The decision of the only question arrives."""
-    (ask,) = rig.coordinator.ledger.open_asks()
+    (ask,) = rig.coordinator.undecided.pending
     rig.desk.decide(ask, **fields)
 
 

@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 from admission_kit import FakeLink, Scene
-from coordinator_kit import EPOCH_MS, Desk, decision
+from mutation_kit import EPOCH_MS, Desk, decision, own
 
-from enforcer.core.local.forms import Own
-from enforcer.kafka.mutations.admission import Admission
-from enforcer.kafka.mutations.at_once import AtOnce, PermissiveAtOnce
-from enforcer.laws.mutation import local_decisions
-from enforcer.laws.mutation.ledger import Answered
+from enforcer.laws.mutation import membership
+from enforcer.laws.mutation.gate import Action
 from enforcer.wire.kafka.messages import TopicCounts
 
 
@@ -25,26 +22,24 @@ class Local(Scene):
     """
 
     def __init__(
-        self, way: type[Admission], names: dict[str, int], *, proxies: int = 1, owed: int = 0, **more: Any
+        self, action: Action, names: dict[str, int], *, proxies: int = 1, owed: int = 0, **more: Any
     ) -> None:
         self._proxies, self._owed = proxies, owed
-        super().__init__(way, names, **more)
+        super().__init__(action, names, **more)
 
     def prepare(self) -> None:
         """All is read back."""
         self.desk.acknowledges = False
-        local = self.desk.coordinator.local
-        local.begin()
-        local.book.set_proxies(self._proxies)
-        local.book.set_blind(False)
+        self.desk.stand_alone(self._proxies)
         if self._owed:
             quota = self.desk.coordinator.quota("a", "c")
-            local.book.decide(quota, Own("before", self.desk.wall_ms, True, False, {"x": self._owed}))
+            asked = own("before", self.desk.wall_ms, {"x": self._owed})
+            self.desk.coordinator.book.decide(quota, *asked)
 
 
 def test_it_is_forwarded_at_once_and_answered_when_kafka_has_its_event() -> None:
     """The event holds decision and time; the answer waits for its acknowledgement."""
-    scene = Local(AtOnce, {"a": 5})
+    scene = Local(Action.DECIDE, {"a": 5})
     assert scene.asked_for() == ["a"]
     (event,) = scene.desk.of_type("request")
     assert event["decided"] == {"outcome": "allow", "rejected": [], "throttle_time_ms": 0, "tokens": 6.0}
@@ -59,7 +54,7 @@ def test_it_is_forwarded_at_once_and_answered_when_kafka_has_its_event() -> None
 @pytest.mark.parametrize("stands", [None, False])
 def test_it_is_answered_without_and_counted(stands: bool | None) -> None:
     """After event_ack_ms, or when Kafka will never have the event."""
-    scene = Local(AtOnce, {"a": 5})
+    scene = Local(Action.DECIDE, {"a": 5})
     scene.broker_says(a=0)
     if stands is None:
         scene.link.ring()
@@ -73,7 +68,7 @@ def test_it_is_answered_without_and_counted(stands: bool | None) -> None:
 
 def test_some_items_are_rejected_and_what_the_broker_refuses_is_given_back() -> None:
     """The rejected never reach it; the refund carries its time, and the balance is as the law says."""
-    scene = Local(AtOnce, {"a": 5, "b": 5, "c": 5, "d": 1})
+    scene = Local(Action.DECIDE, {"a": 5, "b": 5, "c": 5, "d": 1})
     assert scene.asked_for() == ["a", "b", "c"]
     (event,) = scene.desk.of_type("request")
     assert (event["decided"]["rejected"], event["decided"]["throttle_time_ms"]) == (["d"], 4_000)
@@ -87,17 +82,17 @@ def test_some_items_are_rejected_and_what_the_broker_refuses_is_given_back() -> 
 
 def test_all_rejected_is_answered_without_the_broker() -> None:
     """It waits for its event too: a refusal is a decision of the law."""
-    scene = Local(AtOnce, {"a": 5, "b": 5, "c": 5})
-    again = scene.again(AtOnce)
+    scene = Local(Action.DECIDE, {"a": 5, "b": 5, "c": 5})
+    again = scene.again(Action.DECIDE)
     assert len(scene.link.forwarded) == 1 and scene.link.answers == []
     scene.desk.acknowledge()
     assert len(scene.link.forwarded) == 1 and len(scene.link.answers) == 1
-    assert again.ask is not None and again.ask.answered is Answered.DECIDED
+    assert again.outcome == "reject"
 
 
 def test_permissive_requests_are_charged_and_throttled() -> None:
     """Forwarded first, decided by the balance, answered when both are there."""
-    scene = Local(PermissiveAtOnce, {"a": 5, "b": 5, "c": 5}, version=5)
+    scene = Local(Action.DECIDE, {"a": 5, "b": 5, "c": 5}, version=5)
     (event,) = scene.desk.of_type("request")
     assert event["decided"]["outcome"] == "throttle" and event["strict"] is False
     scene.broker_says(a=0, b=0, c=0)
@@ -108,20 +103,20 @@ def test_permissive_requests_are_charged_and_throttled() -> None:
 
 def test_what_lies_between_is_asked_and_refused_if_nobody_answers() -> None:
     """Beyond its part of several the job has to say; nothing is charged that comes too late."""
-    scene = Local(AtOnce, {"a": 6, "b": 5}, proxies=2)
+    scene = Local(Action.DECIDE, {"a": 6, "b": 5}, proxies=2)
     (event,) = scene.desk.of_type("request")
     assert event["on_late"] == "reject" and "decided" not in event and "ts" not in event
     assert scene.link.forwarded == []
     scene.link.ring()
     assert len(scene.link.answers) == 1 and scene.link.forwarded == []
     # Until the next question what lies between is refused, and reported as decided.
-    scene.again(AtOnce)
+    scene.again(Action.DECIDE)
     assert scene.desk.of_type("request")[1]["decided"]["rejected"] == ["b"]
 
 
 def test_a_question_that_is_answered_is_carried_out() -> None:
     """As a strict request is."""
-    scene = Local(AtOnce, {"a": 6, "b": 5}, proxies=2)
+    scene = Local(Action.DECIDE, {"a": 6, "b": 5}, proxies=2)
     scene.decide(tokens=0.0)
     assert scene.asked_for() == ["a", "b"]
 
@@ -129,7 +124,7 @@ def test_a_question_that_is_answered_is_carried_out() -> None:
 @pytest.mark.parametrize("owed", [0, 11])
 def test_a_dry_run_that_is_admitted_needs_no_look_up(owed: int) -> None:
     """It is forwarded at once and reported as it stands; what the broker says of it changes nothing."""
-    scene = Local(AtOnce, {"a": 5, "b": 50}, dry=True, owed=owed, existing={"a": 1})
+    scene = Local(Action.DECIDE, {"a": 5, "b": 50}, dry=True, owed=owed, existing={"a": 1})
     assert scene.asked_for() == ["a", "b"] and scene.link.looked_up == []
     (event,) = scene.desk.of_type("request")
     assert event["items"] == [{"name": "a", "mutations": 5}, {"name": "b", "mutations": 50}]
@@ -142,7 +137,7 @@ def test_a_dry_run_that_is_admitted_needs_no_look_up(owed: int) -> None:
 
 def test_a_dry_run_of_a_subject_in_debt_is_looked_up() -> None:
     """Only what is not there already is refused for it; the broker says the rest."""
-    scene = Local(AtOnce, {"a": 5, "b": 50}, dry=True, owed=12, existing={"a": 1})
+    scene = Local(Action.DECIDE, {"a": 5, "b": 50}, dry=True, owed=12, existing={"a": 1})
     assert scene.link.looked_up == [["a", "b"]] and scene.asked_for() == ["a"]
     (event,) = scene.desk.of_type("request")
     assert event["decided"]["rejected"] == ["b"]
@@ -150,7 +145,7 @@ def test_a_dry_run_of_a_subject_in_debt_is_looked_up() -> None:
 
 def test_real_creations_are_looked_up() -> None:
     """What is there already is never charged."""
-    scene = Local(AtOnce, {"a": 5, "b": 50}, existing={"a": 1})
+    scene = Local(Action.DECIDE, {"a": 5, "b": 50}, existing={"a": 1})
     assert scene.link.looked_up == [["a", "b"]] and scene.asked_for() == ["a", "b"]
     (event,) = scene.desk.of_type("request")
     assert event["items"] == [{"name": "b", "mutations": 50}]
@@ -168,7 +163,7 @@ class Slow(Local):
 
 def test_the_request_leaves_before_its_event_is_written() -> None:
     """Answered it is all the same only when Kafka has the event."""
-    scene = Slow(AtOnce, {"a": 5})
+    scene = Slow(Action.DECIDE, {"a": 5})
     assert scene.asked_for() == ["a"] and scene.desk.events == []
     scene.broker_says(a=0)
     assert scene.link.answers == []
@@ -181,14 +176,14 @@ def test_the_request_leaves_before_its_event_is_written() -> None:
 
 def test_a_refund_never_overtakes_its_request() -> None:
     """Events of a subject are applied in the order sent."""
-    scene = Slow(AtOnce, {"a": 5})
+    scene = Slow(Action.DECIDE, {"a": 5})
     scene.broker_says(a=36)
     assert [event["type"] for _, event in scene.desk.events] == ["request", "refund"]
 
 
 def test_an_event_that_is_dropped_is_counted_as_unacknowledged() -> None:
     """The client is answered all the same."""
-    scene = Slow(AtOnce, {"a": 5})
+    scene = Slow(Action.DECIDE, {"a": 5})
     scene.desk.full = True
     scene.broker_says(a=0)
     scene.later[0]()
@@ -197,18 +192,18 @@ def test_an_event_that_is_dropped_is_counted_as_unacknowledged() -> None:
 
 def test_what_cannot_be_sent_is_not_admitted() -> None:
     """With the buffer full nobody could charge it: refused, and the balance is as before."""
-    scene = Local(AtOnce, {"a": 5})
+    scene = Local(Action.DECIDE, {"a": 5})
     scene.desk.full = True
-    scene.again(AtOnce)
+    scene.again(Action.DECIDE)
     assert len(scene.link.forwarded) == 1 and len(scene.link.answers) == 1
     scene.desk.full = False
-    scene.again(AtOnce)
+    scene.again(Action.DECIDE)
     assert scene.desk.of_type("request")[-1]["decided"]["tokens"] == 1.0
 
 
 def test_an_event_that_is_too_large_is_charged_as_a_sum() -> None:
     """What is carried out is charged by an event that names nothing; the balance here stays the same."""
-    scene = Local(AtOnce, {"a": 5, "b": 7, "c": 1})
+    scene = Local(Action.DECIDE, {"a": 5, "b": 7, "c": 1})
     (event,) = scene.desk.of_type("request")
     assert event["decided"]["rejected"] == ["c"]
     scene.desk.coordinator.refused(event["id"])
@@ -222,9 +217,9 @@ def test_an_event_that_is_too_large_is_charged_as_a_sum() -> None:
 
 def test_what_kafka_never_takes_is_counted_on_here() -> None:
     """Without the right to write nobody else charges it; the proxy that decided does."""
-    scene = Local(AtOnce, {"a": 12})
+    scene = Local(Action.DECIDE, {"a": 12})
     scene.desk.acknowledge(stands=False)
-    scene.again(AtOnce)
+    scene.again(Action.DECIDE)
     assert scene.desk.of_type("request")[-1]["decided"]["rejected"] == ["a"]
     assert scene.desk.metrics.unacknowledged._value.get() == 1
 
@@ -237,7 +232,7 @@ def test_a_permissive_one_has_its_subjects_turn_until_it_is_charged(monkeypatch:
         looked.append(lambda: done(TopicCounts(by_name={"a": None}, by_id={}, names={}, broker_count=1)))
 
     monkeypatch.setattr(FakeLink, "look_up", later)
-    scene = Local(PermissiveAtOnce, {"a": 12}, version=5)
+    scene = Local(Action.DECIDE, {"a": 12}, version=5)
     questions = scene.desk.coordinator.questions
     assert questions.busy("user=a")
     looked.pop()()
@@ -246,12 +241,12 @@ def test_a_permissive_one_has_its_subjects_turn_until_it_is_charged(monkeypatch:
 
 def test_events_that_stand_undecided_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more the newest are not looked at; decided ones make room."""
-    monkeypatch.setattr(local_decisions, "_STANDING_MAX", 3)
+    monkeypatch.setattr(membership, "_STANDING_MAX", 3)
     desk = Desk()
-    local = desk.coordinator.local
+    local = desk.coordinator.members
     for number in range(5):
         local.stands(f"e{number}", EPOCH_MS + number)
     assert list(local._standing) == ["e0", "e1", "e2"]
-    local.take(decision(id="e0"))
+    desk.coordinator.take([decision(id="e0")])
     local.stands("e5", EPOCH_MS + 5)
     assert list(local._standing) == ["e1", "e2", "e5"]

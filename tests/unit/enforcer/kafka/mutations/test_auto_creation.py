@@ -1,9 +1,9 @@
 """Topics that are not created by asking for them: counted, said once, and not in the way of anything else."""
 
 import pytest
-from coordinator_kit import Desk
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka_kit import build, decode, request, response
+from mutation_kit import Desk
 
 from enforcer.kafka.mutations.auto_creation import AutoCreations
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from backlog_kit import EXCEPTION, HOLD, decision, quota
-from coordinator_kit import EPOCH_MS, Desk
+from mutation_kit import EPOCH_MS, Desk
 from prometheus_client import CollectorRegistry
 
 from enforcer.laws.backlog.block import Block, acts, block_of

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from concurrency_kit import FIXED_2
-from coordinator_kit import Desk
+from mutation_kit import Desk
 
 from enforcer.core.feeds.limits import LimitDecision
 from enforcer.kafka.addresses.brokers import Brokers

@@ -4,13 +4,12 @@ import gc
 import weakref
 
 import pytest
-from coordinator_kit import EPOCH_MS, Desk, asked, decision
+from mutation_kit import EPOCH_MS, Desk, asked, decision
 
 from enforcer.core import bounds
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.gate import Action
-from enforcer.laws.mutation.ledger import Answered
 
 
 def judged(desk: Desk, strict: bool = True) -> Action:
@@ -21,11 +20,8 @@ def judged(desk: Desk, strict: bool = True) -> Action:
 class GatedRequest:
     """Who asks."""
 
-    def decided(self, _decision: Decision) -> None:
-        """The decision is there."""
-
-    def refused(self) -> None:
-        """There will be none."""
+    def told(self, _decision: Decision | None) -> None:
+        """The decision is there, or there will be none."""
 
 
 def test_one_probe_for_all_connections_of_a_subject() -> None:
@@ -50,7 +46,7 @@ def test_a_strict_request_takes_no_probe(decide: str) -> None:
     """It is refused in a mute as anywhere: an old client behind it has its turn after the next split."""
     desk = Desk()
     desk.limit(controller_mutation_rate=5, decide=decide)
-    desk.coordinator.local.begin()
+    desk.coordinator.begin()
     desk.decide(desk.ask({"x": 80}), throttle_time_ms=100_000)
     quota = desk.coordinator.quota("a", "c")
     # The mute began with the turn, and what it let through was judged a little later.
@@ -65,20 +61,16 @@ def test_a_strict_request_takes_no_probe(decide: str) -> None:
 def test_a_question_under_way_counts_when_its_quota_becomes_local() -> None:
     """It is in the balance here, unless it will never stand on the topic."""
     desk = Desk()
-    local = desk.coordinator.local
-    local.begin()
-    local.book.set_proxies(1)
-    local.book.set_blind(False)
+    desk.stand_alone()
     limit = {"controller_mutation_rate": 1, "controller_mutation_burst": 11}
     desk.limit(**limit, decide="strict")
     asks = desk.ask({"x": 12}), desk.ask({"dry": 50}, dry=True)
     desk.limit(**limit, decide="local")
 
     def rejected(name: str) -> frozenset[str]:
-        quota = desk.coordinator.quota("a", "c")
-        assert quota is not None
-        ask = desk.coordinator.decide(asked({name: 1}), quota, lambda _: None, lambda _: None)
-        assert ask is not None and ask.decision is not None
+        ask = asked({name: 1})
+        desk.coordinator.decide(ask, desk.quota, lambda _: None, lambda _: None)
+        assert ask.decision is not None
         return ask.decision.rejected
 
     assert rejected("y") == {"y"}
@@ -102,16 +94,16 @@ def test_the_request_event() -> None:
     }  # fmt: skip
     assert second.id == f"p1-{EPOCH_MS}-2" and "deadline_ms" not in permissive
     made = desk.decide(first, tokens=420.0)
-    assert desk.decided == [made] and first.answered is Answered.DECIDED
+    assert desk.decided == [made]
     assert desk.metrics.registry.get_sample_value("weir_proxy_subject_tokens", {"subject": "user=a"}) == 420
 
 
 def test_without_a_quota_the_home_is_the_user() -> None:
     """No quota: subject empty, key user=NAME, nobody waits."""
     desk = Desk()
-    ask = desk.coordinator.report(asked({"x": 1}), None)
+    desk.coordinator.report(asked({"x": 1}), None)
     assert desk.events[0][0] == "user=a" and desk.events[0][1]["subject"] == ""
-    assert ask.answered is Answered.ALLOWED and judged(desk) is Action.FORWARD
+    assert judged(desk) is Action.FORWARD
 
 
 def test_a_rejection_holds_for_its_subject_until_its_time_has_passed() -> None:
@@ -160,13 +152,13 @@ def test_a_policy_change_drops_the_wait_and_wakes() -> None:
     desk.coordinator.take([decision(proxy="p2", throttle_time_ms=60_000)])
     woken: list[int] = []
     wake = lambda: woken.append(1)  # noqa: E731  # the same object for both calls
-    desk.coordinator.wait_for("user=a", wake)
+    desk.coordinator.questions.wait_for("user=a", wake)
     desk.pass_ms(10)
     desk.limit("quotas[user=b]", controller_mutation_rate=1)
     assert judged(desk) is Action.REFUSE
     desk.limit(controller_mutation_rate=2)
     assert judged(desk) is Action.ASK and woken
-    desk.coordinator.stop_waiting("user=a", wake)
+    desk.coordinator.questions.stop_waiting("user=a", wake)
     count = len(woken)
     desk.limit(controller_mutation_rate=3)
     assert len(woken) == count
@@ -204,9 +196,9 @@ def test_answered_without_decision_is_reconciled_when_it_comes() -> None:
     desk.limit(controller_mutation_rate=1)
     allowed, refused = desk.ask({"x": 5}), desk.ask({"y": 3})
     allowed.executed = {"x": 5}
-    desk.coordinator.give_up(allowed, Answered.ALLOWED)
+    desk.coordinator.give_up(allowed)
     refused.executed = {}
-    desk.coordinator.give_up(refused, Answered.REJECTED)
+    desk.coordinator.give_up(refused)
     desk.decide(allowed, throttle_time_ms=900, rejected=frozenset({"x"}))
     charge = desk.of_type("request")[-1]
     assert charge["id"] == f"{allowed.id}-late" and charge["strict"] is False
@@ -224,12 +216,13 @@ def test_a_question_that_is_given_up_holds_nobody() -> None:
     desk = Desk()
     desk.limit(controller_mutation_rate=1)
     link = GatedRequest()
-    ask = desk.coordinator.ask(asked({"x": 1}), desk.coordinator.quota("a", "c"), link.decided, link.refused)
-    desk.coordinator.give_up(ask, Answered.ALLOWED)
+    ask = asked({"x": 1})
+    desk.coordinator.ask(ask, desk.quota, link.told)
+    desk.coordinator.give_up(ask)
     gone = weakref.ref(link)
     del link
     gc.collect()
-    assert desk.coordinator.ledger.late == 1 and gone() is None
+    assert desk.coordinator.undecided.late == 1 and gone() is None
 
 
 def test_what_cannot_be_asked_is_treated_as_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +232,7 @@ def test_what_cannot_be_asked_is_treated_as_late(monkeypatch: pytest.MonkeyPatch
     desk.limit(controller_mutation_rate=1)
     desk.full = True
     assert desk.ask({"x": 1}) is None
-    assert desk.coordinator.ledger.pending == 0
+    assert desk.coordinator.undecided.pending == []
     desk.full = False
     assert desk.ask({"x": 1}) is not None
     assert desk.ask({"x": 1}) is None
@@ -253,7 +246,7 @@ def test_a_refusal_is_reported_as_such() -> None:
     assert quota is not None
     desk.coordinator.report_refused(asked({"x": 1}), quota)
     assert desk.events[0][1]["answered"] == "not_before"
-    assert (desk.coordinator.ledger.pending, desk.coordinator.ledger.late) == (0, 0)
+    assert (desk.coordinator.undecided.pending, desk.coordinator.undecided.late) == ([], 0)
 
 
 def test_a_repeated_decision_does_no_harm() -> None:
@@ -272,14 +265,14 @@ def test_a_mistake_with_one_decision_loses_no_other(caplog: pytest.LogCaptureFix
     """They come in batches, of all clients."""
     desk = Desk()
     desk.limit(controller_mutation_rate=5)
-    quota = desk.coordinator.quota("a", "c")
 
-    def broken(_decision: Decision) -> None:
+    def broken(_decision: Decision | None) -> None:
         raise ValueError("a mistake")
 
-    first = desk.coordinator.ask(asked({"x": 1}), quota, broken)
+    first = asked({"x": 1})
+    desk.coordinator.ask(first, desk.quota, broken)
     second = desk.ask({"y": 1})
-    assert first is not None
     desk.coordinator.take([decision(id=first.id), decision(id=second.id, throttle_time_ms=900)])
-    assert [one.id for one in desk.decided] == [second.id] and desk.coordinator.ledger.pending == 0
+    assert [one and one.id for one in desk.decided] == [second.id]
+    assert desk.coordinator.undecided.pending == []
     assert first.id in caplog.text and judged(desk) is Action.REFUSE

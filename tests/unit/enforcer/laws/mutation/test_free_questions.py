@@ -1,6 +1,6 @@
 """A rate for what is not charged."""
 
-from enforcer.laws.mutation.free_questions import Allowance, FreeQuestions
+from enforcer.laws.mutation.waiting import Allowance, FreeQuestions
 from streaming.policy.policy_set import MutationQuota
 
 

@@ -1,7 +1,7 @@
 """The gate: what happens to a request, as a table, and what its client is told."""
 
 import pytest
-from coordinator_kit import decision
+from mutation_kit import decision
 
 from enforcer.laws.mutation.gate import Action, Verdict, explain, judge
 from streaming.policy.policy_set import MutationQuota

@@ -3,9 +3,8 @@
 import asyncio
 
 import pytest
-from coordinator_kit import asked, decision
 from loop_kit import in_a_loop
-from mutations_kit import Bureau
+from mutation_kit import Bureau, asked, decision
 
 
 @in_a_loop
@@ -94,7 +93,7 @@ async def test_what_the_cluster_did_beyond_is_charged() -> None:
     """A topic that had grown meanwhile; and one of which nothing was known."""
     bureau = Bureau()
     bureau.mutations.settle(await bureau.answer({"a": 1}), {"a": 6})
-    bureau.mutations.charge(asked({"b": 7}))
+    bureau.mutations.charge(asked({}), {"b": 7})
     assert [event["strict"] for event in bureau.desk.of_type("request")] == [True, False, False]
     assert (await bureau.answer({"c": 1})).retry_ms == 2_000
 
@@ -144,7 +143,7 @@ async def test_strict_is_refused_by_the_not_before_time_and_reported() -> None:
     bureau = Bureau(local=False, refusal_factor=1)
     desk = bureau.desk
     quota = desk.coordinator.quota("a", "c")
-    desk.coordinator.ledger.postpone("user=a", 5_000, quota)
+    desk.coordinator.not_before.postpone("user=a", 5_000, quota)
     answers = [await bureau.answer({"a": 5}) for _ in range(14)]
     assert {(answer.outcome, answer.retry_ms) for answer in answers} == {("not_before", 5_000)}
     assert len([event for event in desk.of_type("request") if event["answered"] == "not_before"]) == 12

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from enforcer.core.reports import Acknowledged
-from enforcer.laws.mutation.outgoing import Outgoing
+from enforcer.laws.mutation.events import Outgoing
 
 
 class Kafka:

@@ -3,10 +3,9 @@
 import asyncio
 
 import pytest
-from coordinator_kit import decision
 from creating_kit import Client, Yard
 from loop_kit import in_a_loop
-from mutations_kit import settle_down
+from mutation_kit import decision, settle_down
 from publishing_kit import World
 
 from enforcer.pulsar.publishing.publishing import Publishing

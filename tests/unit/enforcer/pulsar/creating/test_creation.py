@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from creating_kit import HERE, SURE_S, Client, Yard
 from loop_kit import in_a_loop
-from mutations_kit import settle_down
+from mutation_kit import settle_down
 
 from enforcer.pulsar.creating import creation
 from enforcer.wire.pulsar import frames

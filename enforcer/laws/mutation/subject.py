@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from enforcer.core.local.balance import Balance, Kind, Sent, take
+from enforcer.laws.mutation.balance import Balance, Kind, Sent, take
 from streaming.laws.mutation.rates import FULL, refill
 from streaming.policy.timeline import PolicyTimeline
 

@@ -78,6 +78,27 @@ class Sent:
     at: int = 0
 
 
+@dataclass(slots=True)
+class Counts:
+    """What went past the ordinary, since the start.
+
+    Attributes:
+        folded: events that had to leave a tail before their admission was read.
+        passed_over: statements that do not hold such events.
+        forgotten: subjects that had to be forgotten while they had something to say.
+        lost: events of which nothing will ever be said.
+        between: requests refused since nobody answers questions.
+        unnamed: admissions whose ids could not be kept: read again, they would count as new.
+    """
+
+    folded: int = 0
+    passed_over: int = 0
+    forgotten: int = 0
+    lost: int = 0
+    between: int = 0
+    unnamed: int = 0
+
+
 def move(
     balance: Balance, subject: str, at: int, timeline: PolicyTimeline, proxies: int
 ) -> MutationQuota | None:

@@ -10,10 +10,8 @@ from wire_client import create_request
 
 from enforcer.core import bounds
 from enforcer.core.settings import OnLate
-from enforcer.kafka.mutations.admission import Admission, Passing, Strict
-from enforcer.kafka.mutations.permissive import Permissive
-from enforcer.kafka.mutations.refusal import Refused
-from enforcer.laws.mutation import sizes
+from enforcer.laws.mutation import events
+from enforcer.laws.mutation.gate import Action
 from enforcer.wire.kafka.frames import BadFrame
 from enforcer.wire.kafka.mutations import decode_request
 
@@ -22,7 +20,7 @@ CREATED = topics.CreateTopicsResponse
 
 def test_strict_forwards_only_what_was_admitted() -> None:
     """Asked before anything is forwarded; rejected items come back with 89 and the time that is left."""
-    scene = Scene(Strict, {"x": 5, "y": 5, "z": 5}, existing={"z": 3})
+    scene = Scene(Action.ASK, {"x": 5, "y": 5, "z": 5}, existing={"z": 3})
     assert scene.link.forwarded == []
     assert scene.desk.of_type("request")[0]["items"] == [
         {"name": "x", "mutations": 5},
@@ -39,14 +37,14 @@ def test_strict_forwards_only_what_was_admitted() -> None:
 
 def test_strict_answers_alone_when_all_is_rejected() -> None:
     """Nothing admitted: the broker is not bothered."""
-    scene = Scene(Strict, {"x": 5})
+    scene = Scene(Action.ASK, {"x": 5})
     scene.decide(throttle_time_ms=4_000, rejected=frozenset({"x"}))
     assert scene.link.forwarded == [] and scene.client_hears() == ({"x": 89}, 4_000, 4_000)
 
 
 def test_strict_asks_nobody_about_what_must_fail() -> None:
     """Items that cost nothing go to the broker without a question."""
-    scene = Scene(Strict, {"x": 5}, existing={"x": 3})
+    scene = Scene(Action.ASK, {"x": 5}, existing={"x": 3})
     assert scene.desk.events == [] and scene.asked_for() == ["x"]
     scene.broker_says(x=36)
     assert scene.client_hears() == ({"x": 36}, 0, 0)
@@ -61,11 +59,11 @@ def test_strict_without_a_decision(
     """After the time limit the setting says what happens; so it does when nobody can be asked."""
     for pending_max in (10, 1):
         monkeypatch.setattr(bounds, "PENDING_REQUESTS_MAX", pending_max)
-        scene = Scene(Strict, {}, on_late_decision=on_late)
+        scene = Scene(Action.ASK, {}, on_late_decision=on_late)
         scene.desk.ask({"other": 1})
-        scene.admission.request = decode_request(*request(create_request({"x": 5})))
+        scene.request = decode_request(*request(create_request({"x": 5})))
         scene.link.forwarded.clear()
-        scene.admission.start()
+        scene.admission = scene.again(Action.ASK)
         if pending_max > 1:
             scene.link.timers[-1].fire()
         if on_late is OnLate.ALLOW:
@@ -75,7 +73,7 @@ def test_strict_without_a_decision(
 
 def test_strict_gives_back_what_a_lost_client_cannot_use() -> None:
     """A connection lost between decision and forwarding: what was charged is refunded."""
-    scene = Scene(Strict, {"x": 5})
+    scene = Scene(Action.ASK, {"x": 5})
     scene.link.broken = True
     scene.decide()
     scene.admission.gone()
@@ -86,7 +84,7 @@ def test_strict_gives_back_what_a_lost_client_cannot_use() -> None:
 def test_permissive_waits_for_both() -> None:
     """Forwarded at once; answered when the broker and the decision are there, in either order."""
     for broker_first in (True, False):
-        scene = Scene(Permissive, {"x": 5}, version=5)
+        scene = Scene(Action.ASK, {"x": 5}, version=5)
         assert scene.asked_for() == ["x"]
         steps: list[Callable[[], None]] = [
             lambda made=scene: made.broker_says(x=0),  # type: ignore[misc]  # a default binds the loop's value
@@ -102,7 +100,7 @@ def test_permissive_waits_for_both() -> None:
 
 def test_a_permissive_answer_that_cannot_be_read_fails_once() -> None:
     """Its connection ends; the decision that comes meanwhile has nothing to answer."""
-    scene = Scene(Permissive, {"x": 5}, version=5)
+    scene = Scene(Action.ASK, {"x": 5}, version=5)
     with pytest.raises(BadFrame):
         scene.link.forwarded[-1][1](b"\0\0\0\7\0")
     scene.decide(throttle_time_ms=900)
@@ -111,7 +109,7 @@ def test_a_permissive_answer_that_cannot_be_read_fails_once() -> None:
 
 def test_permissive_gives_back_what_the_broker_refused() -> None:
     """All was charged; what failed is refunded, and the client is throttled all the same."""
-    scene = Scene(Permissive, {"x": 5, "y": 2}, version=5)
+    scene = Scene(Action.ASK, {"x": 5, "y": 2}, version=5)
     scene.decide(throttle_time_ms=900)
     scene.broker_says(x=0, y=37)
     assert scene.desk.of_type("refund")[0]["items"] == [{"name": "y", "mutations": 2}]
@@ -120,7 +118,7 @@ def test_permissive_gives_back_what_the_broker_refused() -> None:
 
 def test_what_was_done_against_our_expectation_is_charged() -> None:
     """Our view of a topic was stale: it did not fail as expected, so it is charged afterwards."""
-    scene = Scene(Strict, {"x": 5}, existing={"x": 3})
+    scene = Scene(Action.ASK, {"x": 5}, existing={"x": 3})
     scene.broker_says(x=0)
     (charge,) = scene.desk.of_type("request")
     assert charge["strict"] is False and charge["items"] == [{"name": "x", "mutations": 5}]
@@ -128,7 +126,7 @@ def test_what_was_done_against_our_expectation_is_charged() -> None:
 
 def test_passing_waits_for_nothing() -> None:
     """No limit: forwarded and answered without a decision, and reported."""
-    scene = Scene(Passing, {"x": 5})
+    scene = Scene(Action.FORWARD, {"x": 5})
     assert scene.asked_for() == ["x"]
     scene.broker_says(x=0)
     assert scene.client_hears() == ({"x": 0}, 0, 0)
@@ -137,10 +135,10 @@ def test_passing_waits_for_nothing() -> None:
 
 def test_refused_is_answered_without_asking() -> None:
     """The subject must wait: 89 with the time left, no mute; what must fail goes to the broker."""
-    scene = Scene(Refused, {"x": 5}, wait_ms=700)
+    scene = Scene(Action.REFUSE, {"x": 5}, wait_ms=700)
     assert scene.client_hears() == ({"x": 89}, 700, 0)
     assert scene.desk.of_type("request")[0]["answered"] == "not_before"
-    mixed = Scene(Refused, {"x": 5, "y": 5}, wait_ms=700, existing={"y": 1})
+    mixed = Scene(Action.REFUSE, {"x": 5, "y": 5}, wait_ms=700, existing={"y": 1})
     assert mixed.asked_for() == ["y"]
     mixed.desk.pass_ms(100)
     mixed.broker_says(y=36)
@@ -150,14 +148,14 @@ def test_refused_is_answered_without_asking() -> None:
 @pytest.fixture
 def small_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Events have room for some 300 items of the shortest names, as others have for 30,000."""
-    monkeypatch.setattr(sizes, "EVENT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(events, "EVENT_BYTES_MAX", 10_000)
 
 
 @pytest.mark.usefixtures("small_events")
 def test_what_fits_no_event_is_refused_whole() -> None:
     """Too many items to be charged one by one: nothing is forwarded or asked, all get error 89."""
     names = {f"t{number}": 1 for number in range(400)}
-    scene = Scene(Strict, names)
+    scene = Scene(Action.ASK, names)
     assert scene.link.forwarded == [] and scene.desk.events == []
     assert scene.client_hears() == (dict.fromkeys(names, 89), 2_000, 2_000)
     counted = scene.desk.metrics.requests.labels("CreateTopics", "too_large")
@@ -167,16 +165,15 @@ def test_what_fits_no_event_is_refused_whole() -> None:
 @pytest.mark.usefixtures("small_events")
 def test_the_same_of_an_old_version_is_charged_as_one_sum() -> None:
     """It is carried out whatever is said, so what is sent is what it costs in all."""
-    scene = Scene(Permissive, {f"t{number}": 2 for number in range(400)}, version=5)
+    scene = Scene(Action.ASK, {f"t{number}": 2 for number in range(400)}, version=5)
     (event,) = scene.desk.of_type("request")
     assert event["items"] == [{"name": "400 items", "mutations": 800}]
 
 
 def test_an_event_that_kafka_refuses_is_no_late_one() -> None:
     """Its topic takes only smaller records: the strict request is refused, not let through after a while."""
-    scene = Scene(Strict, {"x": 5})
-    assert scene.admission.ask is not None
-    scene.desk.coordinator.refused(scene.admission.ask.id)
+    scene = Scene(Action.ASK, {"x": 5})
+    scene.desk.coordinator.refused(scene.admission.request.id)
     scene.desk.coordinator.refused("unknown")
     assert scene.link.forwarded == [] and scene.link.timers[0].cancelled
     assert scene.client_hears() == ({"x": 89}, 2_000, 2_000)
@@ -187,7 +184,7 @@ def test_an_event_that_kafka_refuses_is_no_late_one() -> None:
 def test_cut_names_are_decided_by_their_own() -> None:
     """A decision names the items as they were sent; those of the request are rejected, and corrected by."""
     names = {"x" * 240 + f"{number:05}": 5 for number in range(50)}
-    scene = Scene(Strict, names)
+    scene = Scene(Action.ASK, names)
     sent = [item["name"] for item in scene.desk.of_type("request")[0]["items"]]
     scene.decide(throttle_time_ms=4_000, rejected=frozenset(sent[2:]))
     assert scene.asked_for() == list(names)[:2]
@@ -199,7 +196,7 @@ def test_cut_names_are_decided_by_their_own() -> None:
 
 def test_a_broker_quicker_than_the_decision_is_believed_too() -> None:
     """An old version's topic fails before the decision is there: what was charged is given back, once."""
-    scene = Scene(Permissive, {"x": 5}, version=5)
+    scene = Scene(Action.ASK, {"x": 5}, version=5)
     scene.broker_says(x=40)
     assert scene.desk.of_type("refund") == []
     scene.decide(throttle_time_ms=0)
@@ -208,15 +205,14 @@ def test_a_broker_quicker_than_the_decision_is_believed_too() -> None:
 
 
 @pytest.mark.parametrize("ends", ["decided", "late", "gone", "nothing to ask"])
-@pytest.mark.parametrize("way", [Strict, Permissive])
+@pytest.mark.parametrize("version", [7, 5])
 def test_a_question_is_open_until_it_is_over(
-    way: type[Admission], ends: str, monkeypatch: pytest.MonkeyPatch
+    version: int, ends: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However it ends, others of the subject may ask then, once."""
     existing = {"x": 5} if ends == "nothing to ask" else {}
-    version = 7 if way is Strict else 5
     monkeypatch.setattr(bounds, "OPEN_QUESTIONS_MAX", 1)
-    scene = Scene(way, {"x": 5}, version=version, existing=existing)
+    scene = Scene(Action.ASK, {"x": 5}, version=version, existing=existing)
     turns = scene.desk.coordinator.questions
     assert turns.full("user=a") == (ends != "nothing to ask")
     if ends == "decided":
@@ -230,14 +226,10 @@ def test_a_question_is_open_until_it_is_over(
 @pytest.mark.parametrize("dry", [False, True])
 def test_refusals_beyond_their_rate_are_not_reported_and_mute(dry: bool) -> None:
     """A burst of 11 topics is reported; then the connection waits too, and nobody is told."""
-    scene = Scene(Refused, {f"t{number}": 1 for number in range(12)}, wait_ms=60_000, dry=dry)
+    scene = Scene(Action.REFUSE, {f"t{number}": 1 for number in range(12)}, wait_ms=60_000, dry=dry)
     (_, throttle_ms, mute_ms) = scene.client_hears()
     assert (throttle_ms, mute_ms) == (60_000, 0)
-    again = Refused(
-        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
-        user="a", client_id="c", quota=scene.admission.quota, wait_ms=60_000,
-    )  # fmt: skip
-    again.start()
+    scene.again(Action.REFUSE, wait_ms=60_000)
     assert scene.link.answers[1][1] == 100
     assert len(scene.desk.of_type("request")) == 1
     assert scene.desk.metrics.unreported._value.get() == 1
@@ -245,14 +237,10 @@ def test_refusals_beyond_their_rate_are_not_reported_and_mute(dry: bool) -> None
 
 def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
     """They are told of their rate, and wait for it; no event says so."""
-    scene = Scene(Strict, {"x": 5}, dry=True)
+    scene = Scene(Action.ASK, {"x": 5}, dry=True)
     assert scene.admission.quota is not None
-    scene.admission.free.dry_runs.charge(scene.admission.quota, 107)
-    again = Refused(
-        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
-        user="a", client_id="c", quota=scene.admission.quota, wait_ms=101_000, dry=True,
-    )  # fmt: skip
-    again.start()
+    scene.desk.coordinator.free.dry_runs.charge(scene.admission.quota, 107)
+    scene.again(Action.REFUSE, wait_ms=101_000, dry=True)
     assert scene.link.answers[0][1] == 101_000
     assert b"Dry runs of user=a are beyond 1 times" in scene.link.answers[0][0]
     assert len(scene.desk.of_type("request")) == 1
@@ -261,22 +249,14 @@ def test_dry_runs_beyond_their_rate_are_refused_without_an_event() -> None:
 
 def test_dry_runs_under_a_shadow_quota_are_reported_at_their_rate() -> None:
     """The first is; the balance is in debt then, so the next is passed on and nobody is told."""
-    scene = Scene(Passing, {f"t{number}": 1 for number in range(12)}, dry=True, shadow=True)
-    again = Passing(
-        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
-        user="a", client_id="c", quota=scene.admission.quota,
-    )  # fmt: skip
-    again.start()
+    scene = Scene(Action.FORWARD, {f"t{number}": 1 for number in range(12)}, dry=True, shadow=True)
+    scene.again(Action.FORWARD)
     assert (len(scene.link.forwarded), len(scene.desk.of_type("request"))) == (2, 1)
 
 
 def test_dry_runs_that_nothing_limits_are_not_reported() -> None:
     """They are passed on: nobody is charged, and nobody decides."""
-    scene = Scene(Passing, {"x": 5}, dry=True, shadow=True)
+    scene = Scene(Action.FORWARD, {"x": 5}, dry=True, shadow=True)
     before = len(scene.desk.events)
-    free = Passing(
-        scene.link, scene.desk.coordinator, scene.admission.recent, scene.admission.free, scene.request,
-        user="b", client_id="c", quota=None,
-    )  # fmt: skip
-    free.start()
+    scene.again(Action.FORWARD, user="b")
     assert (len(scene.link.forwarded), len(scene.desk.events)) == (2, before)

@@ -2,41 +2,27 @@
 
 Pure: no clock, no I/O; all times are ms on the brokers' clock and come as arguments. One thread.
 
-How an enforcer uses a `Book`, for quotas that are decided locally. `timeline` is the one that its policies'
-feed fills; it must hold every change up to `own.ts` before a request is decided.
+It decides requests whose quota is decided here, by `decide`: the answer's event is in the tail already, and
+must carry the answer's time. None means that the job must be asked; that is noted as a question, which an
+admission ends (`stated`) or its deadline (`unanswered`). All other events of ours are noted too: what the job
+is asked for another reason (`asked`), refunds, and what will never stand on the topic after all (`withdraw`).
+`stated` takes each admission that is read from `weir.decisions`, own or not, repeated or not, in the order of
+its partition. The timeline must hold every change up to a request's time before that is decided.
 
-    verdict = book.decide(quota, Own(id=..., ts=..., strict=..., dry=..., items=...))
-    Answer      send the event with `"ts": answer.ts` and `"decided": answer.decided()`, and act on it. It is
-                in the tail already. A charge after the fact (a correction) is a permissive request, and is
-                decided so too.
-    None        ask: send the event as in strict, without `ts`, with `on_late: reject` and a deadline. It is
-                in the tail already, as a question. Its admission ends it (`stated`, before or after the
-                client is told); if the deadline passes without one, the client is refused: `unanswered`.
-    ts = book.refunded(subject, id, ts, mutations)      send the refund with `"ts": ts`
-    book.asked(subject, own)        sent as in strict though `decide` did not say so: its quota is strict or
-                                    in shadow, and may be local later
-    book.withdraw(subject, id)      the event will never stand on the topic: dropped, or refused by Kafka
-    book.stated(Statement(...))     each admission that is read from `weir.decisions`, own or not, repeated or
-                                    not, in the order of its partition. One that has no subject (the quota
-                                    went meanwhile) is a `withdraw` instead, if its event is ours
-    book.set_proxies(count)         proxies alive, this one included, whenever the number changes (`Alive`)
-    book.set_blind(blind)           whether this one is 5 s behind the decisions, or its `alive` 10 s
-                                    unacknowledged (`Alive`)
-    book.policies_changed(ts)       a change in force from `ts` on was put into the timeline
-    book.sweep(ts)                  before `timeline.forget_before(ts)`
-    book.counts                     what went past the ordinary; for the metrics
-
-A proxy that starts fills it by `read_back.ReadBack` before it lets clients in. Nothing here raises for
-anything that stands on a topic.
+A proxy that starts fills it by `ReadBack` before it lets clients in. Nothing here raises for anything that
+stands on a topic.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import compress, islice
 from typing import Final
 
-from enforcer.core.local.balance import (
+from enforcer.core.feeds.company import Charge
+from enforcer.core.feeds.decisions import Decision
+from enforcer.laws.mutation.balance import (
     Balance,
+    Counts,
     Kind,
     Sent,
     beyond,
@@ -47,8 +33,8 @@ from enforcer.core.local.balance import (
     settle,
     take,
 )
-from enforcer.core.local.forms import Answer, Counts, Own, Statement
-from enforcer.core.local.subject import Subject
+from enforcer.laws.mutation.request import Answer, Request
+from enforcer.laws.mutation.subject import Subject
 from streaming.laws.mutation.law import ALLOW, PERMISSIVE, REFUSED, REJECT, STRICT, charge_bucket, outcome_of
 from streaming.laws.mutation.rates import FULL, bucket_wait_ms
 from streaming.policy.policy_set import Algorithm, MutationQuota
@@ -56,6 +42,8 @@ from streaming.policy.timeline import PolicyTimeline
 
 QUESTION_EVERY_MS: Final = 5_000
 """After an unanswered question one is asked so often."""
+OWN_EVENTS_MAX: Final = 100_000
+"""Own events and their items whose decision was not read, kept to decide by; the oldest are summed up."""
 OUTCOMES: Final = ("allow", "reject", "throttle")
 IDS_MAX: Final = 100_000
 """Ids of admissions that are known in all: the newest of each subject, and those applied at its time."""
@@ -102,22 +90,23 @@ class Book:
         """Proxies alive."""
         return self._proxies
 
-    def decide(self, quota: MutationQuota, own: Own) -> Answer | None:
+    def decide(self, quota: MutationQuota, request: Request, ts: int) -> Answer | None:
         """What to answer at once; None: ask (a strict request, of several proxies' subject).
 
         Args:
-            quota: the token bucket in force at `own.ts`, not in shadow.
-            own: the request.
+            quota: the token bucket in force then, not in shadow.
+            request: the request, with its items as they are sent.
+            ts: now, ms.
         """
-        subject, now = self._at(quota.subject, own.ts)
-        mutations = [float(count) for count in own.items.values()]
+        subject, now = self._at(quota.subject, ts)
+        mutations = [float(count) for count in request.sent.values()]
         rejected = [False] * len(mutations)
-        mode = STRICT if own.strict else PERMISSIVE
-        tokens = charge_bucket(now.tokens, mutations, rejected, mode, own.dry)
+        mode = STRICT if request.strict else PERMISSIVE
+        tokens = charge_bucket(now.tokens, mutations, rejected, mode, request.dry_run)
         part, between = now.part, False
-        if self._proxies > 1 and own.strict and not own.dry:
+        if self._proxies > 1 and request.strict and not request.dry_run:
             if self._must_ask(subject, mutations, rejected):
-                self._ask(subject, quota, own, mutations, rejected, tokens)
+                self._ask(subject, quota, request.id, mutations, rejected, tokens)
                 return None
             if subject.silent:
                 tokens, part, between = self._refuse_between(now, mutations, rejected)
@@ -130,11 +119,11 @@ class Book:
         charged = mutations
         names: tuple[str, ...] = ()
         if outcome == REJECT:
-            names = tuple(compress(own.items, rejected))
+            names = tuple(compress(request.sent, rejected))
             charged = [count for count, gone in zip(mutations, rejected, strict=True) if not gone]
-        if own.dry:
+        if request.dry_run:
             charged = []
-        self._append(subject, quota, Sent(own.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
+        self._append(subject, quota, Sent(request.id, subject.ts, Kind.CHARGE, charged), tokens, charged)
         return Answer(OUTCOMES[outcome], names, wait_ms, tokens, subject.ts, between)
 
     def surely_admits(self, name: str) -> bool:
@@ -146,11 +135,11 @@ class Book:
             subject.now.tokens >= 0.0 and not subject.stale and subject.walk == self._walk
         )
 
-    def asked(self, name: str, own: Own) -> None:
+    def asked(self, request: Request, ts: int) -> None:
         """A request was sent to be decided by the job, for another reason than `decide`."""
-        mutations = () if own.dry else tuple(float(count) for count in own.items.values())
-        kind = Kind.UNDECIDED if own.strict else Kind.CHARGE
-        self._send(name, Sent(own.id, own.ts, kind, mutations, timed=False))
+        mutations = () if request.dry_run else tuple(float(count) for count in request.sent.values())
+        kind = Kind.UNDECIDED if request.strict else Kind.CHARGE
+        self._send(request.subject, Sent(request.id, ts, kind, mutations, timed=False))
 
     def refunded(self, name: str, refund_id: str, ts: int, mutations: int) -> int:
         """A refund is about to be sent; returns the time that it must carry, ms."""
@@ -158,10 +147,10 @@ class Book:
         sent.ts = self._send(name, sent)
         return sent.ts
 
-    def read_back(self, name: str, event_id: str, ts: int, charged: Iterable[int], *, refund: bool) -> None:
-        """An event was found on the topic that no admission holds; see `read_back.ReadBack`."""
-        kind = Kind.REFUND if refund else Kind.CHARGE
-        self._send(name, Sent(event_id, ts, kind, tuple(map(float, charged))))
+    def read_back(self, charge: Charge) -> None:
+        """An event was found on the topic that no admission holds; see `ReadBack`."""
+        kind = Kind.REFUND if charge.refund else Kind.CHARGE
+        self._send(charge.subject, Sent(charge.id, charge.ts, kind, tuple(map(float, charge.mutations))))
 
     def unanswered(self, name: str, event_id: str) -> None:
         """A question's deadline passed: its client was refused, and the job will not charge it."""
@@ -185,7 +174,7 @@ class Book:
             subject.stale = True
             self._tail_changed(subject, before)
 
-    def stated(self, statement: Statement) -> None:
+    def stated(self, statement: Decision) -> None:
         """Take an admission, our own or another's; one that was read already is passed over."""
         subject = self._subjects.get(statement.subject)
         balance = self._balance_of(statement)
@@ -258,11 +247,11 @@ class Book:
         return asks or subject.open > 0
 
     def _ask(
-        self, subject: Subject, quota: MutationQuota, own: Own, mutations: Sequence[float],
+        self, subject: Subject, quota: MutationQuota, event_id: str, mutations: Sequence[float],
         rejected: Sequence[bool], tokens: float,
     ) -> None:  # fmt: skip
         subject.asked_ts = subject.ts
-        sent = Sent(own.id, subject.ts, Kind.UNDECIDED, mutations, timed=False, question=True)
+        sent = Sent(event_id, subject.ts, Kind.UNDECIDED, mutations, timed=False, question=True)
         admitted = [count for count, gone in zip(mutations, rejected, strict=True) if not gone]
         self._append(subject, quota, sent, tokens, admitted)
 
@@ -335,7 +324,7 @@ class Book:
         else:
             self._tails.pop(subject.name, None)
 
-    def _balance_of(self, statement: Statement) -> Balance:
+    def _balance_of(self, statement: Decision) -> Balance:
         policies = self._timeline.at(statement.at)
         quota = policies.mutation_quota_of_subject(statement.subject)
         tokens = FULL if statement.tokens is None else statement.tokens
@@ -343,7 +332,7 @@ class Book:
             tokens = FULL
         return Balance(tokens, FULL, statement.at, policies.version)
 
-    def _passes_over(self, subject: Subject, statement: Statement) -> bool:
+    def _passes_over(self, subject: Subject, statement: Decision) -> bool:
         """Whether a statement was read already, or says nothing of events that were folded.
 
         A subject's time never goes back, so of those with an older applied time no id need be known.
@@ -361,7 +350,7 @@ class Book:
         self.counts.passed_over += 1
         return True
 
-    def _remember(self, subject: Subject, statement: Statement) -> None:
+    def _remember(self, subject: Subject, statement: Decision) -> None:
         """Note that a statement was read."""
         if statement.at != subject.stated_at:
             self._ids -= len(subject.stated_ids)

@@ -1,11 +1,12 @@
-"""The ledger: what is remembered, how far the balance is off, and every bound."""
+"""What is remembered of requests and their subjects, how far a balance is off, and every bound."""
 
 from typing import Any
 
 import pytest
-from coordinator_kit import decision
+from mutation_kit import decision
 
-from enforcer.laws.mutation.ledger import Ask, Correction, Ledger, correct
+from enforcer.laws.mutation.request import Request
+from enforcer.laws.mutation.waiting import NotBefore, Undecided
 from streaming.policy.policy_set import MutationQuota
 
 
@@ -17,18 +18,18 @@ def quota(rate: float = 1.0) -> MutationQuota:
     )  # fmt: skip
 
 
-def ledger(**bounds: Any) -> Ledger:
-    """A ledger with small bounds."""
-    return Ledger(**{"subjects_max": 2, "pending_max": 2, "late_max": 2, "late_keep_ms": 1_000, **bounds})
+def undecided(**bounds: Any) -> Undecided:
+    """With small bounds."""
+    return Undecided(**{"pending_max": 2, "late_max": 2, "late_keep_ms": 1_000, **bounds})
 
 
-def ask(name: str = "p1-1", **fields: Any) -> Ask:
+def ask(name: str = "p1-1", **fields: Any) -> Request:
     """A strict request for x and y."""
     default: dict[str, Any] = {
         "id": name, "subject": "user=a", "user": "a", "client_id": "c", "strict": True, "dry_run": False,
-        "items": {"x": 5, "y": 3}, "sent_ms": 0.0,
+        "items": {"x": 5, "y": 3}, "api": "CreateTopics", "api_version": 7,
     }  # fmt: skip
-    return Ask(**{**default, **fields})
+    return Request(**{**default, **fields})
 
 
 REJECT_Y = {"rejected": frozenset({"y"}), "throttle_time_ms": 100}
@@ -66,49 +67,49 @@ def test_corrections(
     request = ask(**fields)
     request.decision = decision(**decided)
     request.executed = executed
-    assert correct(request) == Correction(refund=refund, charge=charge)
+    assert request.corrections() == (refund, charge)
 
 
 def test_nothing_is_corrected_before_both_are_known() -> None:
     """A decision alone, or an execution alone, says nothing."""
-    assert correct(ask(decision=decision())) == Correction()
-    assert correct(ask(executed={})) == Correction()
+    assert ask(decision=decision()).corrections() == ({}, {})
+    assert ask(executed={}).corrections() == ({}, {})
 
 
 def test_a_wait_ends_with_time_and_with_its_quota() -> None:
     """A not-before time holds until it passes or the subject has another quota."""
-    book = ledger()
-    book.postpone("user=a", 500.0, quota())
-    assert book.not_before("user=a", quota(), 499.0) == 500.0
-    assert book.not_before("user=a", quota(rate=2.0), 499.0) is None
-    assert book.not_before("user=a", quota(), 499.0) is None
-    book.postpone("user=a", 500.0, quota())
-    assert book.not_before("user=a", quota(), 500.0) is None
-    book.postpone("user=a", 500.0, quota())
-    book.drop("user=a")
-    assert book.not_before("user=a", quota(), 0.0) is None
+    waits = NotBefore(2)
+    waits.postpone("user=a", 500.0, quota())
+    assert waits.until_ms("user=a", quota(), 499.0) == 500.0
+    assert waits.until_ms("user=a", quota(rate=2.0), 499.0) is None
+    assert waits.until_ms("user=a", quota(), 499.0) is None
+    waits.postpone("user=a", 500.0, quota())
+    assert waits.until_ms("user=a", quota(), 500.0) is None
+    waits.postpone("user=a", 500.0, quota())
+    waits.drop("user=a")
+    assert waits.until_ms("user=a", quota(), 0.0) is None
 
 
 def test_the_newest_wait_counts() -> None:
     """A later decision replaces the wait even if it is shorter."""
-    book = ledger()
-    book.postpone("user=a", 500.0, quota())
-    book.postpone("user=a", 300.0, quota())
-    assert book.not_before("user=a", quota(), 0.0) == 300.0
+    waits = NotBefore(2)
+    waits.postpone("user=a", 500.0, quota())
+    waits.postpone("user=a", 300.0, quota())
+    assert waits.until_ms("user=a", quota(), 0.0) == 300.0
 
 
 def test_subjects_are_bounded() -> None:
     """One subject too many pushes out the oldest, which then simply asks again."""
-    book = ledger()
+    waits = NotBefore(2)
     for name in ("user=a", "user=b", "user=c"):
-        book.postpone(name, 500.0, quota())
-    assert book.subjects == 2
-    assert book.not_before("user=a", quota(), 0.0) is None
+        waits.postpone(name, 500.0, quota())
+    assert len(waits) == 2
+    assert waits.until_ms("user=a", quota(), 0.0) is None
 
 
 def test_pending_requests_are_bounded() -> None:
     """One question too many is not taken; an answered one makes room."""
-    book = ledger()
+    book = undecided()
     assert [book.add(ask(f"p1-{i}")) for i in range(3)] == [True, True, False]
     found = book.decide(decision(id="p1-0"))
     assert found is not None and found.decision is not None
@@ -118,11 +119,11 @@ def test_pending_requests_are_bounded() -> None:
 
 def test_late_requests_are_bounded_and_expire() -> None:
     """Answered requests are kept for their decision: so many, so long."""
-    book = ledger()
+    book = undecided()
     waiting = ask("p1-0")
     book.add(waiting)
     assert [book.watch(request) for request in (waiting, ask("p1-1"), ask("p1-2"))] == [True, True, False]
-    assert (book.pending, book.late) == (0, 2)
+    assert (book.pending, book.late) == ([], 2)
     assert book.decide(decision(id="p1-0")) is None
     assert book.expire(999.0) == 0
     assert book.expire(1_000.0) == 2
@@ -131,7 +132,7 @@ def test_late_requests_are_bounded_and_expire() -> None:
 
 def test_late_requests_are_bounded_in_bytes() -> None:
     """Of requests with thousands of long names each, far fewer are kept than their number would allow."""
-    book = ledger(late_max=10_000)
+    book = undecided(late_max=10_000)
     names = {f"{number:0249}": 1 for number in range(2_000)}
     room = [book.watch(ask(f"p1-{number}", items=names)) for number in range(100)]
     assert 30 < sum(room) < 50 and book.late == sum(room)
@@ -141,7 +142,7 @@ def test_late_requests_are_bounded_in_bytes() -> None:
 
 def test_expired_waits_leave() -> None:
     """Waits that have passed take no room."""
-    book = ledger()
-    book.postpone("user=a", 500.0, quota())
-    book.expire(500.0)
-    assert book.subjects == 0
+    waits = NotBefore(2)
+    waits.postpone("user=a", 500.0, quota())
+    waits.expire(500.0)
+    assert len(waits) == 0

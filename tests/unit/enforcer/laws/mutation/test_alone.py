@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from law_kit import Event, Shard, policy, quota, refund, request
-from local_kit import SUBJECT, own_of, quota_of, statement_of
+from mutation_kit import SUBJECT, own_of, quota_of, statement_of
 from property_kit import tries
 
-from enforcer.core.local.book import Book
+from enforcer.laws.mutation.book import Book
 from streaming.policy.policy_set import Algorithm
 from streaming.policy.timeline import PolicyTimeline
 
@@ -80,15 +80,15 @@ class Alone:
             f"e{self.count}", self.now, *counts, subject=SUBJECT, strict=strict, validate_only=dry
         )
         own = own_of(event)
-        limit = quota_of(self.timeline, own.ts)
+        limit = quota_of(self.timeline, event["ts"])
         if limit is None:
             event["subject"] = ""
         elif limit.shadow or limit.algorithm != Algorithm.TOKEN_BUCKET:
-            self.book.asked(SUBJECT, own)
+            self.book.asked(*own)
         else:
-            answer = self.book.decide(limit, own)
-            assert answer is not None and not answer.between and answer.ts == own.ts
-            self.answers[own.id] = event["decided"] = answer.decided()
+            answer = self.book.decide(limit, *own)
+            assert answer is not None and not answer.between and answer.ts == event["ts"]
+            self.answers[event["id"]] = event["decided"] = answer.decided()
         self.topic.append(event)
 
     def _refund(self, mutations: int) -> None:

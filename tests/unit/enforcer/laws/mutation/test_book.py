@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 from law_kit import quota
-from local_kit import SUBJECT, book_of, quota_of
+from mutation_kit import SUBJECT, book_of, own, quota_of, statement
 
-from enforcer.core.local import book as book_module
-from enforcer.core.local import subject as subject_module
-from enforcer.core.local.balance import take
-from enforcer.core.local.book import QUESTION_EVERY_MS, Book
-from enforcer.core.local.forms import Answer, Own, Statement
-from enforcer.core.local.subject import CREDIT, LOST_MS, SAID_MS, SHORT
+from enforcer.laws.mutation import book as book_module
+from enforcer.laws.mutation import subject as subject_module
+from enforcer.laws.mutation.balance import take
+from enforcer.laws.mutation.book import QUESTION_EVERY_MS, Book
+from enforcer.laws.mutation.request import Answer
+from enforcer.laws.mutation.subject import CREDIT, LOST_MS, SAID_MS, SHORT
 from streaming.laws.mutation.statements import LISTED_MS
 from streaming.policy.timeline import PolicyTimeline
 
@@ -24,8 +24,9 @@ def ask(
     subject: str = SUBJECT,
 ) -> Answer | None:  # fmt: skip
     """A request `at_ms` after T0, one item a number of mutations."""
-    own = Own(name, T0 + at_ms, strict, dry, {f"t{number}": count for number, count in enumerate(counts)})
-    return book.decide(quota_of(PolicyTimeline(INITIAL), T0, subject), own)
+    items = {f"t{number}": count for number, count in enumerate(counts)}
+    asked = own(name, T0 + at_ms, items, strict=strict, dry=dry)
+    return book.decide(quota_of(PolicyTimeline(INITIAL), T0, subject), *asked)
 
 
 def told(answer: Answer | None) -> tuple[Any, ...]:
@@ -36,7 +37,7 @@ def told(answer: Answer | None) -> tuple[Any, ...]:
 
 def state(book: Book, name: str, at_ms: int, tokens: float | None, *refunds: str) -> None:
     """Read an admission."""
-    book.stated(Statement(SUBJECT, name, T0 + at_ms, tokens, refunds))
+    book.stated(statement(SUBJECT, name, T0 + at_ms, tokens, refunds))
 
 
 @pytest.fixture
@@ -260,13 +261,13 @@ def test_what_was_sent_before_a_decided_event_is_decided_or_lost() -> None:
     book = book_of(INITIAL)
     quota_now = quota_of(PolicyTimeline(INITIAL), T0)
     ask(book, "e1", 0, 1)
-    book.asked(SUBJECT, Own("s1", T0, True, False, {"x": 2}))
-    book.asked(SUBJECT, Own("s2", T0, True, True, {"x": 50}))
+    book.asked(*own("s1", T0, {"x": 2}))
+    book.asked(*own("s2", T0, {"x": 50}, dry=True))
     ask(book, "e2", 0, 4)
     state(book, "e2", 0, 18.0)
     assert told(ask(book, "d1", 0, 1, dry=True))[3] == 16.0
     assert book.counts.lost == 1
-    assert book.decide(quota_now, Own("e3", T0 + LOST_MS, True, False, {"x": 1}))
+    assert book.decide(quota_now, *own("e3", T0 + LOST_MS, {"x": 1}))
     state(book, "e3", LOST_MS, 21.0)
     assert book.counts.lost == 4
     assert book.tail == 0
@@ -293,8 +294,8 @@ def test_what_a_timeline_forgets_is_settled_before() -> None:
     book = Book(timeline, subjects_max=10, tail_max=100)
     ask(book, "e1", 0, 12)
     state(book, "e1", 0, 10.0)
-    book.stated(Statement("user=bob", "b1", T0, 0.0))
-    book.stated(Statement("user=carol", "c1", T0, -1000.0))
+    book.stated(statement("user=bob", "b1", T0, 0.0))
+    book.stated(statement("user=carol", "c1", T0, -1000.0))
     book.refunded("user=dora", "r1", T0, 1)
     assert book.subjects == 4
     timeline.apply("quotas[user=alice]", quota(2, 100), T0 + 60_000)
@@ -325,36 +326,36 @@ def test_the_tail_has_a_bound() -> None:
 
 def test_a_statement_on_which_a_folded_event_says_nothing_any_more_is_taken() -> None:
     """The bucket is full again by then, or it lists what was folded, or what was sent later."""
-    for statement in (
-        Statement(SUBJECT, "other", T0 + 60_000, 3.0),
-        Statement(SUBJECT, "other", T0 + 1, 3.0, ("r0",)),
-        Statement(SUBJECT, "other", T0 + 1, 3.0, ("r1",)),
+    for said in (
+        statement(SUBJECT, "other", T0 + 60_000, 3.0),
+        statement(SUBJECT, "other", T0 + 1, 3.0, ("r0",)),
+        statement(SUBJECT, "other", T0 + 1, 3.0, ("r1",)),
     ):
         book = book_of(INITIAL, tail_max=2)
         book.refunded(SUBJECT, "r0", T0, 0)
         ask(book, "e0", 0, 30, subject="user=bob")
-        book.stated(Statement(SUBJECT, "before", T0, 1.0))
+        book.stated(statement(SUBJECT, "before", T0, 1.0))
         book = book_of(INITIAL, tail_max=3)
-        book.stated(Statement(SUBJECT, "before", T0 - 1, 1.0))
+        book.stated(statement(SUBJECT, "before", T0 - 1, 1.0))
         book.refunded(SUBJECT, "r0", T0, 0)
         book.refunded(SUBJECT, "r1", T0, 0)
         assert book.counts.folded == 1
-        book.stated(statement)
+        book.stated(said)
         assert book.counts.passed_over == 0
         assert book.decide(
-            quota_of(PolicyTimeline(INITIAL), T0), Own("d", statement.at, True, True, {"x": 1})
-        ) == Answer("allow", (), 0, 3.0, statement.at, False)
+            quota_of(PolicyTimeline(INITIAL), T0), *own("d", said.at, {"x": 1}, dry=True)
+        ) == Answer("allow", (), 0, 3.0, said.at, False)
 
 
 def test_the_subjects_have_a_bound() -> None:
     """Those with nothing to say leave first; very long names count for more."""
     book = book_of(INITIAL, subjects_max=3)
     for number, tokens in enumerate((-5.0, 22.0, 21.9, -5.0)):
-        book.stated(Statement(f"user=u{number}", f"e{number}", T0, tokens))
+        book.stated(statement(f"user=u{number}", f"e{number}", T0, tokens))
     assert (book.subjects, book.counts.forgotten) == (3, 0)
-    book.stated(Statement("user=u4", "e4", T0 + 1_000, -5.0))
+    book.stated(statement("user=u4", "e4", T0 + 1_000, -5.0))
     assert (book.subjects, book.counts.forgotten) == (3, 0)
-    book.stated(Statement("user=u5", "e5", T0 + 1_000, -5.0))
+    book.stated(statement("user=u5", "e5", T0 + 1_000, -5.0))
     assert (book.subjects, book.counts.forgotten) == (3, 1)
     assert told(ask(book, "d", 1_000, 1, dry=True, subject="user=u3"))[3] == -3.0
     ask(book, "long", 1_000, 1, subject="user=" + "x" * 600)
@@ -393,5 +394,5 @@ def test_a_statement_without_a_bucket_is_a_full_one() -> None:
     ask(book, "e1", 0, 30)
     state(book, "e1", 0, None)
     assert told(ask(book, "d", 0, 1, dry=True))[3] == 22.0
-    book.stated(Statement("user=bob", "b", T0, None))
+    book.stated(statement("user=bob", "b", T0, None))
     assert book.subjects == 1

@@ -2,11 +2,11 @@
 
 import pytest
 from law_kit import quota
-from local_kit import SUBJECT, book_of, quota_of
+from mutation_kit import SUBJECT, book_of, own, quota_of, statement
 
-from enforcer.core.local import read_back
-from enforcer.core.local.forms import Own, Statement
-from enforcer.core.local.read_back import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
+from enforcer.core.feeds.company import Charge
+from enforcer.laws.mutation import membership
+from enforcer.laws.mutation.membership import BACK_MAX_MS, BACK_MS, ReadBack, back_ms
 from streaming.policy.policy_set import PolicySet
 from streaming.policy.timeline import PolicyTimeline
 
@@ -29,26 +29,26 @@ def test_what_no_admission_holds_is_in_the_tail() -> None:
     book = book_of(INITIAL)
     back = ReadBack(book)
     assert back.newest_ts is None
-    back.admission(Statement(SUBJECT, "a1", T0, 10.0, ("r0",)))
+    back.admission(statement(SUBJECT, "a1", T0, 10.0, ("r0",)))
     assert back.newest_ts == T0
-    back.event(SUBJECT, "r0", T0 - 1, [7], refund=True)
-    back.event(SUBJECT, "a1", T0, [12], refund=False)
-    back.event(SUBJECT, "a2", T0, [3, 4], refund=False)
-    back.event(SUBJECT, "b1", T0, [], refund=False)
-    back.event(SUBJECT, "r1", T0, [1], refund=True)
-    answer = book.decide(quota_of(PolicyTimeline(INITIAL), T0), Own("d", T0, True, True, {"x": 1}))
+    back.event(Charge(SUBJECT, "r0", T0 - 1, (7,), True))
+    back.event(Charge(SUBJECT, "a1", T0, (12,), False))
+    back.event(Charge(SUBJECT, "a2", T0, (3, 4), False))
+    back.event(Charge(SUBJECT, "b1", T0, (), False))
+    back.event(Charge(SUBJECT, "r1", T0, (1,), True))
+    answer = book.decide(quota_of(PolicyTimeline(INITIAL), T0), *own("d", T0, {"x": 1}, dry=True))
     assert answer is not None and answer.tokens == 4.0
-    book.stated(Statement(SUBJECT, "a2", T0, 3.0))
+    book.stated(statement(SUBJECT, "a2", T0, 3.0))
     assert book.tail > 0
 
 
 def test_the_ids_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they were let go, what is as old is taken to be held."""
-    monkeypatch.setattr(read_back, "INCLUDED_MAX", 10)
+    monkeypatch.setattr(membership, "INCLUDED_MAX", 10)
     book = book_of(INITIAL)
     back = ReadBack(book)
     for number in range(11):
-        back.admission(Statement(SUBJECT, f"a{number}", T0 + number, 10.0))
+        back.admission(statement(SUBJECT, f"a{number}", T0 + number, 10.0))
     for number in range(12):
-        back.event(SUBJECT, f"a{number}", T0 + number, [1], refund=False)
+        back.event(Charge(SUBJECT, f"a{number}", T0 + number, (1,), False))
     assert book.tail == 2

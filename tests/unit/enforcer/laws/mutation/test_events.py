@@ -5,16 +5,18 @@ from typing import Any
 import orjson
 import pytest
 
-from enforcer.laws.mutation.sizes import EVENT_BYTES_MAX, in_own_names, put_items
+from enforcer.laws.mutation.events import EVENT_BYTES_MAX, in_own_names, put_items
 
 
 def fitted(counts: dict[str, int], *, may_sum: bool, key: str = "user=a", **more: Any) -> Any:
     """What becomes of items: aliases and the event, both None if there is no way."""
     event: dict[str, Any] = {"type": "request", "user": "a", "client_id": "c", "subject": key, **more}
-    aliases = put_items(event, key, counts, may_sum=may_sum)
-    if aliases is None:
+    put = put_items(event, key, counts, may_sum=may_sum)
+    if put is None:
         assert "items" not in event
         return None, None
+    sent, aliases = put
+    assert event["items"] == [{"name": name, "mutations": count} for name, count in sent.items()]
     assert len(orjson.dumps(event)) + len(key.encode()) <= EVENT_BYTES_MAX
     return aliases, event
 
@@ -28,8 +30,8 @@ def test_names_are_cut_only_where_they_must_be() -> None:
         assert [item["mutations"] for item in event["items"]] == list(range(many))
         names = [item["name"] for item in event["items"]]
         if aliases:
-            assert in_own_names(aliases, names[5:7]) == frozenset(list(counts)[5:7])
-            assert in_own_names(aliases, ["forged"]) == frozenset()
+            assert in_own_names(aliases, frozenset(names[5:7])) == frozenset(list(counts)[5:7])
+            assert in_own_names(aliases, frozenset({"forged"})) == frozenset()
         else:
             assert names == list(counts)
 
@@ -39,8 +41,8 @@ def test_there_is_room_for_what_is_rejected() -> None:
     for many, cut in ((1_650, False), (2_500, True), (15_000, True)):
         counts = {"x" * 245 + f"{number:05}": 1 for number in range(many)}
         event: dict[str, Any] = {"type": "request", "user": "a", "client_id": "c", "subject": "user=a"}
-        aliases = put_items(event, "user=a", counts, may_sum=False, twice=True)
-        assert aliases is not None and bool(aliases) is cut
+        put = put_items(event, "user=a", counts, may_sum=False, twice=True)
+        assert put is not None and bool(put[1]) is cut
         event["decided"] = {"outcome": "reject", "rejected": [item["name"] for item in event["items"]]}
         assert len(orjson.dumps(event)) <= EVENT_BYTES_MAX + 100
 
@@ -51,7 +53,7 @@ def test_what_is_decided_together_may_be_one_sum() -> None:
     assert fitted(counts, may_sum=False) == (None, None)
     aliases, event = fitted(counts, may_sum=True)
     assert event["items"] == [{"name": "30000 items", "mutations": 60_000}]
-    assert in_own_names(aliases, ["30000 items"]) == frozenset(counts)
+    assert in_own_names(aliases, frozenset({"30000 items"})) == frozenset(counts)
 
 
 @pytest.mark.parametrize("letter", ["x", "\x01", "%", '"', "\u00e9", "\U0001f9a6"])

@@ -1,0 +1,147 @@
+"""A request for partition mutations, and what became of it (docs/contract.md 3.1)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from enforcer.core.feeds.decisions import Decision
+from streaming.contract.events import ANONYMOUS
+from streaming.contract.names import encode_name
+
+PROBE_CLIENT_ID: Final = "weir-probe"
+PROBE_API: Final = "Probe"
+Aliases = Mapping[str, tuple[str, ...]]
+"""Name as it was sent -> the names that it stands for; empty if all were sent as they are."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """One request, whatever protocol it came by.
+
+    Attributes:
+        user: principal.
+        client_id: what the client calls itself.
+        api: name of the API; "": none, it charges something afterwards.
+        api_version: its version.
+        strict: it can be rejected.
+        dry_run: validate_only: never charged.
+        items: name -> mutations asked for, in the request's order.
+        id: of its event.
+        subject: quota entity it is charged to; empty if none.
+        shadow: decided under a shadow quota: its decision was not acted on.
+        on_late_reject: the job does not charge it when it decides late.
+        local: its quota is decided here; it may have been asked about all the same.
+        sent_ms: when its event was sent, steady clock.
+        sent: its items as its event names them.
+        aliases: names in the event that stand for others.
+        told: called once with its decision, or with None if Kafka will never take its event; None when
+            nobody waits (any more).
+        decision: the decision, once it has come.
+        executed: name -> mutations that the cluster carried out, once known.
+        settled: the balance was corrected, if it had to be.
+    """
+
+    user: str
+    client_id: str
+    api: str
+    api_version: int
+    strict: bool
+    dry_run: bool = False
+    items: Mapping[str, int] = field(default_factory=dict)
+    id: str = ""
+    subject: str = ""
+    shadow: bool = False
+    on_late_reject: bool = False
+    local: bool = False
+    sent_ms: float = 0.0
+    sent: Mapping[str, int] = field(default_factory=dict)
+    aliases: Aliases = field(default_factory=dict)
+    told: Callable[[Decision | None], None] | None = None
+    decision: Decision | None = None
+    executed: Mapping[str, int] | None = None
+    settled: bool = False
+
+    @property
+    def home(self) -> str:
+        """The routing key of its events."""
+        return self.subject or f"user={encode_name(self.user)}"
+
+    @property
+    def charged(self) -> Mapping[str, int]:
+        """What the law charged for it; all of it, if it was not decided."""
+        decision = self.decision
+        if self.dry_run:
+            return {}
+        if not self.strict or decision is None:
+            return self.items
+        if decision.late:
+            # The job knows our deadline: with `allow` it charges all, with `reject` nothing.
+            return {} if self.on_late_reject else self.items
+        return {name: count for name, count in self.items.items() if name not in decision.rejected}
+
+    def as_done(self, items: Mapping[str, int]) -> "Request":
+        """What charges its client for so much that was carried out, whatever the balance is."""
+        return Request(
+            user=self.user, client_id=self.client_id, api=self.api, api_version=self.api_version,
+            strict=False, items=items,
+        )  # fmt: skip
+
+    def corrections(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Compare what was charged with what the cluster carried out; both must be known.
+
+        Covers items that the cluster refused, default partition counts guessed wrong, and requests answered
+        without their decision.
+
+        Returns:
+            Name -> mutations that were charged and not carried out, and the other way round.
+        """
+        refund: dict[str, int] = {}
+        charge: dict[str, int] = {}
+        if self.decision is None or self.executed is None or self.dry_run:
+            return refund, charge
+        charged = self.charged
+        for name in self.items:
+            excess = charged.get(name, 0) - self.executed.get(name, 0)
+            if excess > 0:
+                refund[name] = excess
+            # In shadow a rejected item was carried out all the same; enforced it would not have been.
+            elif excess < 0 and not (self.shadow and name not in charged):
+                charge[name] = -excess
+        return refund, charge
+
+
+class Answer(NamedTuple):
+    """What a client is told at once.
+
+    Attributes:
+        outcome: allow, reject or throttle.
+        rejected: names of the items that were rejected, in order.
+        throttle_time_ms: how long its subject must wait.
+        tokens: balance afterwards.
+        ts: time that the event must carry, ms.
+        between: refused though the law would have admitted it: nobody answers our questions.
+    """
+
+    outcome: str
+    rejected: tuple[str, ...]
+    throttle_time_ms: int
+    tokens: float
+    ts: int
+    between: bool
+
+    def decided(self) -> dict[str, Any]:
+        """The field `decided` of the event."""
+        return {
+            "outcome": self.outcome,
+            "rejected": list(self.rejected),
+            "throttle_time_ms": self.throttle_time_ms,
+            "tokens": self.tokens,
+        }
+
+
+def probe() -> Request:
+    """A request that costs nothing: its decision shows that events and decisions flow."""
+    return Request(
+        user=ANONYMOUS, client_id=PROBE_CLIENT_ID, api=PROBE_API, api_version=0,
+        strict=True, dry_run=True, items={PROBE_CLIENT_ID: 0},
+    )  # fmt: skip

@@ -1,0 +1,227 @@
+"""Requests for partition mutations without sockets: the test sets the clock and plays Kafka and the job."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from law_kit import Event
+
+from enforcer.core.clock import Clock
+from enforcer.core.feeds.decisions import Decision
+from enforcer.core.metrics import Metrics
+from enforcer.core.reports import Acknowledged
+from enforcer.core.settings import ProxySettings
+from enforcer.laws.mutation.book import Book
+from enforcer.laws.mutation.coordinator import QuotaCoordinator
+from enforcer.laws.mutation.mutations import Answer, Mutations
+from enforcer.laws.mutation.request import Request
+from streaming.contract.events import PolicyChange
+from streaming.policy.timeline import PolicyTimeline
+
+EPOCH_MS = 1_795_166_668_375
+SUBJECT = "user=alice"
+
+
+class Desk:
+    """A coordinator, its clocks, and the events it sent."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now_ms = 0.0
+        self.wall_ms = EPOCH_MS
+        self.full = False
+        self.acknowledges = True
+        self.unacknowledged: list[Acknowledged] = []
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.settings = ProxySettings(**settings)
+        self.metrics = Metrics(self.settings.metric_subjects_max)
+        clock = Clock(steady_ms=lambda: self.now_ms, wall_ms=lambda: self.wall_ms)
+        self.coordinator = QuotaCoordinator("p1", self.settings, self.metrics, self, clock)
+        self.coordinator.call_at = lambda _ts, function: function()
+        self.decided: list[Decision | None] = []
+
+    def stand_alone(self, proxies: int = 1) -> None:
+        """All is read back, and so many proxies are alive: what is decided here is, from now on."""
+        self.coordinator.begin()
+        self.coordinator.book.set_proxies(proxies)
+        self.coordinator.book.set_blind(False)
+
+    def send(self, event: Mapping[str, Any], key: str, *, acked: Acknowledged | None = None) -> bool:
+        """Take an event (coordinator.Sender)."""
+        if self.full:
+            return False
+        self.events.append((key, dict(event)))
+        if acked is not None:
+            self.unacknowledged.append(acked)
+            if self.acknowledges:
+                self.acknowledge()
+        return True
+
+    def room(self) -> bool:
+        """Whether it would take one (coordinator.Sender)."""
+        return not self.full
+
+    def acknowledge(self, *, stands: bool = True) -> None:
+        """Kafka has all that was sent, or never will."""
+        told, self.unacknowledged = self.unacknowledged, []
+        for acked in told:
+            acked(self.wall_ms if stands else None)
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one type, in order."""
+        return [event for _, event in self.events if event["type"] == kind]
+
+    def pass_ms(self, count: float) -> None:
+        """Both clocks go on."""
+        self.now_ms += count
+        self.wall_ms += int(count)
+
+    def limit(self, path: str = "quotas[user=a]", version: int | None = None, **value: Any) -> None:
+        """Put a quota in force now; without values it is removed."""
+        change = PolicyChange(id="x", ts=self.wall_ms, path=path, value=value or None, version=version)
+        self.coordinator.policies.apply([change])
+
+    def ask(self, items: Mapping[str, int], *, strict: bool = True, dry: bool = False) -> Any:
+        """Ask as user a; None: it could not be asked."""
+        request = asked(items, strict=strict, dry=dry)
+        return request if self.coordinator.ask(request, self.quota, self.decided.append) else None
+
+    @property
+    def quota(self) -> Any:
+        """That of user a."""
+        return self.coordinator.quota("a", "c")
+
+    def decide(self, ask: Any, **fields: Any) -> Decision:
+        """The job's decision for it arrives."""
+        made = decision(**{"id": ask.id, "subject": ask.subject, "ts": self.wall_ms, **fields})
+        self.coordinator.take([made])
+        return made
+
+
+def asked(items: Mapping[str, int], *, strict: bool = True, dry: bool = False) -> Request:
+    """A request of user a with client-id c."""
+    return Request(
+        user="a", client_id="c", api="CreateTopics", api_version=7 if strict else 5,
+        strict=strict, dry_run=dry, items=items,
+    )  # fmt: skip
+
+
+def decision(**fields: Any) -> Decision:
+    """A decision that allows, unless said otherwise."""
+    default: dict[str, Any] = {
+        "id": "p1-1", "ts": EPOCH_MS, "proxy": "p1", "subject": "user=a", "throttle_time_ms": 0,
+        "rejected": frozenset(), "limit": 1.0, "tokens": 1.0, "rate": None, "shadow": False, "late": False,
+    }  # fmt: skip
+    return Decision(**{**default, **fields})
+
+
+class Timer:
+    """One that fires when the test lets time pass."""
+
+    def __init__(self, due_ms: float, function: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.function = function
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """It is not wanted any more."""
+        self.cancelled = True
+
+
+class Bureau:
+    """Decides requests of user a under a quota of rate 1 and burst 11.
+
+    Args:
+        local: decided here, by all that is known; else the job is asked.
+        proxies: that are alive.
+        settings: of the proxy.
+    """
+
+    def __init__(self, *, local: bool = True, proxies: int = 1, **settings: Any) -> None:
+        self.desk = Desk(decide="local" if local else "strict", **settings)
+        self.timers: list[Timer] = []
+        self.mutations = Mutations(self.desk.coordinator, self.call_later)
+        self.desk.limit(controller_mutation_rate=1)
+        self.desk.stand_alone(proxies)
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """A timer for the test."""
+        self.timers.append(Timer(self.desk.now_ms + delay_ms, function))
+        return cast(asyncio.TimerHandle, self.timers[-1])
+
+    async def pass_ms(self, count: float) -> None:
+        """Let time pass, and whoever waited for it go on."""
+        self.desk.pass_ms(count)
+        due = [timer for timer in self.timers if timer.due_ms <= self.desk.now_ms]
+        self.timers = [timer for timer in self.timers if timer not in due and not timer.cancelled]
+        for timer in due:
+            if not timer.cancelled:
+                timer.function()
+        await settle_down()
+
+    async def begin(
+        self, items: Mapping[str, int], wait_ms: float = 0, *, dry: bool = False
+    ) -> "asyncio.Task[Answer]":
+        """A request comes and goes as far as it can."""
+        task = asyncio.create_task(self.mutations.decide(asked(items, dry=dry), wait_ms))
+        await settle_down()
+        return task
+
+    async def answer(self, items: Mapping[str, int], wait_ms: float = 0, *, dry: bool = False) -> Answer:
+        """The answer to a request that is answered at once."""
+        task = await self.begin(items, wait_ms, dry=dry)
+        assert task.done()
+        return task.result()
+
+    def outcomes(self) -> dict[str, float]:
+        """Requests counted by outcome."""
+        (family,) = self.desk.metrics.requests.collect()
+        return {
+            sample.labels["outcome"]: sample.value
+            for sample in family.samples
+            if sample.name.endswith("_total")
+        }
+
+
+async def settle_down() -> None:
+    """All that can go on does."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def quota_of(timeline: PolicyTimeline, ts: int, subject: str = SUBJECT) -> Any:
+    """The quota in force."""
+    return timeline.at(ts).mutation_quota_of_subject(subject)
+
+
+def book_of(initial: Mapping[str, Any], subjects_max: int = 1_000, tail_max: int = 100_000) -> Book:
+    """A book over policies that stay as they are."""
+    return Book(PolicyTimeline(initial), subjects_max=subjects_max, tail_max=tail_max)
+
+
+def statement(subject: str, event_id: str, at: int, tokens: float | None, refunds: Any = ()) -> Decision:
+    """An admission, as far as a book is concerned."""
+    return decision(id=event_id, subject=subject, ts=at, tokens=tokens, refunds=tuple(refunds))
+
+
+def statement_of(admission: Mapping[str, Any]) -> Decision:
+    """An admission as the book takes it."""
+    at = admission.get("applied_ts", admission["ts"])
+    return statement(
+        admission["subject"], admission["id"], at, admission.get("tokens"), admission.get("refunds", ())
+    )
+
+
+def own(
+    name: str, ts: int, items: Mapping[str, int], *, strict: bool = True, dry: bool = False
+) -> tuple[Request, int]:
+    """A request of SUBJECT as the book takes it, and its time."""
+    request = asked(items, strict=strict, dry=dry)
+    request.id, request.subject, request.sent = name, SUBJECT, items
+    return request, ts
+
+
+def own_of(event: Event) -> tuple[Request, int]:
+    """A request event as the book takes it."""
+    items = {item["name"]: item["mutations"] for item in event["items"]}
+    strict, dry = event.get("strict", True), event.get("validate_only", False)
+    return own(event["id"], event["ts"], items, strict=strict, dry=dry)
