@@ -16,11 +16,13 @@ from itertools import accumulate
 from random import Random
 from types import TracebackType
 from typing import Any, Self
+from unittest.mock import patch
 
 from fuzz_kit import pieces, requests
 from fuzz_sockets import FakeBroker, FakeSocket
 from mutation_kit import decision
 
+from enforcer.core import bounds
 from enforcer.core.settings import ProxySettings
 from enforcer.host.server import ProxyConfig
 from enforcer.kafka.proxy import KafkaProxy
@@ -139,6 +141,9 @@ class Rig:
         self.told: list[bytes] = []
         self.faults: list[str] = []
         self.seen: weakref.WeakSet[asyncio.Protocol] = weakref.WeakSet()
+        # Or each session of a client that left unanswered would be waited for.
+        self._departed = patch.object(bounds, "DEPARTED_MAX_MS", 200)
+        self._departed.start()
         self.proxy = self.loop.run_until_complete(self._start())
 
     def __enter__(self) -> Self:
@@ -149,6 +154,7 @@ class Rig:
     ) -> None:
         self.loop.run_until_complete(self.proxy.stop())
         self.loop.close()
+        self._departed.stop()
 
     async def _start(self) -> KafkaProxy:
         settings = ProxySettings(
