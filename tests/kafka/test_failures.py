@@ -90,7 +90,7 @@ def test_a_decision_that_comes_late_but_was_made_in_time(
         # The answer is forced early, as if the decision had been lost on its way for so long.
         client.send(create_request({f"{name}-a": 12, f"{name}-b": 3}))
         ask = until(lambda: proxy.waiting(name))[0]
-        proxy.call(ask.on_decision.__self__._on_timeout)  # type: ignore[union-attr]  # a bound method
+        proxy.call(ask.told.__self__.late)  # type: ignore[union-attr]  # a bound method
         assert errors(client.receive(topics.CreateTopicsResponse, 7)) == {f"{name}-a": 0, f"{name}-b": 0}
         job_down.resume()
         charge = cluster.event_of(name, strict=False)
