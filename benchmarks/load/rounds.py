@@ -13,7 +13,7 @@ from streaming.columns.packed import pack
 
 ROUND_MS: Final = 60_000
 RECORD_BYTES: Final = 512 * 1024
-"""Where a proxy cuts its report, as `proxy.usage_record_bytes` has it."""
+"""Where a proxy cuts its report, bytes."""
 LIMIT: Final = 1_000_000
 """Of each group, bytes per second."""
 POLICIES: Final[dict[str, Any]] = {"quotas[user=<default>]": {"producer_byte_rate": LIMIT}}

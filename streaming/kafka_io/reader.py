@@ -144,8 +144,8 @@ class Reader:
         where = [TopicPartition(span.topic, span.partition, span.start)]
         self.consumer.assign(where)
         deadline = time.monotonic() + limit_s
-        # The position also moves over what compaction and transactions took away.
-        while (position := self.consumer.position(where)[0].offset) < span.end:
+        position = span.start
+        while position < span.end:
             for message in self.batch(min(_POLL_S, limit_s)):
                 error, offset = message.error(), message.offset() or 0
                 at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
@@ -156,6 +156,9 @@ class Reader:
                     yield message
                 elif not at_end and (error.fatal() or not error.retriable()):
                     raise self._failed(span.topic, error.str())
+            # It also moves over what compaction and transactions took away. Before the first batch it may
+            # still be that of what was read before.
+            position = self.consumer.position(where)[0].offset
             if time.monotonic() > deadline:
                 raise self._failed(span.topic, f"it stalled at offset {position} of {span.end}")
 

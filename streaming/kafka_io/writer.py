@@ -32,9 +32,14 @@ _OURS: Final[Mapping[str, Any]] = {
 }
 
 
-def connected(properties: Mapping[str, Any]) -> Producer:
-    """An idempotent producer with these properties beside our own."""
-    return Producer({**_OURS, **properties}, logger=NO_LOG)
+def connected(client: Mapping[str, Any], own: Mapping[str, Any]) -> Producer:
+    """An idempotent producer.
+
+    Args:
+        client: librdkafka properties of our connections, as settings have them: they change nothing of ours.
+        own: the caller's.
+    """
+    return Producer({**client, **_OURS, **own}, logger=NO_LOG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,7 @@ class Transactions:
         self._topic = topic
         limit_ms = int(limit_s * 1000)
         own = {"transactional.id": name, "transaction.timeout.ms": limit_ms, "message.timeout.ms": limit_ms}
-        self.producer = connected({**client, "bootstrap.servers": bootstrap, **own})
+        self.producer = connected(client, {"bootstrap.servers": bootstrap, **own})
         """The library's."""
         try:
             self.producer.init_transactions(timeout_s)

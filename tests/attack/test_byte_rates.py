@@ -331,7 +331,7 @@ def test_who_reads_no_answers_keeps_nobody_waiting(
             frames = [wanted] * fetches + [one]
             client.socket.sendall(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
         assert guard.proxy is not None
-        connections = guard.proxy._connections
+        connections = guard.proxy.connections
         until(lambda: sum(each._full for each in connections) == len(attackers), what="full sockets")
         assert len(account(guard, topic).lines[0]) == len(attackers)
         bystander.send_frame(one)

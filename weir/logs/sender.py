@@ -42,7 +42,7 @@ def producer_for(cluster: Cluster) -> Producer:
         "message.timeout.ms": int(DELIVERY_LIMIT_S * 1000),
         "linger.ms": 5,
     }
-    producer: Producer = connected({**cluster.client, **own})
+    producer: Producer = connected(cluster.client, own)
     return producer
 
 

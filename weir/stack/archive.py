@@ -85,7 +85,7 @@ def _run_job(bootstrap: str, folder: Path) -> None:
     session = _session(settings, folder)
     try:
         query = start_query(session.spark, settings, bootstrap=bootstrap, topics=topics)
-        producer = connected({"bootstrap.servers": bootstrap})
+        producer = connected({}, {"bootstrap.servers": bootstrap})
         for event in _EVENTS:
             producer.produce(topics.requests, event)
         producer.flush(_BATCHES_LIMIT_S)

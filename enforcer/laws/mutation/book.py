@@ -345,7 +345,8 @@ class Book:
             return False
         if any(refund in subject.tail for refund in statement.refunds):
             return False
-        if subject.base_is_full(statement.at, self._timeline):
+        # Full by what was folded at that very time, the statement may be of before.
+        if statement.at > subject.base.at and subject.base_is_full(statement.at, self._timeline):
             return False
         self.counts.passed_over += 1
         return True

@@ -6,6 +6,7 @@ rounds. Where nobody has ever reported or asked, nothing stands and nothing tick
 batches, which run on any machine, how far the clock of the job's host is from the brokers'.
 """
 
+import contextlib
 import logging
 import threading
 from typing import Any, Final
@@ -24,6 +25,8 @@ ROUND_DEFAULT_S: Final = 60
 """resourceUsagePublishIntervalInSecs where no policy sets it (docs/contract.md 2)."""
 _LIMIT_S: Final = 5.0
 """Of one question to the cluster."""
+_ROUND_LIMIT_S: Final = 0.5
+"""Of each question for the length of a round, asked with every tick: the job's watch waits for it."""
 _ACK_S: Final = 0.5
 """For how long an acknowledgement is waited for: one that comes later tells little of the brokers' clock."""
 
@@ -49,7 +52,7 @@ class Ticker:
         self._next_ms = 0.0
         # A tick that cannot be sent in time is of no use later: the next one says more.
         own = {"bootstrap.servers": bootstrap, "message.timeout.ms": 5000, "queue.buffering.max.messages": 10}
-        self._producer = connected({**client, **own})
+        self._producer = connected(client, own)
         self._reader = Reader(bootstrap, client)
         self._in_use = False
 
@@ -71,7 +74,9 @@ class Ticker:
             self._in_use = self._in_use or self._has_events()
             if not self._in_use:
                 return
-            self._read_round()
+            with contextlib.suppress(WeirError):
+                # As long as it is not known, the last one holds.
+                self._read_round()
             if self._clock.ahead_ms is None:
                 # It only shows what the next one says.
                 self._send()
@@ -98,9 +103,9 @@ class Ticker:
         if error is None:
             self._clock.learn(message.timestamp()[1])
 
-    def _spans(self, topic: str) -> list[Span]:
+    def _spans(self, topic: str, limit_s: float = _LIMIT_S) -> list[Span]:
         try:
-            return self._reader.spans(topic, limit_s=_LIMIT_S)
+            return self._reader.spans(topic, limit_s=limit_s)
         except NoTopic:
             return []
 
@@ -111,7 +116,8 @@ class Ticker:
 
     def _read_round(self) -> None:
         """Follow the length of a round in the policies; a change counts from when it is published."""
-        for message in self._reader.read_on(self._spans(self._topics.policies), _LIMIT_S):
+        spans = self._spans(self._topics.policies, _ROUND_LIMIT_S)
+        for message in self._reader.read_on(spans, _ROUND_LIMIT_S):
             self._round_ms = _round_ms(message.value(), self._round_ms)
 
 

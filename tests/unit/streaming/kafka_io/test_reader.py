@@ -13,6 +13,7 @@ class FakeConsumer:
 
     def __init__(self, refusals: int, records: list[Record] | None = None) -> None:
         self.refusals, self.records, self.at = refusals, records or [], 0
+        self.known_at = 0
 
     def get_watermark_offsets(self, where: TopicPartition, timeout: float) -> tuple[int, int]:
         """Its offsets."""
@@ -27,13 +28,14 @@ class FakeConsumer:
 
     def position(self, where: list[TopicPartition]) -> list[TopicPartition]:
         """Where it is."""
-        return [TopicPartition("t", 0, self.at)]
+        return [TopicPartition("t", 0, self.known_at)]
 
     def poll(self, limit_s: float) -> Record | None:
         """The next one."""
         found = next((one for one in self.records if one.offset() >= self.at), None)
         if found is not None:
             self.at = found.offset() + 1
+        self.known_at = self.at
         return found
 
 
@@ -61,3 +63,11 @@ def test_who_reads_on_goes_on_behind_the_last_record() -> None:
     assert list(made.read_on([span])) == []
     with pytest.raises(WeirError, match="it stalled at offset 6 of 9"):
         list(made.read_on([Span(topic="t", partition=0, start=3, end=9)], 0.1))
+
+
+def test_a_topic_made_again_is_read_though_its_old_position_is_still_told() -> None:
+    """librdkafka may tell for a moment where it stood before it was assigned anew."""
+    consumer = FakeConsumer(0, [Record(b"a", offset=n) for n in range(100)])
+    found = reader(consumer)
+    assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=100)]))) == 100
+    assert len(list(found.read_on([Span(topic="t", partition=0, start=0, end=5)]))) == 5

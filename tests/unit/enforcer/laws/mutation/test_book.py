@@ -347,6 +347,17 @@ def test_a_statement_on_which_a_folded_event_says_nothing_any_more_is_taken() ->
         ) == Answer("allow", (), 0, 3.0, said.at, False)
 
 
+def test_a_statement_of_before_is_passed_over_though_what_was_folded_fills_the_bucket() -> None:
+    """A refund at its very time made it full; nothing says that refund again."""
+    book = book_of(INITIAL, tail_max=3)
+    ask(book, "e1", 0, 1)
+    book.refunded(SUBJECT, "r1", T0, 1)
+    ask(book, "e2", 0, 0)
+    assert book.counts.folded == 2
+    state(book, "e1", 0, 21.0)
+    assert told(ask(book, "d1", 0, 0, dry=True))[3] == 22.0
+
+
 def test_the_subjects_have_a_bound() -> None:
     """Those with nothing to say leave first; very long names count for more."""
     book = book_of(INITIAL, subjects_max=3)

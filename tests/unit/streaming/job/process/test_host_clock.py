@@ -71,7 +71,7 @@ def test_ticks_tell_the_batches_how_far_the_clocks_are_apart(monkeypatch: pytest
     """The very first one shows it, so that the next one, at once, can say it."""
     host = Host(2_500)
     log = Log(host)
-    monkeypatch.setattr(ticker, "connected", lambda _properties: log)
+    monkeypatch.setattr(ticker, "connected", lambda _client, _own: log)
     monkeypatch.setattr(ticker, "Reader", lambda *_args, **_named: None)
     monkeypatch.setattr(Ticker, "_has_events", lambda _self: True)
     monkeypatch.setattr(Ticker, "_read_round", lambda _self: None)

@@ -1,9 +1,17 @@
 """How often the job ticks: each round, as the policies say it."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import orjson
 import pytest
+from prometheus_client import Gauge
 
-from streaming.job.process.ticker import ROUND_DEFAULT_S, _round_ms
+from streaming.contract.errors import WeirError
+from streaming.contract.topics import Topics
+from streaming.job.process import ticker
+from streaming.job.process.host_clock import HostClock
+from streaming.job.process.ticker import ROUND_DEFAULT_S, Ticker, _round_ms
 
 KNOWN = 7000
 
@@ -29,3 +37,19 @@ def broker(value: object) -> bytes:
 def test_the_round_follows_the_broker_policy(record: bytes | None, round_ms: int) -> None:
     """What is no usable policy changes nothing; what leaves the key out has the default."""
     assert _round_ms(record, KNOWN) == round_ms
+
+
+def test_it_ticks_though_the_policies_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last known length of a round holds: other rounds must not stay open for that."""
+    sent = list[Any]()
+
+    def spans(topic: str, limit_s: float) -> list[Any]:
+        if topic == Topics().policies:
+            raise WeirError("no leader")
+        return [SimpleNamespace(end=1)]
+
+    producer = SimpleNamespace(produce=lambda *record, **_: sent.append(record), flush=lambda _s: 0)
+    monkeypatch.setattr(ticker, "connected", lambda client, own: producer)
+    monkeypatch.setattr(ticker, "Reader", lambda bootstrap, client: SimpleNamespace(spans=spans))
+    Ticker("nowhere:1", Topics(), {}, 1000, HostClock(Gauge("ahead", "s", registry=None))).poll(0.0)
+    assert [topic for topic, _ in sent] == [Topics().usage] * 2
