@@ -6,10 +6,13 @@ What is sent is made in tests/kit/pulsar_fuzz.py; a failure says how to repeat i
 import asyncio
 import gc
 import logging
+from unittest.mock import patch
 
 import pytest
 from fuzz_rig import resident_bytes
 from pulsar_fuzz import KINDS, PulsarFuzz
+
+from enforcer.pulsar.staying import lookups
 
 SEED = 20_261_123
 SHORT = 3_000
@@ -40,7 +43,9 @@ def run(kind: str, seed: int, frames: int) -> None:
     """In a loop of its own; what each broken connection logs is not of interest."""
     logging.disable(logging.WARNING)
     try:
-        asyncio.run(hold_out(kind, seed, frames))
+        # Or each lookup that nobody answers would be waited for.
+        with patch.object(lookups, "LOOKUP_TIMEOUT_MS", 100):
+            asyncio.run(hold_out(kind, seed, frames))
     finally:
         logging.disable(logging.NOTSET)
 
