@@ -1,5 +1,4 @@
 """The Kafka proxy: ties the parts of its connections to its laws and to the cluster behind it."""
-
 import contextlib
 import ipaddress
 import itertools
@@ -30,6 +29,7 @@ from enforcer.kafka.mutations.recent_topics import (
 )
 from enforcer.kafka.shares.frame_meter import FrameMeter
 from enforcer.laws.enforcement import Enforcement
+from enforcer.wire.kafka import codec
 from streaming.contract.errors import WeirError
 
 
@@ -89,6 +89,7 @@ class KafkaProxy(Host[Connection]):
 
     async def start(self) -> None:
         """See Host; brokers may be known before their clients come."""
+        codec.load()
         self._watch.start()
         if self.protected.active:
             self._id_watch.start()

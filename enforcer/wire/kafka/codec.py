@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from enforcer.wire.kafka import fields
 from enforcer.wire.kafka.compiler import CODES, TAGS, Source, parse
-from enforcer.wire.kafka.definitions import WIDTHS, Field, body
+from enforcer.wire.kafka.definitions import WIDTHS, Field, body, newest
 from enforcer.wire.kafka.fields import ELEMENT_ROWS, ROWS_MAX, Fields, Read, Rows
 from enforcer.wire.kafka.frames import Frame, RequestHeader, is_flexible, response_body_offset
+from streaming.contract.errors import WeirError
 
 ELEMENTS_MAX: Final = ROWS_MAX // ELEMENT_ROWS
 """Structs of an answer that are read one by one, about a microsecond each."""
@@ -24,6 +25,22 @@ ASKED_MAX: Final = 4_000
 """The same of a request, whose entries are judged and refused too, some 10 µs each."""
 _NO_TYPES: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType({})
 _Put = Callable[[Any], bytes]
+
+
+_READERS: Final[list["Reader"]] = []
+
+
+def load() -> None:
+    """Read the definitions of all that is read, before clients wait for them (some 20 ms).
+
+    Raises:
+        WeirError: they are not there.
+    """
+    try:
+        for reader in _READERS:
+            reader.load()
+    except OSError as error:
+        raise WeirError(f"Kafka's definitions of its messages, as kafka-python has them: {error}") from error
 
 
 class Reader:
@@ -51,6 +68,7 @@ class Reader:
         self._rows = rows
         self._types = types
         self._compiled: dict[int, Read] = {}
+        _READERS.append(self)
 
     def __call__(self, frame: Frame, version: int, offset: int, room: int = ROWS_MAX) -> Any:
         """What is wanted of the body at an offset.
@@ -63,6 +81,14 @@ class Reader:
             source, value = self.source(version)
             read = self._compiled[version] = source.compiled(value)
         return read(frame, offset, room)
+
+    def load(self) -> None:
+        """Read its definition.
+
+        Raises:
+            OSError: there is none.
+        """
+        body(self._key, newest(self._key), self._kind.partition(".")[0])
 
     def source(self, version: int) -> tuple[Source, str]:
         """The source for a version, and the expression of what is wanted."""

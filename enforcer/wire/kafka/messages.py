@@ -23,6 +23,7 @@ _NEWER: Final = told(
     " Topics(at:IsInternal end:IsInternal)",
 )
 """Fields of version 4 that older ones lack."""
+_CLUSTER_ID: Final = told(METADATA, "Brokers:count at:ClusterId end:ClusterId")
 _ERRORS: Final = told(METADATA, "Topics(ErrorCode Name:text?)")
 _COUNTS: Final = told(METADATA, "Brokers:count Topics(ErrorCode Name:text? TopicId Partitions:count)")
 
@@ -90,14 +91,13 @@ def metadata_answer_as(response: bytes, version: int) -> bytes:
     """
     if version == 3:
         return response
-    racks, cluster_at, cluster_end, controller_end, internals = _NEWER(response, _AUTO_CREATION_FROM)
     newer = [(CORRELATION_BYTES, CORRELATION_BYTES + 4)]  # throttle time
-    if version == 0:
-        newer += racks
-    if version < 2:
-        newer.append((cluster_at, cluster_end if version == 1 else controller_end))
-    if version == 0:
-        newer += internals
+    if version == 1:
+        # Topics, of which there may be very many, are the same.
+        newer.append(_CLUSTER_ID(response, _AUTO_CREATION_FROM)[1:])
+    elif version == 0:
+        racks, cluster_at, _, controller_end, internals = _NEWER(response, _AUTO_CREATION_FROM)
+        newer += [*racks, (cluster_at, controller_end), *internals]
     return spliced(response, [(start, end, b"") for start, end in newer])
 
 

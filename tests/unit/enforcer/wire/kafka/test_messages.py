@@ -106,6 +106,17 @@ def test_answers_turn_back_into_old_versions(version: int) -> None:
     assert messages.metadata_answer_as(answer(4), version) == answer(version)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_answers_of_very_many_topics_turn_back_too(version: int) -> None:
+    """What is the same in both is not walked through."""
+    cls = MetadataResponse
+    topic = cls.MetadataResponseTopic
+    topics = [build(topic, 4, name=f"t{number}", partitions=[]) for number in range(15_000)]
+    values = {"brokers": [], "topics": topics, "throttle_time_ms": 0, "cluster_id": "c", "controller_id": 1}
+    whole = response(build(cls, 4, **values))
+    assert len(messages.metadata_answer_as(whole, version)) == len(whole) - 4 - (3 if version == 1 else 0)
+
+
 def test_topics_request_creates_nothing() -> None:
     """Our own lookup is a Metadata request by name, as any broker reads it, or by id, never by both."""
     row = MetadataRequest.MetadataRequestTopic
