@@ -119,13 +119,6 @@ class Cursor:
         """Moves over a string or null."""
         self.skip(max(0, self.string_length()))
 
-    def nullable_bytes(self) -> bytes | None:
-        """A byte string with a 32-bit (classic) or varint (compact) length, or null."""
-        length = self.uvarint() - 1 if self.flexible else self.int32()
-        if length < -1:
-            raise BadFrame(Reason.NEGATIVE_LENGTH)
-        return None if length < 0 else self.raw(length)
-
     def skip_bytes(self) -> None:
         """Moves over a byte string without copying it: record batches may be megabytes."""
         length = self.uvarint() - 1 if self.flexible else self.int32()
