@@ -18,7 +18,7 @@ EVENTS_MAX: Final = 20_000
 
 logger = logging.getLogger(__name__)
 
-Acknowledged = Callable[[int | None], None]
+Acknowledged = Callable[[int | None], object]
 """Told, in a thread, the time that its broker gave an event, ms; None: Kafka will never have it."""
 _POLL_S = 0.2
 LAST_S = 1.0

@@ -80,8 +80,8 @@ class QuotaCoordinator:
         self.in_loop: Callable[[Called], object] = lambda function: function()
         """Calls a function in the loop, from any thread; set by whoever owns it."""
         self.outgoing = Outgoing(sender)
-        # Decided here, and on their way to Kafka: as many as the sender holds.
-        self._unacknowledged: dict[str, Request] = {}
+        # Events on their way to Kafka, as many as the sender holds; with the request, if decided here.
+        self._unacknowledged: dict[str, Request | None] = {}
         self._probed: TTLCache[str, None] = TTLCache(
             settings.subjects_max, bounds.MUTE_SPLIT_MS, clock.steady_ms
         )
@@ -196,7 +196,7 @@ class QuotaCoordinator:
         if quota is not None and not request.strict and self.decides(quota):
             self._decide_here(request, quota, event)
             self._send_decided(request, event, None)
-        elif self.outgoing.send(event, request.home, acked=self._watched(request.id, None)):
+        elif self._send_asked(event, request):
             self.undecided.watch(request)
             self._note_asked(request)
 
@@ -254,6 +254,7 @@ class QuotaCoordinator:
             request = None
             if decision.proxy == self.proxy_id:
                 request = self.undecided.decide(decision)
+                self._unacknowledged.pop(decision.id, None)  # its acknowledgement may come later
                 self.members.decided(decision.id)
             if decision.subject:
                 (self.book.stated if self.reading is None else self.reading.admission)(decision)
@@ -324,9 +325,7 @@ class QuotaCoordinator:
         if request.strict:
             event["deadline_ms"] = self.settings.decision_timeout_ms
             event["on_late"] = OnLate.REJECT if request.on_late_reject else OnLate.ALLOW
-        if not self.undecided.add(request):
-            return False
-        if not self.outgoing.send(event, request.home, acked=self._watched(request.id, None)):
+        if not (self.undecided.add(request) and self._send_asked(event, request)):
             self.undecided.refused(request.id)
             return False
         if not request.local:
@@ -362,20 +361,25 @@ class QuotaCoordinator:
         self._unacknowledged[request.id] = request
         self.outgoing.send_soon(event, request.subject, self._watched(request.id, acked))
 
+    def _send_asked(self, event: Mapping[str, Any], request: Request) -> bool:
+        """Send the event of what the job decides; False if that cannot be."""
+        self._unacknowledged[request.id] = None
+        sent = self.outgoing.send(event, request.home, acked=self._watched(request.id, None))
+        if not sent:
+            del self._unacknowledged[request.id]
+        return sent
+
     def _watched(self, event_id: str, acked: Acked | None) -> Acknowledged:
         """What an event's acknowledgement is told to, in a thread."""
 
         def told(record_ms: int | None) -> None:
-            self._unacknowledged.pop(event_id, None)
-            if record_ms is not None:
+            undecided = self._unacknowledged.pop(event_id, False) is not False
+            if undecided and record_ms is not None:
                 self.members.stands(event_id, record_ms)
             if acked is not None:
                 acked(record_ms is not None)
 
-        def from_thread(record_ms: int | None) -> None:
-            self.in_loop(partial(told, record_ms))
-
-        return from_thread
+        return lambda record_ms: self.in_loop(partial(told, record_ms))
 
     def _note_decided(self, request: Request, quota: MutationQuota) -> None:
         """Remember of a decision made here who must wait, and show it."""

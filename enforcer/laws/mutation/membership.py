@@ -234,8 +234,11 @@ class Membership:
 
     @property
     def hears_of_no_decision(self) -> bool:
-        """Whether there are others, and no event of ours whose decision would show that the job is there."""
-        return self._book.proxies > 1 and not self._standing
+        """Whether there are others, and no event of ours whose decision will show that the job is there."""
+        oldest_ms = next(iter(self._standing.values()), None)
+        # One that the job never decides must not be waited for for ever.
+        awaits = oldest_ms is not None and self._brokers_ms() - oldest_ms < AWAY_MS
+        return self._book.proxies > 1 and not awaits
 
     def stands(self, event_id: str, record_ms: int) -> None:
         """An own event, to be decided, stands on the topic since this time of its record."""

@@ -10,6 +10,7 @@ from enforcer.core import bounds
 from enforcer.core.feeds.decisions import Decision
 from enforcer.core.settings import OnLate
 from enforcer.laws.mutation.gate import Action
+from enforcer.laws.mutation.membership import AWAY_MS
 
 
 def judged(desk: Desk, strict: bool = True) -> Action:
@@ -131,6 +132,30 @@ def test_an_event_stamped_later_than_sent_waits_for_its_stamp() -> None:
     # A broker clock far off changes neither way more than what is certain.
     assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS - 90_000, throttle_time_ms=4_000), 0.0) == 3_700
     assert desk.coordinator.remaining_ms(decision(ts=EPOCH_MS + 90_000, throttle_time_ms=4_000), 0.0) == 4_000
+
+
+def test_a_decision_read_before_the_acknowledgement_leaves_nothing_awaited() -> None:
+    """Else the job would look away for ever, and proxies that have left would count on."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.acknowledges = False
+    ask = desk.ask({"x": 1})
+    desk.decide(ask)
+    desk.acknowledge()
+    desk.stand_alone(proxies=2)
+    assert desk.coordinator.members.hears_of_no_decision
+
+
+def test_an_event_that_is_never_decided_is_not_waited_for_for_ever() -> None:
+    """Another one is asked about once the job looks away: its decision shows that it is there."""
+    desk = Desk()
+    desk.limit(controller_mutation_rate=1)
+    desk.stand_alone(proxies=2)
+    members = desk.coordinator.members
+    desk.ask({"x": 30})
+    assert not members.hears_of_no_decision
+    desk.pass_ms(AWAY_MS)
+    assert members.hears_of_no_decision
 
 
 def test_other_proxies_decisions_count_too() -> None:
