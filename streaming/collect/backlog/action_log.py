@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.contract.backlog.actions import BacklogAction
 from streaming.contract.errors import WeirError
-from streaming.kafka_io.reader import NO_LOG, reason_of
+from streaming.kafka_io.reader import reason_of
+from streaming.kafka_io.writer import connected
 
 _POLL_S: Final = 0.1
 
@@ -31,18 +32,8 @@ class ActionLog:
 
     def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any], timeout_s: float) -> None:
         self._topic, self._where = topic, f"{topic} on {bootstrap}"
-        self._producer = Producer(
-            {
-                **client,
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "message.timeout.ms": str(int(timeout_s * 1000)),
-                "partitioner": "murmur2_random",
-                "linger.ms": 1,
-                "allow.auto.create.topics": False,
-            },
-            logger=NO_LOG,
-        )
+        own = {"bootstrap.servers": bootstrap, "message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
+        self._producer = connected({**client, **own})
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="action log", daemon=True)
         self._thread.start()
@@ -69,8 +60,7 @@ class ActionLog:
         try:
             self._producer.produce(self._topic, value, action.topic.encode(), on_delivery=delivered)
         except (KafkaException, BufferError) as error:
-            why = reason_of(error) if isinstance(error, KafkaException) else str(error)
-            raise WeirError(f"not written to {self._where}: {why}") from error
+            raise WeirError(f"not written to {self._where}: {reason_of(error)}") from error
         failed = await written
         if failed is not None:
             raise WeirError(f"not written to {self._where}: {failed.str()}")
