@@ -1,7 +1,6 @@
 """Whether a part on this machine is well, by its ready file: its processes live and it answers in time."""
 
 import http.client
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import orjson
 from streaming.contract.errors import WeirError
 from weir.foreground import AWAY, host_port
 from weir.stack.kafka import brokers_seen
+from weir.stack.process import running
 
 _PROCESSES: Final = ("pid", "jvm_pid")
 _SIZE_MAX: Final = 1024 * 1024
@@ -67,22 +67,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _check_processes(part: Mapping[str, Any]) -> None:
     for name in _PROCESSES:
         pid = part.get(name)
-        if pid is not None and not _lives(int(pid)):
+        if pid is not None and not running(int(pid)):
             raise WeirError(f"process {pid} ({name}) has ended")
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        # What nobody has taken note of yet has ended all the same; its name in brackets may hold anything.
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return not Path("/proc/self").exists()
 
 
 def _check_metrics(url: str, deadline: float) -> None:

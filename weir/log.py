@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from types import TracebackType
 
 from streaming.contract.printable import printable, printable_lines
@@ -38,3 +39,13 @@ def log_to_stderr(part: str, level: int = logging.WARNING, times: str | None = N
     handler.setFormatter(PrintableFormatter(f"%(asctime)s {part}: %(message)s", times))
     logging.basicConfig(handlers=[handler], level=level)
     logging.getLogger("weir").setLevel(logging.INFO)
+
+
+def teller(who: str, *, stdout: bool = False) -> Callable[[str], None]:
+    """What prints lines for people, on stderr unless `stdout`; each begins with `who`."""
+
+    def say(text: str) -> None:
+        file = sys.stdout if stdout else sys.stderr
+        print(printable_lines(f"{who}: {text}"), file=file, flush=True)
+
+    return say

@@ -12,7 +12,7 @@ from streaming.contract.errors import WeirError
 from streaming.policy.settings import read_settings
 from weir.foreground import forget_ready_file, host_port, http_url, write_ready_file
 from weir.log import log_to_stderr
-from weir.options import add_cluster_options, cluster_of
+from weir.options import add, add_address, add_cluster_options, add_part_options, cluster_of
 from weir.stopping import stop_event, unless, until_stopped
 
 if TYPE_CHECKING:
@@ -40,32 +40,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "own, and what changes partitions only within the quotas.",
     )
     add_cluster_options(parser)
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=host_port,
-        default=host_port(DEFAULT_ADMIN),
-        help=f"port 0: any free one (default {DEFAULT_ADMIN})",
-    )
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
-    )
-    parser.add_argument("--tokens", metavar="FILE", help="tokens with roles (default: admin.tokens_file)")
-    parser.add_argument(
-        "--upstream",
-        metavar="URL",
-        type=http_url,
-        help="an admin API to stand in front of, such as Pulsar's (default: http.upstream)",
-    )
-    parser.add_argument(
-        "--binary-address",
-        metavar="HOST:PORT",
-        type=host_port,
-        help="proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)",
-    )
-    parser.add_argument(
-        "--ready-file", metavar="FILE", type=Path, help="written as JSON when the policies have been read"
-    )
+    listen = f"port 0: any free one (default {DEFAULT_ADMIN})"
+    add_address(parser, "--listen", listen, default=host_port(DEFAULT_ADMIN))
+    add_part_options(parser, "when the policies have been read")
+    add(parser, "--tokens", "tokens with roles (default: admin.tokens_file)", metavar="FILE")
+    upstream = "an admin API to stand in front of, such as Pulsar's (default: http.upstream)"
+    add(parser, "--upstream", upstream, metavar="URL", type=http_url)
+    binary = "proxy of Pulsar's binary protocol that lookups are to name (default: http.binary_address)"
+    add_address(parser, "--binary-address", binary)
     parser.set_defaults(run=run)
 
 

@@ -4,7 +4,7 @@ import argparse
 
 from streaming.contract.errors import BadEvent
 from streaming.contract.names import full_topic
-from weir.options import add_cluster_options, cluster_of
+from weir.options import add, add_cluster_options, add_flag, cluster_of, number, whole
 
 WATCH_S = 5.0
 _EXAMPLES = """\
@@ -31,19 +31,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_cluster_options(parser)
-    parser.add_argument("--topic", metavar="T", help="only this one, in short too, and its partitions")
-    parser.add_argument(
-        "--limit", type=_count, metavar="N", help="rows at most (default: 50; with --json: all)"
-    )
-    parser.add_argument("--json", action="store_true", help="print the decisions as they are, as an array")
-    parser.add_argument(
-        "--watch",
-        nargs="?",
-        const=WATCH_S,
-        type=_seconds,
-        metavar="SECONDS",
-        help=f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C",
-    )
+    add(parser, "--topic", "only this one, in short too, and its partitions", metavar="T")
+    rows = whole(1, 2**63 - 1)
+    add(parser, "--limit", "rows at most (default: 50; with --json: all)", metavar="N", type=rows)
+    add_flag(parser, "--json", "print the decisions as they are, as an array")
+    again = f"again every so often (default: {WATCH_S:.0f}) until Ctrl-C"
+    seconds = number(0.1, 86_400)
+    add(parser, "--watch", again, nargs="?", const=WATCH_S, metavar="SECONDS", type=seconds)
     parser.set_defaults(run=run, usage_error=parser.error)
 
 
@@ -68,25 +62,3 @@ def run(args: argparse.Namespace) -> int:
     stop.install()
     watch(cluster, asked, args.watch, stop)
     return 0
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
-
-
-# argparse names a type by this in its message.
-_count.__name__ = "number of rows"
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    # Neither 0 nor NaN, nor longer than a day.
-    if not 0.1 <= seconds <= 86_400:
-        raise ValueError
-    return seconds
-
-
-_seconds.__name__ = "time from 0.1 to 86400 s"

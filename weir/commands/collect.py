@@ -3,12 +3,11 @@
 import argparse
 import asyncio
 import logging
-from pathlib import Path
 
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file, host_port, http_url
+from weir.foreground import forget_ready_file, http_url
 from weir.log import log_to_stderr
-from weir.options import add_cluster_options, cluster_of
+from weir.options import add, add_cluster_options, add_flag, add_part_options, cluster_of
 from weir.settings import CollectSettings
 
 
@@ -42,15 +41,11 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         " the backlogs of all topics besides, and evict what the policies want evicted.",
     )
     _add_options(pulsar, "two readings and what follows from them, then end")
-    pulsar.add_argument(
-        "--admin", metavar="URL", type=http_url, help="admin API (default: collect_pulsar.admin)"
-    )
-    pulsar.add_argument("--token-file", metavar="FILE", help="its token (default: collect_pulsar.token_file)")
-    pulsar.add_argument(
-        "--no-usage", action="store_true", help="backlogs only: proxies meter and limit this cluster already"
-    )
-    pulsar.add_argument("--push", action="store_true", help="set limits; else print what would be set")
-    pulsar.add_argument("--override", action="store_true", help="take over limits that somebody else set")
+    add(pulsar, "--admin", "admin API (default: collect_pulsar.admin)", metavar="URL", type=http_url)
+    add(pulsar, "--token-file", "its token (default: collect_pulsar.token_file)", metavar="FILE")
+    add_flag(pulsar, "--no-usage", "backlogs only: proxies meter and limit this cluster already")
+    add_flag(pulsar, "--push", "set limits; else print what would be set")
+    add_flag(pulsar, "--override", "take over limits that somebody else set")
     pulsar.set_defaults(
         run=_run_pulsar, admin=None, token_file=None, no_usage=False, push=False, override=False
     )
@@ -58,16 +53,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def _add_options(parser: argparse.ArgumentParser, once: str) -> None:
     add_cluster_options(parser)
-    parser.add_argument("--once", action="store_true", help=once)
-    parser.add_argument("--ready-file", type=Path, help="written as JSON after the first round")
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
-    )
-    parser.add_argument(
-        "--stand-by",
-        action="store_true",
-        help="when another collector of the cluster takes over, wait for its end (else: end with status 3)",
-    )
+    add_part_options(parser, "after the first round")
+    add_flag(parser, "--once", once)
+    after = "when another collector of the cluster takes over, wait for its end (else: end with status 3)"
+    add_flag(parser, "--stand-by", after)
 
 
 def _run_pulsar(args: argparse.Namespace) -> int:

@@ -1,15 +1,15 @@
 """`weir dump`: the events of a stretch of time as a file that replays by itself (docs/contract.md 4)."""
 
 import argparse
-import sys
-from pathlib import Path
 
-from streaming.contract.printable import printable_lines
 from streaming.job.spark.settings import JobSettings
 from streaming.policy.settings import read_settings
+from weir.log import teller
 from weir.logs.times import EXPECTED
-from weir.options import add_cluster_options, cluster_of, time_argument
+from weir.options import add, add_cluster_options, add_file, cluster_of, time_argument
 from weir.paths import check_writable
+
+_say = teller("dump")
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -21,13 +21,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "which they were applied. Policies are written from the beginning on, since they set the limits.",
     )
     add_cluster_options(parser)
-    parser.add_argument(
-        "--from", dest="start", default="beginning", type=time_argument, metavar="TIME", help=EXPECTED
-    )
-    parser.add_argument(
-        "--to", dest="end", default="now", type=time_argument, metavar="TIME", help="the same; not included"
-    )
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help="FILE.gz is compressed")
+    time = {"type": time_argument, "metavar": "TIME"}
+    add(parser, "--from", EXPECTED, dest="start", default="beginning", **time)
+    add(parser, "--to", "the same; not included", dest="end", default="now", **time)
+    add_file(parser, "--out", "FILE.gz is compressed", required=True)
     parser.set_defaults(run=run)
 
 
@@ -47,7 +44,3 @@ def run(args: argparse.Namespace) -> int:
         f" {counts.ahead} left out: buried as too far ahead)"
     )
     return 0
-
-
-def _say(text: str) -> None:
-    print(printable_lines(f"dump: {text}"), file=sys.stderr, flush=True)

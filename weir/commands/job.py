@@ -6,8 +6,9 @@ from typing import Any
 
 from streaming.contract.topics import Topics
 from streaming.policy.settings import read_settings
-from weir.foreground import forget_ready_file, host_port
+from weir.foreground import forget_ready_file
 from weir.log import log_to_stderr
+from weir.options import add, add_cluster_options, add_file, add_part_options
 from weir.paths import make_folder
 from weir.settings import KafkaSettings, LocalSettings
 
@@ -19,23 +20,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="run the Spark job",
         description="Reads events and policies from Kafka, decides and writes decisions, until stopped.",
     )
-    parser.add_argument(
-        "--kafka", metavar="HOST:PORT", help="the cluster (default: kafka.bootstrap of the settings)"
-    )
-    parser.add_argument("--master", help="Spark master (default: job.master of the settings)")
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="checkpoints (default: job.checkpoint_dir of the settings)"
-    )
-    parser.add_argument("--settings", metavar="FILE", help="settings, see conf/weir.yaml")
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
-    )
-    parser.add_argument(
-        "--log-dir", metavar="DIR", type=Path, default=Path(".weir/log"), help="Spark's own log"
-    )
-    parser.add_argument(
-        "--ready-file", metavar="FILE", type=Path, help="written as JSON when the query works"
-    )
+    add_cluster_options(parser)
+    add(parser, "--master", "Spark master (default: job.master of the settings)")
+    checkpoint = "checkpoints (default: job.checkpoint_dir of the settings)"
+    add(parser, "--checkpoint", checkpoint, metavar="DIR")
+    add_part_options(parser, "when the query works")
+    add_file(parser, "--log-dir", "Spark's own log", metavar="DIR", default=Path(".weir/log"))
     parser.set_defaults(run=run)
 
 

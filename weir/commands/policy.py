@@ -12,7 +12,7 @@ from streaming.contract.names import full_topic
 from streaming.contract.printable import printable
 from streaming.policy.files import load_policies, policy_file
 from streaming.policy.policy_set import DEFAULT_USER, PolicySet, Section, parse_path, refill_times
-from weir.options import add_cluster_options, cluster_of
+from weir.options import add, add_cluster_options, cluster_of
 from weir.policy_explain import explain_topic, explain_user
 
 if TYPE_CHECKING:
@@ -34,13 +34,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     checked.set_defaults(run=check)
 
     explained = commands.add_parser("explain", help="say which limits apply to a client or topic, and why")
-    explained.add_argument("--policies", metavar="FILE", required=True)
-    explained.add_argument(
-        "--user", metavar="NAME", help=f"default {DEFAULT_USER}, as without authentication"
-    )
-    explained.add_argument("--client-id", metavar="NAME", help="default empty")
-    explained.add_argument("--topic", metavar="NAME", help="such as persistent://acme/orders/t1")
-    explained.add_argument("--subscription", metavar="NAME", help="a subscription of --topic")
+    add(explained, "--policies", "the file", metavar="FILE", required=True)
+    user = f"default {DEFAULT_USER}, as without authentication"
+    add(explained, "--user", user, metavar="NAME")
+    add(explained, "--client-id", "default empty", metavar="NAME")
+    add(explained, "--topic", "such as persistent://acme/orders/t1", metavar="NAME")
+    add(explained, "--subscription", "a subscription of --topic", metavar="NAME")
     explained.set_defaults(run=explain, usage_error=explained.error)
 
     applied = commands.add_parser("apply", help="publish a policy file to a running system")

@@ -3,15 +3,21 @@
 import argparse
 import logging
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.policy.settings import read_settings
 from weir.foreground import host_port
-from weir.log import log_to_stderr
-from weir.options import add_cluster_options, cluster_of
+from weir.log import log_to_stderr, teller
+from weir.options import (
+    add,
+    add_address,
+    add_cluster_options,
+    add_flag,
+    add_part_options,
+    cluster_of,
+)
 from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN, LocalSettings
-from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers, say_to_stderr
+from weir.stack.workers import WORKERS_MAX, WorkersOptions, run_workers
 
 if TYPE_CHECKING:
     from enforcer.core.settings import ProxySettings
@@ -27,42 +33,20 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         " enforces what the job decides.",
     )
     add_cluster_options(parser)
-    parser.add_argument(
-        "--pulsar",
-        metavar="HOST:PORT",
-        help="stand before this Pulsar broker instead, or several with commas; --kafka then is the cluster of"
-        " Weir's own topics",
+    pulsar = "stand before this Pulsar broker instead, or several with commas; --kafka then is the cluster of"
+    add(parser, "--pulsar", f"{pulsar} Weir's own topics", metavar="HOST:PORT")
+    listen = f"address for clients (default {DEFAULT_LISTEN}, with --pulsar {DEFAULT_PULSAR_LISTEN})"
+    add_address(parser, "--listen", f"{listen}; Kafka brokers get ports of their own")
+    add(parser, "--advertise", "host that clients are told (default: of --listen)", metavar="HOST")
+    add_part_options(parser, "when a probe was decided")
+    own = "name of this proxy in events, of no other one (default: host name and port)"
+    add(parser, "--id", own, metavar="ID")
+    workers = (
+        "processes that share the port, each a proxy of its own: ids ID-1, ID-2 ..., metrics on ports"
+        " that follow each other; one that ends is started again"
     )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=host_port,
-        help=f"address for clients (default {DEFAULT_LISTEN}, with --pulsar {DEFAULT_PULSAR_LISTEN}); Kafka"
-        " brokers get ports of their own",
-    )
-    parser.add_argument(
-        "--advertise", metavar="HOST", help="host that clients are told (default: of --listen)"
-    )
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", type=host_port, help="serve /metrics there; port 0: any"
-    )
-    parser.add_argument(
-        "--id",
-        metavar="ID",
-        help="name of this proxy in events, of no other one (default: host name and port)",
-    )
-    parser.add_argument(
-        "--ready-file", metavar="FILE", type=Path, help="written as JSON when a probe was decided"
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=int,
-        default=1,
-        help="processes that share the port, each a proxy of its own: ids ID-1, ID-2 ..., metrics on ports"
-        " that follow each other; one that ends is started again",
-    )
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    add(parser, "--workers", workers, metavar="N", type=int, default=1)
+    add_flag(parser, "--worker", argparse.SUPPRESS)
     parser.set_defaults(run=run)
 
 
@@ -151,4 +135,4 @@ def _run_workers(args: argparse.Namespace, settings: "ProxySettings") -> int:
         ready_file=args.ready_file,
         stop_s=settings.stop_timeout_ms / 1000,
     )
-    return run_workers(options, read_settings(LocalSettings, "local", args.settings), say_to_stderr)
+    return run_workers(options, read_settings(LocalSettings, "local", args.settings), teller("weir proxy"))

@@ -2,9 +2,11 @@
 
 import argparse
 import sys
+from typing import Any
 
 import orjson
 
+from weir.options import add, add_flag
 from weir.paths import check_writable
 
 
@@ -16,21 +18,15 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Decides the events of files under the policies of a file and of the log itself. "
         "Both engines write the same bytes: `local` in this process, `spark` with the live job's query.",
     )
-    parser.add_argument("--policies", metavar="FILE", required=True, help="policies in force at the start")
-    parser.add_argument(
-        "--events", metavar="FILE", required=True, nargs="+", help="event files (.jsonl, .jsonl.gz)"
-    )
-    parser.add_argument("--out", metavar="FILE", required=True, help="decisions, sorted by (ts, type, id)")
-    parser.add_argument(
-        "--dead-letters", metavar="FILE", help="lines that could not be used, with the reason"
-    )
-    parser.add_argument("--engine", choices=("local", "spark"), default="local", help="default: local")
-    parser.add_argument(
-        "--as-decided",
-        action="store_true",
-        help="keep what proxies have decided, as the live job does; without it all is decided anew",
-    )
-    parser.add_argument("--summary", metavar="FILE", help="totals per subject, as JSON")
+    file: dict[str, Any] = {"metavar": "FILE"}
+    add(parser, "--policies", "policies in force at the start", required=True, **file)
+    add(parser, "--events", "event files (.jsonl, .jsonl.gz)", required=True, nargs="+", **file)
+    add(parser, "--out", "decisions, sorted by (ts, type, id)", required=True, **file)
+    add(parser, "--dead-letters", "lines that could not be used, with the reason", **file)
+    add(parser, "--engine", "default: local", choices=("local", "spark"), default="local")
+    decided = "keep what proxies have decided, as the live job does; without it all is decided anew"
+    add_flag(parser, "--as-decided", decided)
+    add(parser, "--summary", "totals per subject, as JSON", **file)
     parser.set_defaults(run=run)
 
 

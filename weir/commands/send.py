@@ -1,20 +1,20 @@
 """`weir send`: publish event files to the topics, as fast as they were recorded, faster, or at once."""
 
 import argparse
-import math
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from streaming.contract.printable import printable_lines
 from weir.foreground import StopSignal
-from weir.options import add_cluster_options, cluster_of
+from weir.log import teller
+from weir.options import add, add_cluster_options, add_flag, cluster_of, number
 from weir.paths import check_readable
 
 if TYPE_CHECKING:
     from weir.logs.send_lines import Addresser
     from weir.logs.sender import Sender
 
+_say = teller("send")
 _EPILOG = """\
 Times. Policies and rounds belong to the time in which they are in force, and a running job has seen that
 time pass: so by default all times in the events are moved so that the recording begins now (--now), to the
@@ -42,20 +42,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("files", nargs="+", metavar="FILE", help="events, one JSON object a line")
     add_cluster_options(parser)
     pace = parser.add_mutually_exclusive_group()
-    pace.add_argument("--speed", type=speed, default=1.0, metavar="N", help="N times as fast as recorded")
-    pace.add_argument("--at-once", action="store_true", help="as fast as the cluster takes them")
+    speed = number(sys.float_info.min, sys.float_info.max)
+    add(pace, "--speed", "N times as fast as recorded", type=speed, default=1.0, metavar="N")
+    add_flag(pace, "--at-once", "as fast as the cluster takes them")
     times = parser.add_mutually_exclusive_group()
-    times.add_argument("--now", action="store_true", help="move all times so that the first is now (default)")
-    times.add_argument("--keep-times", action="store_true", help="send the times as they were recorded")
+    add_flag(times, "--now", "move all times so that the first is now (default)")
+    add_flag(times, "--keep-times", "send the times as they were recorded")
     parser.set_defaults(run=run)
-
-
-def speed(text: str) -> float:
-    """A speed factor; for argparse, so it raises ValueError on anything but a finite number above 0."""
-    factor = float(text)
-    if not (math.isfinite(factor) and factor > 0):
-        raise ValueError(f"{text!r} is no speed")
-    return factor
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,10 +76,6 @@ def run(args: argparse.Namespace) -> int:
         stopped=lambda: stop.requested,
     )
     return _report(sender, addresser, finished)
-
-
-def _say(text: str) -> None:
-    print(printable_lines(f"send: {text}"), file=sys.stderr, flush=True)
 
 
 def _report(sender: "Sender", addresser: "Addresser", finished: bool) -> int:

@@ -4,7 +4,7 @@ import argparse
 
 from weir.foreground import StopSignal
 from weir.logs.times import BEGINNING_MS, EXPECTED
-from weir.options import add_cluster_options, cluster_of, time_argument
+from weir.options import add, add_cluster_options, add_flag, cluster_of, time_argument
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -15,30 +15,18 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         description="Print decisions as they are made, until Ctrl-C. Times are UTC.",
     )
     add_cluster_options(parser)
-    parser.add_argument(
-        "--from",
-        dest="start",
-        default="end",
-        type=lambda text: None if text == "end" else time_argument(text),
-        metavar="TIME",
-        help=f"end (default), or {EXPECTED}",
-    )
-    parser.add_argument(
-        "--subject",
-        help="only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC",
-    )
-    parser.add_argument(
-        "--type",
-        help="only this type: admission, share, dispatch, limit, backlog, or backlog_action, what was done"
-        " about a backlog",
-    )
-    parser.add_argument(
-        "--repeats", action="store_true", help="show standing decisions that are only said again, too"
-    )
-    parser.add_argument(
-        "--probes", action="store_true", help="show what proxies ask to see if the job decides, too"
-    )
-    parser.add_argument("--json", action="store_true", help="print the records as they are, one per line")
+    def start(text: str) -> int | None:
+        return None if text == "end" else time_argument(text)
+
+    add(parser, "--from", f"end (default), or {EXPECTED}", dest="start", default="end", type=start,
+        metavar="TIME")  # fmt: skip
+    subject = "only decisions about: user=alice, GROUP/BROKER, TOPIC/SUBSCRIPTION, PARTITION or TOPIC"
+    add(parser, "--subject", subject)
+    kinds = "admission, share, dispatch, limit, backlog, or backlog_action, what was done about a backlog"
+    add(parser, "--type", f"only this type: {kinds}")
+    add_flag(parser, "--repeats", "show standing decisions that are only said again, too")
+    add_flag(parser, "--probes", "show what proxies ask to see if the job decides, too")
+    add_flag(parser, "--json", "print the records as they are, one per line")
     parser.set_defaults(run=run)
 
 

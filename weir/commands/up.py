@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from weir.foreground import host_port, http_url
+from weir.options import add, add_address, add_file, add_flag
 from weir.settings import DEFAULT_LISTEN, DEFAULT_PULSAR_LISTEN
 from weir.stack.local import LOCAL
 
@@ -27,63 +28,24 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add_stack_options(parser: argparse.ArgumentParser) -> None:
     """The options that `weir up` and `weir demo` share."""
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="use this cluster instead of a local one")
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=host_port,
-        default=DEFAULT_LISTEN,
-        help="of the proxy; brokers get the ports after it; port 0 = any free one (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--admin",
-        metavar="HOST:PORT",
-        type=host_port,
-        default=DEFAULT_ADMIN,
-        help="of the admin API; port 0 = any free one (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--metrics",
-        metavar="HOST:PORT",
-        type=host_port,
-        default=DEFAULT_METRICS,
-        help="Prometheus text of all parts on /metrics (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        type=Path,
-        default=Path(".weir/data"),
-        help="Kafka's data, checkpoints and logs (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--ready-file", metavar="FILE", type=Path, help="written as JSON when a probe was decided end to end"
-    )
-    _add_pulsar_options(parser)
-    parser.add_argument("--settings", metavar="FILE", help="settings file, such as conf/weir.yaml")
-    parser.add_argument("--restart", action="store_true", help="restart a part that ends by itself")
-
-
-def _add_pulsar_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pulsar",
-        metavar="HOST:PORT",
-        type=pulsar_service,
-        help="run a proxy in front of this Pulsar; `local` starts one, and fetches it the first time",
-    )
-    parser.add_argument(
-        "--pulsar-admin",
-        metavar="URL",
-        type=http_url,
-        help="Pulsar's own admin API, which gets what Weir does not answer (default: the local Pulsar's)",
-    )
-    parser.add_argument(
-        "--pulsar-listen",
-        metavar="HOST:PORT",
-        type=host_port,
-        default=DEFAULT_PULSAR_LISTEN,
-        help="of the proxy for Pulsar's clients; port 0 = any free one (default: %(default)s)",
-    )
+    add(parser, "--kafka", "use this cluster instead of a local one", metavar="HOST:PORT")
+    of_proxy = "of the proxy; brokers get the ports after it; port 0 = any free one (default: %(default)s)"
+    add_address(parser, "--listen", of_proxy, default=DEFAULT_LISTEN)
+    of_admin = "of the admin API; port 0 = any free one (default: %(default)s)"
+    add_address(parser, "--admin", of_admin, default=DEFAULT_ADMIN)
+    metrics = "Prometheus text of all parts on /metrics (default: %(default)s)"
+    add_address(parser, "--metrics", metrics, default=DEFAULT_METRICS)
+    data = "Kafka's data, checkpoints and logs (default: %(default)s)"
+    add_file(parser, "--data", data, metavar="DIR", default=Path(".weir/data"))
+    add_file(parser, "--ready-file", "written as JSON when a probe was decided end to end")
+    pulsar = "run a proxy in front of this Pulsar; `local` starts one, and fetches it the first time"
+    add(parser, "--pulsar", pulsar, metavar="HOST:PORT", type=pulsar_service)
+    own = "Pulsar's own admin API, which gets what Weir does not answer (default: the local Pulsar's)"
+    add(parser, "--pulsar-admin", own, metavar="URL", type=http_url)
+    of_pulsar = "of the proxy for Pulsar's clients; port 0 = any free one (default: %(default)s)"
+    add_address(parser, "--pulsar-listen", of_pulsar, default=DEFAULT_PULSAR_LISTEN)
+    add(parser, "--settings", "settings file, such as conf/weir.yaml", metavar="FILE")
+    add_flag(parser, "--restart", "restart a part that ends by itself")
 
 
 def pulsar_service(text: str) -> str:

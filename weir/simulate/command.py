@@ -1,7 +1,6 @@
 """`weir simulate concurrency`: try the concurrency limits before choosing one (docs/contract.md 4)."""
 
 import argparse
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from streaming.contract.printable import printable
+from weir.options import add, add_file, add_flag, number, whole
 from weir.paths import check_writable
 from weir.simulate.scenario import (
     DEMAND,
@@ -45,15 +45,10 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     _add_world(tried)
     _add_proxies(tried)
-    tried.add_argument("--policies", metavar="FILE", help="try the settings of a partition of it, too")
-    tried.add_argument("--partition", metavar="NAME", help="which one, such as broker-1; needs --policies")
-    tried.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help=f"the picture, a PNG (default {DEFAULT_OUT}; none with --json)",
-    )
-    tried.add_argument("--json", action="store_true", help="print the figures as JSON")
+    add(tried, "--policies", "try the settings of a partition of it, too", metavar="FILE")
+    add(tried, "--partition", "which one, such as broker-1; needs --policies", metavar="NAME")
+    add_file(tried, "--out", f"the picture, a PNG (default {DEFAULT_OUT}; none with --json)")
+    add_flag(tried, "--json", "print the figures as JSON")
     tried.set_defaults(run=run, usage_error=tried.error)
 
 
@@ -146,37 +141,3 @@ def _own(args: argparse.Namespace) -> "list[Contender]":
         )
     )
     return []
-
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """A reader of whole numbers within bounds."""
-
-    def read(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}; expected a whole number at least {least} and at most {most}"
-            )
-        return value
-
-    return read
-
-
-def number(least: float, most: float) -> Callable[[str], float]:
-    """A reader of numbers within bounds."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}; expected a number at least {least} and at most {most}"
-            )
-        return value
-
-    return read

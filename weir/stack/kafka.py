@@ -4,24 +4,19 @@ import json
 import socket
 import struct
 import subprocess
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from streaming.contract.errors import WeirError
 from weir.jars.java import java_command
 from weir.stack.process import Child
+from weir.stack.server import LocalServer
 
 HOST = "127.0.0.1"
-START_LIMIT_S = 90.0
 FORMAT_LIMIT_S = 60.0
-STOP_LIMIT_S = 10.0
-_POLL_S = 0.1
 _LOGGING = (
     "org.slf4j.simpleLogger.defaultLogLevel=info",
     "org.slf4j.simpleLogger.showDateTime=true",
@@ -87,6 +82,14 @@ def port_is_free(port: int, host: str = HOST) -> bool:
     return True
 
 
+def port_for(wanted: int, what: str, say: Callable[[str], None]) -> int:
+    """The wanted port, or 0 for any free one if it is taken, which is said of `what`."""
+    if port_is_free(wanted):
+        return wanted
+    say(f"port {wanted} is taken; {what} gets another one")
+    return 0
+
+
 def brokers_seen(port: int, timeout_s: float = 2.0) -> int:
     """How many brokers the one at `port` lists, 0 if it does not answer yet.
 
@@ -103,13 +106,11 @@ def brokers_seen(port: int, timeout_s: float = 2.0) -> int:
     return int(struct.unpack(">iii", answer)[2]) if len(answer) == 12 else 0
 
 
-class LocalKafka:
-    """One Kafka cluster of child processes; a context manager.
-
-    Broker 1 is also the controller. Ports stay the same when it is stopped and started again.
+class LocalKafka(LocalServer):
+    """One Kafka cluster; broker 1 is also the controller.
 
     Args:
-        data_dir: logs, metadata and the brokers' output; used again if it holds a cluster.
+        data_dir: see LocalServer.
         port: port of the first broker's plain listener, 0 = any free one.
         listen: address of the clients' listeners; 0.0.0.0 lets other machines in.
         advertise: host that clients are told; None: the loopback address.
@@ -119,6 +120,9 @@ class LocalKafka:
         properties: further broker properties, winning over ours.
         options: further options of the brokers' JVM.
     """
+
+    name = "Kafka"
+    start_limit_s, stop_limit_s = 90.0, 10.0
 
     def __init__(
         self,
@@ -133,7 +137,7 @@ class LocalKafka:
         properties: Mapping[str, str] | None = None,
         options: tuple[str, ...] = (),
     ) -> None:
-        self._dir = Path(data_dir)
+        super().__init__(Path(data_dir))
         self._listen, self._advertise = listen, advertise or HOST
         self._options = options
         self._sasl = sasl
@@ -147,7 +151,6 @@ class LocalKafka:
             )
             for node in range(brokers)
         ]
-        self._children: list[Child] = []
 
     @property
     def bootstrap(self) -> str:
@@ -159,78 +162,31 @@ class LocalKafka:
         """`HOST:PORT` of every broker's SASL listener, comma-separated."""
         return ",".join(f"{HOST}:{ports.sasl}" for ports in self._ports)
 
-    @property
-    def data_dir(self) -> Path:
-        """Folder of logs, metadata and the brokers' output."""
-        return self._dir
-
-    @property
-    def pids(self) -> list[int]:
-        """Process ids, in the order of the brokers."""
-        return [child.pid for child in self._children]
-
-    @property
-    def children(self) -> list[Child]:
-        """The brokers' processes."""
-        return list(self._children)
-
-    def start(self, limit_s: float = START_LIMIT_S, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Format the data folder if it is new, start the brokers and wait until all are registered.
-
-        Args:
-            limit_s: for all of it.
-            stopping: asked while waiting; True gives up.
-
-        Raises:
-            WeirError: a broker ended or did not answer within `limit_s`; with its last log lines.
-        """
-        deadline = time.monotonic() + limit_s
-        self._children = []
+    def _begin(self) -> None:
         cluster_id = self._cluster_id()
-        try:
-            for node in range(len(self._ports)):
-                self._format(node, self._write_properties(node), cluster_id)
-                self._children.append(self._spawn(node))
-            self._wait_ready(deadline, stopping)
-        except BaseException:
-            self.stop(0.0)
-            raise
+        for node in range(len(self._ports)):
+            self._format(node, self._write_properties(node), cluster_id)
+            self.children.append(self._spawn(node))
 
-    def stop(self, term_s: float = STOP_LIMIT_S) -> None:
-        """Stop all brokers: TERM, then KILL to those that still run after `term_s`."""
-        for child in self._children:
-            child.terminate()
-        deadline = time.monotonic() + term_s
-        # The brokers before the controller: without it they would wait for it in vain.
-        for child in reversed(self._children):
-            child.stop(deadline - time.monotonic())
-
-    def kill(self, broker: int = 0) -> None:
-        """kill -9 one broker, numbered from 0."""
-        self._children[broker].kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def _unready(self) -> str:
+        for child, ports in zip(self.children, self._ports, strict=True):
+            if brokers_seen(ports.plain) < len(self._ports):
+                return f"{child.name} does not answer on {HOST}:{ports.plain}; see {child.log}"
+        return ""
 
     def _cluster_id(self) -> str:
-        note = self._dir / "cluster.json"
+        note = self.data_dir / "cluster.json"
         if note.exists():
             return str(json.loads(note.read_text())["cluster_id"])
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # Kafka's command line takes a leading dash for an option.
         cluster_id = "W" + cluster_id[1:] if cluster_id.startswith("-") else cluster_id
-        self._dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.mkdir(parents=True, exist_ok=True)
         note.write_text(json.dumps({"cluster_id": cluster_id}))
         return cluster_id
 
     def _node_dir(self, node: int) -> Path:
-        return self._dir / f"broker-{node + 1}"
+        return self.data_dir / f"broker-{node + 1}"
 
     def _write_properties(self, node: int) -> Path:
         ports, first = self._ports[node], node == 0
@@ -277,36 +233,17 @@ class LocalKafka:
                 command, capture_output=True, text=True, timeout=FORMAT_LIMIT_S, check=False
             )
         except subprocess.TimeoutExpired as late:
-            raise WeirError(f"formatting {self._dir} took longer than {FORMAT_LIMIT_S:.0f} s") from late
+            raise WeirError(f"formatting {self.data_dir} took longer than {FORMAT_LIMIT_S:.0f} s") from late
         if done.returncode:
-            raise WeirError(f"kafka could not format {self._dir}: {(done.stderr or done.stdout).strip()}")
+            raise WeirError(f"kafka could not format {self.data_dir}: {(done.stderr or done.stdout).strip()}")
 
     def _spawn(self, node: int) -> Child:
         properties = str(self._node_dir(node) / "server.properties")
         name = "kafka" if len(self._ports) == 1 else f"kafka-{node + 1}"
         command = java_command("kafka.Kafka", properties, properties=_LOGGING, options=self._options)
-        child = Child(name, command, log=self._dir / f"{name}.log")
+        child = Child(name, command, log=self.data_dir / f"{name}.log")
         child.start()
         return child
-
-    def _wait_ready(self, deadline: float, stopping: Callable[[], bool]) -> None:
-        for child, ports in zip(self._children, self._ports, strict=True):
-            while brokers_seen(ports.plain) < len(self._ports):
-                self._check_alive()
-                if stopping():
-                    raise WeirError("stopped while Kafka was starting")
-                if time.monotonic() > deadline:
-                    raise WeirError(f"{child.name} does not answer on {HOST}:{ports.plain}; see {child.log}")
-                time.sleep(_POLL_S)
-        self._check_alive()
-
-    def _check_alive(self) -> None:
-        # Every broker, not only the one waited for: a foreign listener on the port answers too.
-        for child in self._children:
-            if not child.alive():
-                raise WeirError(
-                    f"{child.name} ended with status {child.poll()}: " + " | ".join(child.last_lines(5))
-                )
 
 
 def _sasl_properties(sasl: Sasl) -> dict[str, str]:

@@ -14,10 +14,10 @@ from streaming.contract.errors import WeirError
 from streaming.contract.topics import Topics
 from weir.foreground import StopSignal, private_folder
 from weir.settings import CollectSettings, KafkaSettings, LocalSettings
-from weir.stack.brokers import Broker, Server, port_for
-from weir.stack.kafka import LocalKafka
+from weir.stack.kafka import LocalKafka, port_for
 from weir.stack.parts import Change, Limits, Part
 from weir.stack.pulsar import LocalPulsar, prepare
+from weir.stack.server import Broker, LocalServer
 
 POLL_S = 0.1
 LOCAL = "local"
@@ -205,9 +205,9 @@ class Stack:
                     self._say(f"{part.name} did not stop in time and was killed")
                 part.kill()
         for broker in self._brokers:
-            broker.terminate()
+            broker.server.terminate()
         for broker in self._brokers:
-            broker.stop(left(1.0))
+            broker.server.stop(left(1.0))
         if self._lock is not None:
             self._lock.close()
 
@@ -216,7 +216,7 @@ class Stack:
         for part in self.parts:
             part.child.kill()
         for broker in self._brokers:
-            broker.kill()
+            broker.server.kill()
 
     def _take_data_dir(self) -> None:
         warning = private_folder(self._options.data, _KEPT)
@@ -259,7 +259,7 @@ class Stack:
             self._run("pulsar", pulsar)
         return not self._stop.requested
 
-    def _run(self, name: str, server: Server) -> None:
+    def _run(self, name: str, server: LocalServer) -> None:
         self._say(f"starting {name} in {self._options.data / name} ...")
         broker = Broker(
             name,

@@ -130,11 +130,16 @@ class Child:
 def running(pid: int) -> bool:
     """True if a process has this id and is not merely waiting to be reaped."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
+        os.kill(pid, 0)
+    except ProcessLookupError:
         return False
-    # The name before the state stands in brackets and may hold any character.
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+    except PermissionError:
+        return True
+    try:
+        # The name before the state stands in brackets and may hold any character.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return not Path("/proc/self").exists()
 
 
 def wait_until_gone(pid: int, limit_s: float) -> bool:

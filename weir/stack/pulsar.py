@@ -3,12 +3,10 @@
 import json
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from streaming.contract.errors import WeirError
 from streaming.contract.printable import printable_lines
@@ -18,15 +16,13 @@ from weir.jars.folders import jars_dir
 from weir.jars.java import java_command
 from weir.stack.kafka import HOST, free_port
 from weir.stack.process import Child
+from weir.stack.server import LocalServer
 
 KIND: Final = "pulsar_broker"
 """Its jars, as of `jars_dir`."""
-START_LIMIT_S: Final = 120.0
-STOP_LIMIT_S: Final = 15.0
 HEAP_MB: Final = 1024
 KEPT: Final = ("bookkeeper", "metadata", "standalone.conf", "log4j2.properties", "pulsar")
 """What stands in the data folder, by how the names begin."""
-_POLL_S: Final = 0.1
 _ANSWER_LIMIT_S: Final = 10.0
 _ARCHIVED: Final = ".archived"
 _ARCHIVE_LIMIT_S: Final = 120.0
@@ -77,13 +73,11 @@ _OPTIONS: Final = (
 )  # fmt: skip
 
 
-class LocalPulsar:
-    """One standalone Pulsar as a child process; a context manager.
-
-    Ports stay the same when it is stopped and started again.
+class LocalPulsar(LocalServer):
+    """One standalone Pulsar; it is ready when it has stored and delivered a message of its own.
 
     Args:
-        data_dir: messages, metadata, configuration and log; used again if it holds a Pulsar.
+        data_dir: see LocalServer.
         port: of the binary protocol, 0 = any free one.
         admin_port: of the admin API, 0 = any free one.
         properties: further broker settings, winning over ours.
@@ -91,6 +85,9 @@ class LocalPulsar:
         heap_mb: limit of its heap, MiB; its direct memory may be 1 GiB besides.
         options: further options of its JVM.
     """
+
+    name = "Pulsar"
+    start_limit_s, stop_limit_s = 120.0, 15.0
 
     def __init__(
         self,
@@ -103,14 +100,13 @@ class LocalPulsar:
         heap_mb: int = HEAP_MB,
         options: tuple[str, ...] = (),
     ) -> None:
-        self._dir = Path(data_dir).absolute()
+        super().__init__(Path(data_dir).absolute())
         self._port = port or free_port()
         self._admin_port = admin_port or free_port()
         self._properties = dict(properties or {})
         self._token = token
         self._heap_mb = heap_mb
         self._options = options
-        self._child: Child | None = None
 
     @property
     def service(self) -> str:
@@ -123,97 +119,35 @@ class LocalPulsar:
         return f"http://{HOST}:{self._admin_port}"
 
     @property
-    def data_dir(self) -> Path:
-        """Folder of messages, metadata and log."""
-        return self._dir
-
-    @property
     def log(self) -> Path:
         """What it says."""
-        return self._dir / "pulsar.log"
+        return self.data_dir / "pulsar.log"
 
-    @property
-    def pids(self) -> list[int]:
-        """Its process id; empty before the first start."""
-        return [child.pid for child in self.children]
-
-    @property
-    def children(self) -> list[Child]:
-        """Its process; empty before the first start."""
-        return [self._child] if self._child else []
-
-    def start(self, limit_s: float = START_LIMIT_S, stopping: Callable[[], bool] = lambda: False) -> None:
-        """Start it and wait until it has stored and delivered a message of its own.
-
-        Args:
-            limit_s: for all of it.
-            stopping: asked while waiting; True gives up.
-
-        Raises:
-            WeirError: it ended or was not ready within `limit_s`; with its last log lines.
-        """
-        deadline = time.monotonic() + limit_s
-        self._child = self._spawn()
-        try:
-            self._wait_ready(self._child, deadline, stopping)
-        except BaseException:
-            self.stop(0.0)
-            raise
-
-    def stop(self, term_s: float = STOP_LIMIT_S) -> None:
-        """Stop it: TERM, then KILL if it still runs after `term_s`."""
-        for child in self.children:
-            child.stop(term_s)
-
-    def kill(self) -> None:
-        """kill -9."""
-        for child in self.children:
-            child.kill()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _spawn(self) -> Child:
-        self._dir.mkdir(parents=True, exist_ok=True)
+    def _begin(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
         lines = {
             "brokerServicePort": str(self._port),
             "webServicePort": str(self._admin_port),
             **_SMALL,
             **self._properties,
         }
-        conf, logging = self._dir / "standalone.conf", self._dir / "log4j2.properties"
+        conf, logging = self.data_dir / "standalone.conf", self.data_dir / "log4j2.properties"
         conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         logging.write_text(_LOGGING)
         command = java_command(
             _MAIN, "-c", str(conf), "-nfw", "-nss", "-a", HOST,
-            "--metadata-dir", str(self._dir / "metadata"),
-            "--bookkeeper-dir", str(self._dir / "bookkeeper"),
+            "--metadata-dir", str(self.data_dir / "metadata"),
+            "--bookkeeper-dir", str(self.data_dir / "bookkeeper"),
             heap_mb=self._heap_mb, properties=(f"log4j2.configurationFile={logging}",), kind=KIND,
             options=(*_OPTIONS, *self._options),
         )  # fmt: skip
         child = Child("pulsar", command, log=self.log, env={"OTEL_SDK_DISABLED": "true"})
         child.start()
-        return child
+        self.children = [child]
 
-    def _wait_ready(self, child: Child, deadline: float, stopping: Callable[[], bool]) -> None:
-        while not self._ready():
-            if not child.alive():
-                raise WeirError(
-                    f"pulsar ended with status {child.poll()}: "
-                    + " | ".join(child.last_lines(5))
-                    + f"; see {child.log}"
-                )
-            if stopping():
-                raise WeirError("stopped while Pulsar was starting")
-            if time.monotonic() > deadline:
-                raise WeirError(f"pulsar is not ready on {self.service} and {self.admin}; see {child.log}")
-            time.sleep(_POLL_S)
+    def _unready(self) -> str:
+        why = f"pulsar is not ready on {self.service} and {self.admin}; see {self.log}"
+        return "" if self._ready() else why
 
     def _ready(self) -> bool:
         """Whether the namespace of short topic names is there, which is made last, and messages pass."""

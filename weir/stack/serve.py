@@ -2,21 +2,21 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from streaming.contract.errors import ConfigError, Problem, WeirError
-from streaming.contract.printable import printable_lines
 from streaming.policy.settings import read_settings
 from weir.foreground import StopSignal, forget_ready_file, host_port, write_ready_file
+from weir.log import teller
 from weir.settings_file import SECTIONS
 from weir.stack.kafka import port_is_free
 from weir.stack.local import POLL_S, Stack, StackOptions, StackSettings
 from weir.stack.scrape import MetricsServer
 
 _FORCED = 1
+_say = teller("weir")
 
 
 def serve(
@@ -152,7 +152,3 @@ def _check_port(address: str, option: str) -> None:
     host, port = host_port(address)
     if port and not port_is_free(port, host):
         raise WeirError(f"{address} is in use; choose another address with {option}")
-
-
-def _say(text: str) -> None:
-    print(printable_lines(f"weir: {text}"), file=sys.stderr, flush=True)

@@ -6,7 +6,6 @@ proxies. The kernel gives each new connection to one of them.
 
 import os
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -132,8 +131,3 @@ def _stop(parts: Sequence[Part], limit_s: float, say: Callable[[str], None]) -> 
         if not part.child.wait(until - time.monotonic()):
             say(f"worker {number} did not stop in time and is killed")
         part.kill()
-
-
-def say_to_stderr(text: str) -> None:
-    """One line of the parent."""
-    print(f"weir proxy: {text}", file=sys.stderr, flush=True)

@@ -33,7 +33,7 @@ class ActionLog:
     def __init__(self, bootstrap: str, topic: str, client: Mapping[str, Any], timeout_s: float) -> None:
         self._topic, self._where = topic, f"{topic} on {bootstrap}"
         own = {"bootstrap.servers": bootstrap, "message.timeout.ms": int(timeout_s * 1000), "linger.ms": 1}
-        self._producer = connected({**client, **own})
+        self._producer = connected(client, own)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="action log", daemon=True)
         self._thread.start()

@@ -1,39 +1,35 @@
 """One local broker in the foreground: started, watched until a signal, stopped."""
 
-import sys
+import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from streaming.contract.errors import WeirError
-from streaming.contract.printable import printable_lines
 from weir.foreground import StopSignal, forget_ready_file, private_folder, write_ready_file
-from weir.stack.process import Child
+from weir.log import teller
+from weir.options import add, add_file
+from weir.stack.server import LocalServer
 
 _CHECK_S: Final = 0.5
+_say = teller("weir")
 
 
-class Broker(Protocol):
-    """What both kinds have."""
+def add_local_options(parser: argparse.ArgumentParser, data: Path, ready: str) -> None:
+    """Add --data, --property and --ready-file, which `ready` describes."""
+    add_file(parser, "--data", "folder (default: %(default)s)", metavar="DIR", default=data)
+    further = "a further setting of the broker"
+    add(parser, "--property", further, action="append", default=[], metavar="NAME=VALUE", type=_property)
+    add_file(parser, "--ready-file", f"written as JSON {ready}")
 
-    @property
-    def data_dir(self) -> Path:
-        """Folder of what it keeps."""
 
-    @property
-    def children(self) -> list[Child]:
-        """Its processes."""
-
-    def start(self, *, stopping: Callable[[], bool]) -> None:
-        """Start it and wait until it is ready."""
-
-    def stop(self) -> None:
-        """Stop it in order."""
+def _property(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
 
 
 def serve(
-    broker: Broker,
-    name: str,
+    broker: LocalServer,
     kept: tuple[str, ...],
     *,
     ready: Callable[[], str],
@@ -45,7 +41,6 @@ def serve(
 
     Args:
         broker: not yet started.
-        name: how people call it.
         kept: how the names of what it keeps in its folder begin, as of `private_folder`.
         ready: the line that says where it is, asked when it is ready.
         described: content of the ready file.
@@ -58,12 +53,7 @@ def serve(
     Raises:
         WeirError: it did not start, or ended by itself.
     """
-
-    def force() -> None:
-        for child in broker.children:
-            child.kill()
-
-    stop = StopSignal(force)
+    stop = StopSignal(broker.kill)
     stop.install()
     forget_ready_file(ready_file)
     warning = private_folder(broker.data_dir, kept)
@@ -71,7 +61,7 @@ def serve(
         _say(warning)
     try:
         prepare(_say, lambda: stop.requested)
-        print(f"starting {name} in {broker.data_dir} ...", flush=True)
+        print(f"starting {broker.name} in {broker.data_dir} ...", flush=True)
         broker.start(stopping=lambda: stop.requested)
         print(f"{ready()}; Ctrl-C stops it", flush=True)
         if ready_file:
@@ -86,7 +76,3 @@ def serve(
     finally:
         broker.stop()
     return 0
-
-
-def _say(text: str) -> None:
-    print(printable_lines(f"weir: {text}"), file=sys.stderr, flush=True)

@@ -2,10 +2,13 @@
 
 import argparse
 
-from streaming.contract.printable import printable_lines
 from weir.foreground import StopSignal
 from weir.jars.fetching import REPOSITORY
 from weir.jars.folders import BY_DEFAULT, OPTIONS, jars_base
+from weir.log import teller
+from weir.options import add, add_flag
+
+_say = teller("setup", stdout=True)
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -20,21 +23,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="The jars go to $WEIR_JARS; without it to .weir/jars of a clone, else to weir/jars in "
         "$XDG_DATA_HOME (~/.local/share). That folder may be copied to machines without a network.",
     )
-    parser.add_argument("--job", action="store_true", help="for weir job, replay: Spark's jars, laws")
-    parser.add_argument("--kafka", action="store_true", help="for a local cluster: Kafka's jars")
-    parser.add_argument(
-        "--pulsar", action="store_true", help="for weir pulsar: a broker's, pulsar-admin's jars"
-    )
-    parser.add_argument(
-        "--tools", action="store_true", help="Pulsar's client tools, for soak tests and benchmarks"
-    )
-    parser.add_argument("--s3a", action="store_true", help="for weir job with a checkpoint on s3a://")
-    parser.add_argument(
-        "--repository",
-        metavar="URL",
-        default="",
-        help=f"a Maven repository to fetch from, not with Maven (default: ${REPOSITORY} where Maven is not)",
-    )
+    add_flag(parser, "--job", "for weir job, replay: Spark's jars, laws")
+    add_flag(parser, "--kafka", "for a local cluster: Kafka's jars")
+    add_flag(parser, "--pulsar", "for weir pulsar: a broker's, pulsar-admin's jars")
+    add_flag(parser, "--tools", "Pulsar's client tools, for soak tests and benchmarks")
+    add_flag(parser, "--s3a", "for weir job with a checkpoint on s3a://")
+    where = f"a Maven repository to fetch from, not with Maven (default: ${REPOSITORY} where Maven is not)"
+    add(parser, "--repository", where, metavar="URL", default="")
     parser.set_defaults(run=run)
 
 
@@ -50,7 +45,3 @@ def run(args: argparse.Namespace) -> int:
     _say(f"{'all is there now' if did else 'all was there already'}: {jars_base()}")
     print("next: weir up")
     return 0
-
-
-def _say(text: str) -> None:
-    print(printable_lines(f"setup: {text}"), flush=True)

@@ -176,10 +176,10 @@ def test_a_terminal_is_drawn_anew(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--limit", "0"], "invalid number of rows value: '0'"),
-        (["--limit", "x"], "invalid number of rows value: 'x'"),
-        (["--watch", "nan"], "invalid time from 0.1 to 86400 s value: 'nan'"),
-        (["--watch", "0"], "invalid time from 0.1 to 86400 s value: '0'"),
+        (["--limit", "0"], "'0'; expected a whole number at least 1"),
+        (["--limit", "x"], "'x'; expected a whole number at least 1"),
+        (["--watch", "nan"], "'nan'; expected a number at least 0.1 and at most 86400"),
+        (["--watch", "0"], "'0'; expected a number at least 0.1 and at most 86400"),
         (["--topic", "a.b.c"], "--topic: 'a.b.c' may mean two topics"),
         (["--topic", "a b"], "--topic: 'a b' is not a valid name"),
     ],

@@ -82,6 +82,11 @@ class FakeServer:
         self._world.log.append(f"start {self._name}")
         self.children = [FakeProcess(self._world, self._name, 7 if self._name == "kafka" else 8)]
 
+    def terminate(self) -> None:
+        """Passed on."""
+        for child in self.children:
+            child.terminate()
+
     def stop(self, term_s: float) -> None:
         """Noted."""
         self._world.log.append(f"wait {self._name}")

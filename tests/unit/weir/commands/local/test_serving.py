@@ -39,6 +39,8 @@ class FakeChild:
 class FakeBroker:
     """What is to be served."""
 
+    name = "Pulsar"
+
     def __init__(self, folder: Path, then: Callable[["FakeBroker"], None]) -> None:
         self.data_dir = folder
         self.child = FakeChild()
@@ -51,6 +53,10 @@ class FakeBroker:
         self._then(self)
         if stopping():
             raise WeirError("stopped while it was starting")
+
+    def kill(self) -> None:
+        """Passed on."""
+        self.child.kill()
 
     def stop(self) -> None:
         """Noted."""
@@ -75,7 +81,6 @@ def run(broker: FakeBroker, ready_file: Path, **others: Any) -> int:
     """Serve it in the main thread."""
     return serve(
         broker,
-        "Pulsar",
         ("pulsar",),
         ready=lambda: "pulsar is ready on h:1",
         described=lambda: {"pulsar": "h:1", "pid": 7},
